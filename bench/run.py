@@ -4,16 +4,17 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `replica`, `bbolt`, `etcd`, `redis`,
-`rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless
---dir names another folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, `applog`, `replica`, `bbolt`, `etcd`,
+`redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to
+build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
+--json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
-mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `pmdk`, `python`, `sqlite writers` and
-`instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs every benchmark of the engine once
-and writes Markdown (--out FILE.md), with --report FILE.html a page with pictures, and then those of the heap (heap.md
-beside it). `heap SUITE` is one suite of
-`memlith-heap-bench`; `heap` and `heap all`, all of them as Markdown.
+mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `kvcalls`, `files`, `applog`, `pmdk`, `python`, `sqlite
+writers` and `instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs every benchmark of the
+engine once and writes Markdown (--out FILE.md), with --report FILE.html a page with pictures, and then those of the
+heap (heap.md beside it). `heap SUITE` is one suite of `memlith-heap-bench`; `heap` and `heap all`, all of them as
+Markdown.
 """
 import argparse
 import os
@@ -30,6 +31,7 @@ HEAP_TARGET = "bin/memlith-heap-bench"
 YCSB_TARGET = "bin/memlith-ycsb-bench"
 APPLOG_TARGET = "bin/memlith-applog-bench"
 DBBENCH_TARGET = "bin/memlith-dbbench"
+KVCALLS_TARGET = "bin/memlith-kvcalls-bench"
 # What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing
 # outlives the command.
 MOUNT_AND_RUN = """
@@ -224,6 +226,11 @@ def run_dbbench(programs, words):
     return run_in_folder([programs / "memlith-dbbench"], words)
 
 
+def run_kvcalls(programs, words):
+    """`memlith-kvcalls-bench`: calls of the kv store beside what a program does without them, and beside LMDB."""
+    return run_in_folder([programs / "memlith-kvcalls-bench"], words)
+
+
 def run_redis(programs, words):
     """plugins/redis/bench/bench.py, with Redis built before."""
     redis = programs.resolve().parent / "redis"
@@ -369,6 +376,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
             "bbolt": ("memlith", run_bbolt),
             "etcd": ("memlith", run_etcd),
             "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
+            "kvcalls": (KVCALLS_TARGET, run_kvcalls),
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),
             "postgres": ("memlith_postgres", run_postgres),
@@ -381,8 +389,9 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
 def packages_of(name):
     """What cmake/packages.sh names for the peers, or for memlith-cc."""
     groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "dbbench": ("kv",),
-              "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"), "redis": ("redis",),
-              "rocksdb": ("rocksdb",), "postgres": ("postgres",), "pmdk": ("pass", "heap_bench")}.get(name, ())
+              "kvcalls": ("kv",), "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"),
+              "redis": ("redis",), "rocksdb": ("rocksdb",), "postgres": ("postgres",),
+              "pmdk": ("pass", "heap_bench")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)
     return subprocess.run(["bash", "-c", command, "plan", ROOT / "cmake/packages.sh"], capture_output=True, text=True,
                           check=True).stdout.split()

@@ -97,6 +97,42 @@ func (k *KV) openMap(name string, flags uint32) (Map, error) {
 // RemoveMap removes a map with its records, durably. memlith.ErrConflict: a transaction uses it.
 func (k *KV) RemoveMap(name string) error { return memlith.ErrorOf(capi.KvMapRemove(k.handle, name)) }
 
+const appendBytes = 4 << 20 // of one call into the library
+
+// Append fills a map quickly: it puts records behind all that the map has, in the order of their keys, and returns how
+// many. `next` returns false when there are no more; its bytes are copied before it is called again. Append has commits
+// of its own, durable on return; an error or a crash leaves the first of the records. memlith.ErrInvalid: a key is not
+// above the one before. memlith.ErrConflict: a transaction uses the map.
+func (k *KV) Append(m Map, next func() (key, value []byte, more bool)) (uint64, error) {
+	var batch Batch
+	var count uint64
+	for more := true; more; {
+		batch.Reset()
+		for batch.Bytes() < appendBytes {
+			var key, value []byte
+			if key, value, more = next(); !more {
+				break
+			}
+			batch.Add(key, value)
+		}
+		put, err := k.AppendBatch(m, &batch)
+		count += put
+		if err != nil {
+			return count, err
+		}
+	}
+	return count, nil
+}
+
+// AppendBatch is Append of the records of a batch.
+func (k *KV) AppendBatch(m Map, batch *Batch) (uint64, error) {
+	if len(batch.records) == 0 {
+		return 0, nil
+	}
+	count, failed := capi.KvAppendMany(k.handle, uint32(m), batch.records)
+	return count, memlith.ErrorOf(failed)
+}
+
 // Maps returns the names of all maps, in order.
 func (k *KV) Maps() ([]string, error) {
 	var names []string

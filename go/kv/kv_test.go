@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -258,6 +259,144 @@ func TestScansAndRemovedRanges(t *testing.T) {
 	if _, _, err := txn.Head(m, []byte("none"), 3); !errors.Is(err, memlith.ErrNotFound) {
 		t.Fatal(err)
 	}
+}
+
+func TestPutIf(t *testing.T) {
+	records, m := open(t)
+	txn, err := records.Begin()
+	check(t, err)
+	defer txn.Abort()
+	for _, step := range []struct {
+		expected, value []byte
+		done            bool
+		left            []byte
+	}{
+		{[]byte{}, []byte("never"), false, nil},
+		{nil, []byte{}, true, []byte{}},
+		{nil, []byte("never"), false, []byte{}},
+		{[]byte{}, []byte("1"), true, []byte("1")},
+		{[]byte("2"), nil, false, []byte("1")},
+		{[]byte("1"), nil, true, nil},
+	} {
+		done, err := txn.PutIf(m, []byte("k"), step.expected, step.value)
+		if err != nil || done != step.done {
+			t.Fatal(step, done, err)
+		}
+		left, err := txn.Get(m, []byte("k"))
+		if step.left == nil && !errors.Is(err, memlith.ErrNotFound) || !bytes.Equal(left, step.left) {
+			t.Fatal(step, left, err)
+		}
+	}
+	if done, err := txn.PutIf(m, []byte("read"), []byte("x"), nil); done || err != nil {
+		t.Fatal(done, err)
+	}
+	other, err := records.Begin()
+	check(t, err)
+	defer other.Abort()
+	if err := other.Put(m, []byte("read"), nil); !errors.Is(err, memlith.ErrConflict) {
+		t.Fatal(err)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	records, m := open(t)
+	check(t, records.Update(context.Background(), func(txn *kv.Txn) error {
+		for _, name := range []string{"a", "b", "b\x00", "b\xff", "c"} {
+			if err := txn.Put(m, []byte(name), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	txn, err := records.Begin()
+	check(t, err)
+	defer txn.Abort()
+	cursor, err := txn.Cursor(m)
+	check(t, err)
+	defer cursor.Close()
+	expect := func(wanted ...string) {
+		t.Helper()
+		step := cursor.Next
+		for _, back := range []bool{false, true} {
+			var got []string
+			for key, _, err := step(); !errors.Is(err, memlith.ErrNotFound); key, _, err = step() {
+				check(t, err)
+				if back {
+					got = append([]string{string(key)}, got...)
+				} else {
+					got = append(got, string(key))
+				}
+			}
+			if !reflect.DeepEqual(got, wanted) {
+				t.Fatal(got, wanted)
+			}
+			step = cursor.Prev
+		}
+	}
+	check(t, cursor.SetPrefix([]byte("b")))
+	expect("b", "b\x00", "b\xff")
+	check(t, cursor.SetBounds([]byte("b\x00"), []byte("c")))
+	expect("b\x00", "b\xff")
+	if n, size, err := txn.Estimate(m, []byte("b"), []byte("c")); n != 3 || size != 5 || err != nil {
+		t.Fatal(n, size, err)
+	}
+	other, err := records.Begin()
+	check(t, err)
+	defer other.Abort()
+	check(t, other.Put(m, []byte("a0"), nil)) // outside of the bounds
+	if err := other.Put(m, []byte("bx"), nil); !errors.Is(err, memlith.ErrConflict) {
+		t.Fatal(err)
+	}
+	check(t, cursor.SetBounds(nil, nil))
+	expect("a", "b", "b\x00", "b\xff", "c")
+	if n, _, err := txn.Estimate(m, nil, nil); n != 5 || err != nil {
+		t.Fatal(n, err)
+	}
+}
+
+func TestAppend(t *testing.T) {
+	records, m := open(t)
+	const many = 50_000 // more than one call into the library
+	i := 0
+	count, err := records.Append(m, func() ([]byte, []byte, bool) {
+		i++
+		return key(i), bytes.Repeat([]byte{byte(i)}, i%200), i <= many
+	})
+	if count != many || err != nil {
+		t.Fatal(count, err)
+	}
+	var batch kv.Batch
+	batch.Add([]byte("x"), nil)
+	batch.Add([]byte("a"), nil)
+	if count, err := records.AppendBatch(m, &batch); count != 0 || !errors.Is(err, memlith.ErrInvalid) {
+		t.Fatal(count, err)
+	}
+	batch.Reset()
+	if count, err := records.AppendBatch(m, &batch); count != 0 || err != nil {
+		t.Fatal(count, err)
+	}
+	batch.Add([]byte("x"), []byte("y"))
+	txn, err := records.Begin()
+	check(t, err)
+	check(t, txn.Put(m, key(1), nil))
+	if count, err := records.AppendBatch(m, &batch); count != 0 || !errors.Is(err, memlith.ErrConflict) {
+		t.Fatal(count, err)
+	}
+	txn.Abort()
+	if count, err := records.AppendBatch(m, &batch); count != 1 || err != nil {
+		t.Fatal(count, err)
+	}
+	check(t, records.Verify())
+	check(t, records.View(func(txn *kv.Txn) error {
+		seen := 0
+		return txn.Range(m, key(0), key(many+1), func(k, v []byte) error {
+			seen++
+			if !bytes.Equal(k, key(seen)) || len(v) != seen%200 {
+				t.Fatal(seen, k, v)
+			}
+			return nil
+		})
+	}))
 }
 
 func TestCursors(t *testing.T) {

@@ -94,6 +94,22 @@ func (t *Txn) DeleteRange(m Map, from, to []byte) (uint64, error) {
 	return count, memlith.ErrorOf(failed)
 }
 
+// PutIf compares and swaps: if the value is expected, or with a nil expected there is no such record, it becomes value,
+// or with a nil value the record is removed. It tells whether. An empty value is not nil. The record was read in any
+// case, and is locked.
+func (t *Txn) PutIf(m Map, key, expected, value []byte) (bool, error) {
+	done, failed := capi.KvPutIf(t.handle, uint32(m), key, expected, value)
+	return done, memlith.ErrorOf(failed)
+}
+
+// Estimate returns about how many records with from <= key < to there are, and how many bytes their keys and values
+// have. It looks at a few pages, however long the range is, locks nothing, and does not see what the transaction has
+// written. Nil bounds are none.
+func (t *Txn) Estimate(m Map, from, to []byte) (records, bytes uint64, err error) {
+	records, bytes, failed := capi.KvEstimate(t.handle, uint32(m), from, to)
+	return records, bytes, memlith.ErrorOf(failed)
+}
+
 // Batch holds records that one call puts: a call into the library costs about as much as a small put.
 type Batch struct{ records []byte }
 
@@ -252,6 +268,17 @@ func (c *Cursor) Seek(target []byte) (key, value []byte, err error) {
 func (c *Cursor) move(how int, target []byte) ([]byte, []byte, error) {
 	key, value, failed := capi.CursorMove(c.handle, how, target)
 	return key, value, memlith.ErrorOf(failed)
+}
+
+// SetBounds leaves only the records with from <= key < to to the cursor, which stands on none then, as a new one. Nil
+// bounds are none. The transaction locks no more than these records, the room between them, and the key `to`.
+func (c *Cursor) SetBounds(from, to []byte) error {
+	return memlith.ErrorOf(capi.CursorSetBounds(c.handle, from, to))
+}
+
+// SetPrefix is SetBounds of the keys that begin so.
+func (c *Cursor) SetPrefix(prefix []byte) error {
+	return memlith.ErrorOf(capi.CursorSetPrefix(c.handle, prefix))
 }
 
 // Delete removes the record on which the cursor stands; Next and Prev go on from its place.

@@ -1,5 +1,6 @@
 #include "dictionary.hpp"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <optional>
@@ -157,9 +158,25 @@ void Store::write(bool weak, const std::function<void(Records& records)>& work) 
   if (!weak) all.wait(ticket);
 }
 
+void Store::append(const Dictionary& to, const std::vector<Record>& records, bool weak) {
+  check_usable();
+  if (turn_.mine() || gate_.mine()) {
+    fail(MEMLITH_INVALID, "append commits by itself, and is no part of a transaction");
+  }
+  const Unlocked unlocked;
+  Turn turn(turn_);
+  const std::shared_lock lock(lock_);
+  Records& all = this->records();
+  const std::uint64_t ticket = all.append(to, records);
+  turn.end();
+  if (!weak) all.wait(ticket);
+}
+
 // ---- a dictionary --------------------------------------------------------------------------------------------------
 
 namespace {
+
+constexpr std::size_t kAppendBytes = 4 << 20;  // of one appending, behind which others write
 
 // A value as it is stored: what `dumps` makes of it, or its own bytes.
 class Value {
@@ -262,7 +279,48 @@ class Map {
   }
 
   void clear() {
-    store_->write(weak_, [&](Records& records) { records.clear(dictionary_); });
+    store_->write(weak_, [&](Records& records) { records.remove_range(dictionary_, {}, {}); });
+  }
+
+  std::uint64_t remove_between(const nb::bytes& from, const nb::bytes& to) {
+    std::uint64_t count = 0;
+    store_->write(weak_, [&](Records& records) {
+      count = records.remove_range(dictionary_, {from.c_str(), from.size()}, {to.c_str(), to.size()});
+    });
+    return count;
+  }
+
+  nb::tuple estimate_between(const nb::bytes& from, const nb::bytes& to) {
+    const memlith_bytes first{from.c_str(), from.size()};
+    const memlith_bytes end{to.c_str(), to.size()};
+    std::uint64_t records = 0;
+    std::uint64_t bytes = 0;
+    store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
+      check(memlith_kv_estimate(txn, dictionary_.map, first.size == 0 ? nullptr : &first,
+                                end.size == 0 ? nullptr : &end, &records, &bytes));
+    });
+    return nb::make_tuple(records, bytes);
+  }
+
+  // Items of an iterable, in the order of their keys. No code of Python runs while the store appends.
+  std::uint64_t append(nb::handle items) {
+    std::vector<Record> records;
+    std::uint64_t count = 0;
+    std::size_t bytes = 0;
+    const auto flush = [&] {
+      store_->append(dictionary_, records, weak_);
+      count += std::exchange(records, {}).size();
+      bytes = 0;
+    };
+    for (const nb::handle item : nb::iter(items)) {
+      const auto [key, value] = nb::cast<std::pair<nb::object, nb::object>>(item);
+      const Value stored(value, dumps_);
+      records.emplace_back(encode_key(key), stored.bytes());
+      bytes += records.back().first.size() + records.back().second.size();
+      if (bytes >= kAppendBytes) flush();
+    }
+    if (!records.empty()) flush();
+    return count;
   }
 
   nb::tuple batch(const nb::bytes& from, const nb::bytes& to, bool backwards, std::uint64_t count, bool with_values);
@@ -306,27 +364,18 @@ class Map {
   friend int map_clear(PyObject* self);
 };
 
-using Found = std::pair<std::string, std::string>;
-
-// Up to `count` records with from <= key < to, in one of the two orders. Empty `to`: up to the last.
-std::vector<Found> look(memlith_kv_cursor* cursor, std::string_view from, std::string_view to, bool backwards,
-                        std::uint64_t count, bool with_values) {
-  std::vector<Found> found;
-  const bool to_end = backwards && to.empty();
-  std::int32_t code =
-      to_end ? memlith_kv_cursor_last(cursor)
-             : memlith_kv_cursor_seek(cursor, backwards ? to.data() : from.data(), backwards ? to.size() : from.size());
-  if (backwards && !to_end && (code == MEMLITH_OK || memlith_category(code) == MEMLITH_NOT_FOUND)) {
-    code = memlith_kv_cursor_prev(cursor);
-  }
-  while (found.size() < count && code == MEMLITH_OK) {
+// Up to `count` records of the cursor, which has bounds, in one of the two orders.
+std::vector<Record> look(memlith_kv_cursor* cursor, bool backwards, std::uint64_t count, bool with_values) {
+  std::vector<Record> found;
+  std::int32_t code = MEMLITH_OK;
+  while (found.size() < count) {
+    code = backwards ? memlith_kv_cursor_prev(cursor) : memlith_kv_cursor_next(cursor);
+    if (code != MEMLITH_OK) break;
     memlith_bytes key{};
     memlith_bytes value{};
-    check(memlith_kv_cursor_current(cursor, &key, &value));
-    const std::string_view name(static_cast<const char*>(key.data), key.size);
-    if (backwards ? name < from : !to.empty() && name >= to) return found;
-    found.emplace_back(name, with_values ? std::string(static_cast<const char*>(value.data), value.size) : "");
-    code = backwards ? memlith_kv_cursor_prev(cursor) : memlith_kv_cursor_next(cursor);
+    check(memlith_kv_cursor_current(cursor, &key, with_values ? &value : nullptr));
+    found.emplace_back(std::string(static_cast<const char*>(key.data), key.size),
+                       std::string(static_cast<const char*>(value.data), value.size));
   }
   if (memlith_category(code) != MEMLITH_NOT_FOUND) check(code);
   return found;
@@ -335,9 +384,9 @@ std::vector<Found> look(memlith_kv_cursor* cursor, std::string_view from, std::s
 // Keys, values (or None), and from where the next batch goes on; that is None behind the last one.
 nb::tuple Map::batch(const nb::bytes& from, const nb::bytes& to, bool backwards, std::uint64_t count,
                      bool with_values) {
-  std::string first(from.c_str(), from.size());
-  if (first.empty()) first.push_back('\0');  // a key has a byte, and none is less
-  std::vector<Found> found;
+  const memlith_bytes first{from.c_str(), from.size()};
+  const memlith_bytes end{to.c_str(), to.size()};
+  std::vector<Record> found;
   store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
     memlith_kv_cursor* cursor = nullptr;
     check(memlith_kv_cursor_open(txn, dictionary_.map, &cursor));
@@ -345,11 +394,12 @@ nb::tuple Map::batch(const nb::bytes& from, const nb::bytes& to, bool backwards,
       memlith_kv_cursor* cursor;
       ~Close() { memlith_kv_cursor_close(cursor); }
     } const close{cursor};
-    found = look(cursor, first, {to.c_str(), to.size()}, backwards, count, with_values);
+    check(memlith_kv_cursor_set_bounds(cursor, first.size == 0 ? nullptr : &first, end.size == 0 ? nullptr : &end));
+    found = look(cursor, backwards, count, with_values);
   });
   nb::list keys;
   nb::list values;
-  for (const Found& each : found) {
+  for (const Record& each : found) {
     keys.append(decode_key(each.first));
     values.append(with_values ? loaded(each.second) : nb::none());
   }
@@ -405,6 +455,10 @@ void define_dictionary(nb::module_& module) {
            "The value; sets it to `default` first if there is none.",
            nb::sig("def setdefault(self, key: typing.Any, default: typing.Any = None) -> typing.Any"))
       .def("clear", &Map::clear, "Removes all records, in one commit.")
+      .def("remove_between", &Map::remove_between, nb::arg("start"), nb::arg("stop"))
+      .def("estimate_between", &Map::estimate_between, nb::arg("start"), nb::arg("stop"),
+           nb::sig("def estimate_between(self, start: bytes, stop: bytes) -> tuple[int, int]"))
+      .def("append_items", &Map::append, nb::arg("items"), nb::sig("def append_items(self, items: typing.Any) -> int"))
       .def("batch", &Map::batch, nb::arg("start"), nb::arg("stop"), nb::arg("backwards"), nb::arg("count"),
            nb::arg("with_values"),
            nb::sig("def batch(self, start: bytes, stop: bytes, backwards: bool, count: int, with_values: bool) -> "
@@ -416,6 +470,14 @@ void define_dictionary(nb::module_& module) {
         return nb::bytes(encoded.data(), encoded.size());
       },
       nb::arg("key").none(), "The bytes of a key, whose order is that of the keys.");
+  module.def(
+      "encode_prefix",
+      [](nb::handle prefix) {
+        const auto [from, to] = encode_prefix(prefix);
+        return nb::make_tuple(nb::bytes(from.data(), from.size()), nb::bytes(to.data(), to.size()));
+      },
+      nb::arg("prefix").none(), nb::sig("def encode_prefix(prefix: typing.Any) -> tuple[bytes, bytes]"),
+      "From where, and up to where, the keys are that begin so.");
 }
 
 }  // namespace memlith::python

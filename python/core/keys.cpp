@@ -241,6 +241,18 @@ std::string encode_key(nb::handle key) {
   return out;
 }
 
+std::pair<std::string, std::string> encode_prefix(nb::handle prefix) {
+  if (!PyUnicode_Check(prefix.ptr()) && !PyBytes_Check(prefix.ptr()) && !PyTuple_Check(prefix.ptr())) {
+    throw nb::type_error("a prefix is bytes, str or a tuple");
+  }
+  std::string from = encode_key(prefix);
+  if (PyTuple_Check(prefix.ptr())) from.pop_back();  // kEnd
+  std::string to = from;
+  while (to.back() == kEscaped) to.pop_back();  // ends at the kind, which is less
+  to.back() = static_cast<char>(static_cast<unsigned char>(to.back()) + 1);
+  return {std::move(from), std::move(to)};
+}
+
 nb::object decode_key(std::string_view bytes) {
   nb::object key = take(bytes, 0);
   if (!bytes.empty()) unreadable();

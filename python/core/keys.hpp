@@ -10,11 +10,15 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace memlith::python {
 
 // Raises TypeError for a key of another type, and Invalid for a NaN or a key that is too long.
 std::string encode_key(nanobind::handle key);
+// The bytes from which, and before which, the keys lie that begin with these: str and bytes as their own prefixes, a
+// tuple with these first items. Raises TypeError for another key.
+std::pair<std::string, std::string> encode_prefix(nanobind::handle prefix);
 nanobind::object decode_key(std::string_view bytes);
 
 }  // namespace memlith::python

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "errors.hpp"
 
@@ -12,7 +11,7 @@ namespace memlith::python {
 namespace {
 
 constexpr char kMetaMap[] = "memlith.python";
-// Of kMetaMap: counts have "n" and the name of the map, kinds "k" and the name.
+// Of kMetaMap: counts have "n" and the name of the map, kinds "k" and the name. A count of no bytes is not known.
 
 std::optional<std::string_view> find(memlith_kv_txn* txn, memlith_kv_map map, std::string_view key) {
   memlith_bytes value{};
@@ -92,7 +91,9 @@ Dictionary Records::dictionary(const std::string& name, const std::string& kind)
   if (stored != kind) {
     fail(MEMLITH_INCOMPATIBLE, "\"" + name + "\" was created as " + stored + ", and cannot be opened as " + kind);
   }
-  return map_of("=" + name);
+  Dictionary found = map_of("=" + name);
+  if (!active_ && !read_only_) restore_count(found);
+  return found;
 }
 
 // ---- transactions --------------------------------------------------------------------------------------------------
@@ -149,30 +150,86 @@ bool Records::remove(const Dictionary& from, std::string_view key) {
   return true;
 }
 
-void Records::clear(const Dictionary& which) {
-  memlith_kv_cursor* cursor = nullptr;
-  check(memlith_kv_cursor_open(writer_, which.map, &cursor));
-  std::int32_t code = memlith_kv_cursor_first(cursor);
-  std::vector<std::string> keys;
-  for (; code == MEMLITH_OK; code = memlith_kv_cursor_next(cursor)) {
-    memlith_bytes key{};
-    code = memlith_kv_cursor_current(cursor, &key, nullptr);
-    if (code != MEMLITH_OK) break;
-    keys.emplace_back(static_cast<const char*>(key.data), key.size);
+std::uint64_t Records::remove_range(const Dictionary& from_which, std::string_view from, std::string_view to) {
+  const memlith_bytes first{from.data(), from.size()};
+  const memlith_bytes end{to.data(), to.size()};
+  std::uint64_t count = 0;
+  check(memlith_kv_remove_range(writer_, from_which.map, from.empty() ? nullptr : &first, to.empty() ? nullptr : &end,
+                                &count));
+  if (count > 0) set_count(from_which, -static_cast<std::int64_t>(count));
+  return count;
+}
+
+std::uint64_t Records::append(const Dictionary& to, const std::vector<Record>& records) {
+  // The commits of the appending do not know the count. A crash between them leaves none, and count() looks then.
+  begin();
+  const std::string key = "n" + to.name;
+  const std::optional<std::string_view> stored = find(writer_, meta_, key);
+  const bool known = !stored.has_value() || !stored->empty();
+  const std::uint64_t before = known ? number_in(stored) : 0;
+  put_count(to, std::nullopt);
+  commit();
+  auto next = records.begin();
+  struct Rest {
+    std::vector<Record>::const_iterator& next;
+    std::vector<Record>::const_iterator end;
+  } rest{next, records.end()};
+  const auto give = [](void* context, memlith_bytes* name, memlith_bytes* value) {
+    Rest& left = *static_cast<Rest*>(context);
+    if (left.next == left.end) return 1;
+    *name = {left.next->first.data(), left.next->first.size()};
+    *value = {left.next->second.data(), left.next->second.size()};
+    ++left.next;
+    return 0;
+  };
+  std::uint64_t appended = 0;
+  const auto count_them = [&] {
+    begin();
+    if (known) put_count(to, before + appended);
+    return commit();
+  };
+  try {
+    check(memlith_kv_map_append(handle_, to.map, give, &rest, &appended));
+  } catch (const Failure&) {
+    count_them();
+    throw;
   }
-  memlith_kv_cursor_close(cursor);
-  if (memlith_category(code) != MEMLITH_NOT_FOUND) check(code);
-  for (const std::string& key : keys) remove(which, key);
+  return count_them();
 }
 
 std::uint64_t Records::count(memlith_kv_txn* txn, memlith_kv_map meta, const Dictionary& of) {
-  return number_in(find(txn, meta, "n" + of.name));
+  const std::optional<std::string_view> stored = find(txn, meta, "n" + of.name);
+  if (!stored.has_value() || !stored->empty()) return number_in(stored);
+  std::uint64_t records = 0;
+  const auto add = [](void* context, memlith_bytes, memlith_bytes) {
+    ++*static_cast<std::uint64_t*>(context);
+    return 0;
+  };
+  check(memlith_kv_get_range(txn, of.map, nullptr, nullptr, add, &records));
+  return records;
 }
 
 void Records::set_count(const Dictionary& of, std::int64_t change) {
+  const std::optional<std::string_view> stored = find(writer_, meta_, "n" + of.name);
+  if (stored.has_value() && stored->empty()) return;  // count() looks
+  put_count(of, number_in(stored) + static_cast<std::uint64_t>(change));
+}
+
+void Records::put_count(const Dictionary& of, std::optional<std::uint64_t> count) {
   const std::string key = "n" + of.name;
-  const std::uint64_t now = count(writer_, meta_, of) + static_cast<std::uint64_t>(change);
-  check(memlith_kv_put(writer_, meta_, key.data(), key.size(), &now, sizeof now));
+  const std::uint64_t number = count.value_or(0);
+  check(memlith_kv_put(writer_, meta_, key.data(), key.size(), &number, count.has_value() ? sizeof number : 0));
+}
+
+// After an appending that a crash has cut.
+void Records::restore_count(const Dictionary& of) {
+  const std::optional<std::string_view> stored = find(begin_reading(), meta_, "n" + of.name);
+  const bool unknown = stored.has_value() && stored->empty();
+  end_reading();
+  if (!unknown) return;
+  begin();
+  put_count(of, count(writer_, meta_, of));
+  commit();
 }
 
 void Records::wait(std::uint64_t ticket) { check(memlith_kv_wait(handle_, ticket)); }

@@ -12,12 +12,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "errors.hpp"
 
 namespace memlith::python {
 
 inline constexpr char kRecordsRegion[] = ".records";
+
+using Record = std::pair<std::string, std::string>;  // key and value
 
 struct Dictionary {
   memlith_kv_map map = 0;
@@ -57,7 +61,11 @@ class Records {
   void put(const Dictionary& to, std::string_view key, std::string_view value);
   bool remove(const Dictionary& from, std::string_view key);
   std::optional<std::string_view> get(const Dictionary& from, std::string_view key);
-  void clear(const Dictionary& which);
+  // Empty `from` and `to`: from the first on, up to the last. Returns how many there were.
+  std::uint64_t remove_range(const Dictionary& from_which, std::string_view from, std::string_view to);
+  // In commits of their own, so no transaction is active. The records are in order and behind all that are there.
+  // Returns the ticket of the last commit, and after a failure has put the first of them.
+  std::uint64_t append(const Dictionary& to, const std::vector<Record>& records);
   static std::uint64_t count(memlith_kv_txn* txn, memlith_kv_map meta, const Dictionary& of);
   memlith_kv_map meta() const { return meta_; }
 
@@ -67,6 +75,8 @@ class Records {
  private:
   void put_plain(std::string_view map, std::string_view key, std::string_view value);
   void set_count(const Dictionary& of, std::int64_t change);
+  void put_count(const Dictionary& of, std::optional<std::uint64_t> count);
+  void restore_count(const Dictionary& of);
   Dictionary map_of(std::string_view name);
 
   memlith_kv* handle_ = nullptr;

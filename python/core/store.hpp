@@ -97,6 +97,8 @@ class Store {
   void read(const std::function<void(memlith_kv_txn* txn, memlith_kv_map meta)>& work);
   // `work` is a part of the thread's block, or a commit of its own. It does not hold the interpreter lock.
   void write(bool weak, const std::function<void(Records& records)>& work);
+  // In commits of its own; the last ticket is waited for unless `weak`. Holds the interpreter lock when it is called.
+  void append(const Dictionary& to, const std::vector<Record>& records, bool weak);
 
  private:
   struct Open {

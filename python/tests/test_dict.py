@@ -552,6 +552,28 @@ class AgainstADict(RuleBasedStateMachine):
         self.d.update(items)
         self.plain.update(items)
 
+    @rule(first=st.integers(-4, 10), count=st.integers(0, 9))
+    def remove_range(self, first: int, count: int) -> None:
+        gone = [key for key in self.plain if isinstance(key, (int, float)) and first <= key < first + count]
+        assert self.d.remove_range(first, first + count) == len(gone)
+        for key in gone:
+            del self.plain[key]
+
+    @rule(key=small, expected=values, value=values)
+    def put_if(self, key: Any, expected: Any, value: Any) -> None:
+        equal = key in self.plain and self.plain[key] == expected
+        assert self.d.put_if(key, expected, value) == equal
+        assert self.d.put_if(key, memlith.ABSENT, value) == (key not in self.plain)
+        if equal or key not in self.plain:
+            self.plain[key] = value
+
+    @rule(many=st.integers(1, 400))
+    def append(self, many: int) -> None:
+        taken = [key[1] for key in self.plain if isinstance(key, tuple) and key[0] == "xmany"]
+        items = [(("xmany", number), number) for number in range(max(taken, default=-1) + 1, 1000)][:many]
+        assert self.d.append(items) == len(items)
+        self.plain.update(items)
+
     @rule()
     def clear(self) -> None:
         self.d.clear()

@@ -45,9 +45,13 @@ Status Transaction::estimate(MapNumber number, std::optional<std::string_view> f
     MEMLITH_TRY(reader.find_way(to.has_value() ? &*to : nullptr, end));
   } while (begin.depth != end.depth);
   const double records = records_between(begin, end);
+  estimate.records = static_cast<std::uint64_t>(std::llround(records));
+  if (begin.leaf == end.leaf) {  // exact, unless a commit has changed the leaf in between
+    estimate.bytes = std::max(end.leaf_bytes_before, begin.leaf_bytes_before) - begin.leaf_bytes_before;
+    return kOk;
+  }
   const double seen = begin.steps[begin.depth - 1].count + end.steps[end.depth - 1].count;
   const double bytes_each = seen > 0 ? static_cast<double>(begin.leaf_bytes + end.leaf_bytes) / seen : 0;
-  estimate.records = static_cast<std::uint64_t>(std::llround(records));
   estimate.bytes = static_cast<std::uint64_t>(std::llround(records * bytes_each));
   return kOk;
 }

@@ -153,7 +153,8 @@ class TreeReader {
     Step steps[kLevelsMax];
     std::uint32_t depth = 0;
     PageNumber leaf = 0;
-    std::uint64_t leaf_bytes = 0;  // of the keys and values of the leaf
+    std::uint64_t leaf_bytes = 0;         // of the keys and values of the leaf
+    std::uint64_t leaf_bytes_before = 0;  // of those before the key
   };
   Status find_way(const std::string_view* key, Way& way);
 

@@ -94,8 +94,10 @@ Status TreeReader::find_way(const std::string_view* key, Way& way) {
     MEMLITH_TRY_ASSIGN(const bool reached, descend(key, leaf, nullptr, false, &way));
     if (!reached) continue;
     const std::uint32_t count = count_of(leaf.bytes);
+    const Place place = key == nullptr ? Place{count, false, false} : pages_.find_in(leaf, *key);
     bool sound = true;
     for (std::uint32_t i = 0; sound && i < count; ++i) {
+      if (i == place.index) way.leaf_bytes_before = way.leaf_bytes;
       Cell cell;
       sound = read_cell(leaf.bytes, i, cell);
       if (!sound) break;
@@ -103,7 +105,7 @@ Status TreeReader::find_way(const std::string_view* key, Way& way) {
       const auto* const value = reinterpret_cast<const std::byte*>(cell.value.data());
       way.leaf_bytes += cell.key.size() + (long_value ? load_as<OverflowReference>(value).bytes : cell.value.size());
     }
-    const Place place = key == nullptr ? Place{count, false, false} : pages_.find_in(leaf, *key);
+    if (place.index == count) way.leaf_bytes_before = way.leaf_bytes;
     if (!pages_.confirmed(leaf)) continue;
     if (!sound || place.broken) return pages_.corrupt(leaf.page, "a cell lies outside");
     way.steps[way.depth++] = {place.index, count};

@@ -97,7 +97,8 @@ Status Collectors::set_aside_all() {
       more = true;
     }
   }
-  if (!held_.empty()) aside_waits_.store(true);  // before waiting_ is less: any_waits() is true throughout
+  // Before waiting_ is less: any_waits() is true throughout. [mutant set_aside_not_waiting]
+  if (!held_.empty() && !MEMLITH_MUTANT(set_aside_not_waiting)) aside_waits_.store(true);
   for (Collector* const each : held_) {
     each->set_aside();
     each->waits_.store(false, std::memory_order_relaxed);

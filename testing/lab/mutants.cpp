@@ -103,6 +103,7 @@ constexpr ShownBy kShownBy[] = {
     {"rest_of_block_lost", "nvme-files"},
     {"rest_of_line_lost", "one-file-lines"},
     {"rollback_forgotten", "scopes"},
+    {"set_aside_not_waiting", "moments-random"},
     {"snapshot_of_old_homes", "snapshots"},
     {"stop_told_outside_lock", "schedule close-busy-log"},
     {"stored_dropped_when_full", "regions-too-large"},

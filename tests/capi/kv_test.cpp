@@ -348,8 +348,12 @@ TEST_F(KvInCpp, EstimatesARange) {
     EXPECT_EQ(txn->estimate(map, IntegerKey(5), IntegerKey(12))->records, 7u);
     EXPECT_EQ(txn->estimate(map, IntegerKey(5), IntegerKey(12))->bytes, 7u * 12);
     EXPECT_EQ(txn->estimate(map, IntegerKey(12), IntegerKey(5))->records, 0u);
+    EXPECT_EQ(txn->estimate(map, IntegerKey(15), {})->bytes, 5u * 12);
     EXPECT_EQ(txn->estimate(map, IntegerKey(12), IntegerKey(12))->records, 0u);
   }
+  put(IntegerKey(5), "of another length");
+  EXPECT_EQ(kv->begin(true)->estimate(map, IntegerKey(5), IntegerKey(7))->bytes, 8u + 17 + 12);
+  EXPECT_EQ(kv->begin(true)->estimate(map, IntegerKey(6), IntegerKey(8))->bytes, 2u * 12);
   constexpr int kMany = 40'000;
   for (int i = 0; i < kMany; i += 500) {
     ASSERT_TRUE(kv->transact([&](KvTransaction& txn) -> Result<void> {

@@ -15,6 +15,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import loop_device  # noqa: E402 pylint: disable=wrong-import-position
+
 MEMLITH = sys.argv[1]
 MIB = 1 << 20
 
@@ -44,15 +47,7 @@ class Copy(unittest.TestCase):
         image = self.folder / name
         with open(image, "wb") as file:
             file.truncate(64 * MIB)
-        try:
-            made = subprocess.run(["losetup", "-f", "--show", image], capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            made = None
-        if made is None or made.returncode != 0:
-            self.skipTest("skip: no loop device (losetup needs root)")
-        device = made.stdout.strip()
-        self.addCleanup(subprocess.run, ["losetup", "-d", device], check=False, capture_output=True)
-        return device
+        return loop_device.attach_for(self, image)
 
     def test_a_folder(self):
         dump = self.fill(self.store)

@@ -2,7 +2,7 @@
 """What the commands print with --json has the fields of docs/json.md, and no others.
 
 Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_YCSB_BENCH] [MEMLITH_APPLOG_BENCH]
-    [MEMLITH_DBBENCH]
+    [MEMLITH_DBBENCH] [MEMLITH_KVCALLS_BENCH]
 """
 import json
 import os
@@ -20,6 +20,7 @@ SQLITE_BENCH = BENCHES.get("memlith-sqlite-bench")
 YCSB_BENCH = BENCHES.get("memlith-ycsb-bench")
 APPLOG_BENCH = BENCHES.get("memlith-applog-bench")
 DBBENCH = BENCHES.get("memlith-dbbench")
+KVCALLS_BENCH = BENCHES.get("memlith-kvcalls-bench")
 NAMED_BY_DATA = {"turns[].parts_s"}
 SMALL = ["--pages", "1", "--region-mib", "1", "--log-mib", "1", "--rounds", "3"]
 
@@ -67,6 +68,8 @@ class Fields(unittest.TestCase):
         del cls.fields["memlith format"]  # tests/cli/raw_device_test.py
         if DBBENCH is None:
             del cls.fields["memlith-dbbench"]
+        if KVCALLS_BENCH is None:
+            del cls.fields["memlith-kvcalls-bench"]
         if APPLOG_BENCH is None:
             del cls.fields["memlith-applog-bench"]
         cls.seen = set()
@@ -164,6 +167,11 @@ class Fields(unittest.TestCase):
             values = [row[name] for name in ("p50_us", "p99_us", "p999_us", "max_us")]
             self.assertEqual(values, sorted(values), row)
             self.assertEqual(row["durability"], "sync" if row["workload"].startswith("fill") else "none")
+
+    @unittest.skipIf(KVCALLS_BENCH is None, "built without it")
+    def test_kvcalls_bench(self):
+        self.check_fields("memlith-kvcalls-bench", self.rows(KVCALLS_BENCH, "--records", "1000", "--seconds", "0.01",
+                                                             "--repetitions", "1", "--dir", self.folder))
 
     def test_stat(self):
         bench = subprocess.Popen([MEMLITH, "bench", "persist", "--pages", "1", "--region-mib", "1", "--seconds", "600",

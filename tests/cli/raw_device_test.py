@@ -14,6 +14,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import loop_device  # noqa: E402 pylint: disable=wrong-import-position
+
 MEMLITH = sys.argv[1]
 APPLOG_BENCH = sys.argv[2] if len(sys.argv) > 2 else None
 DBBENCH = sys.argv[3] if len(sys.argv) > 3 else None
@@ -34,16 +37,7 @@ class RawDevice(unittest.TestCase):
         return self.attach()
 
     def attach(self, *words):
-        try:
-            made = subprocess.run(["losetup", "-f", "--show", *words, self.image], capture_output=True, text=True,
-                                  check=False)
-        except FileNotFoundError:
-            made = None
-        if made is None or made.returncode != 0:
-            self.skipTest("skip: no loop device (losetup needs root)")
-        device = made.stdout.strip()
-        self.addCleanup(subprocess.run, ["losetup", "-d", device], check=False, capture_output=True)
-        return device
+        return loop_device.attach_for(self, self.image, *words)
 
     def run_it(self, *words, status=0, program=MEMLITH):
         done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
@@ -99,7 +93,7 @@ class RawDevice(unittest.TestCase):
         self.assertTrue(self.told("recover", self.device)["clean"])
         dump = self.run_it("kv", "dump", self.device)
         # Detached and attached again, under whatever name.
-        subprocess.run(["losetup", "-d", self.device], check=True)
+        loop_device.detach(self.device)
         again = self.attach()
         self.assertEqual(self.run_it("kv", "dump", again), dump)
 
@@ -129,10 +123,10 @@ class RawDevice(unittest.TestCase):
     def test_a_cut_or_damaged_device_is_refused(self):
         self.run_it("format", self.device)
         self.run_it("kv", "put", self.device, "map", "key", "value")
-        subprocess.run(["losetup", "-d", self.device], check=True)
+        loop_device.detach(self.device)
         cut = self.attach("--sizelimit", str(32 * MIB))
         self.assertIn("was formatted with", self.run_it("verify", cut, status=2))
-        subprocess.run(["losetup", "-d", cut], check=True)
+        loop_device.detach(cut)
         with open(self.image, "r+b") as image:
             image.write(b"\xff" * 512)
         self.assertEqual(self.run_it("kv", "get", self.attach(), "map", "key"), "value\n")
@@ -147,7 +141,7 @@ class RawDevice(unittest.TestCase):
         for command in programs:
             with open(self.image, "r+b") as image:
                 image.truncate(600 * MIB)
-            subprocess.run(["losetup", "-c", self.device], check=True)
+            loop_device.see_new_size(self.device)
             lines = [json.loads(line) for line in self.run_it(*command[1:], program=command[0]).splitlines()]
             self.assertTrue(any(line.get("backend") == "raw" for line in lines))
 

@@ -11,7 +11,8 @@ import tarfile
 import tempfile
 import unittest
 
-from loop_device import NoLoopDevice, loop_device
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from loop_device import NoLoopDevice, loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN_STORE, MEMLITH = sys.argv[1:3]

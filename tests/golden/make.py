@@ -14,7 +14,8 @@ import sys
 import tarfile
 import tempfile
 
-from loop_device import loop_device
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = "folder", "blocks", "file", "heap", "kv", "applog"

@@ -1,6 +1,7 @@
 // A client of a kv store that does random things in transactions, one step at a time, and records them.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 
@@ -56,16 +57,21 @@ class Client {
   }
   // Begins a transaction, does something in it, or ends it.
   void step() {
-    if (!active_) return begin();
+    if (!active_) return appends_ && random_.one_in(4) ? append() : begin();
     ++done_;
     if (random_.below(8) + 2 < done_) return random_.one_in(8) ? abort() : commit();
-    switch (random_.below(transaction_->read_only() ? 4 : 8)) {
+    switch (random_.below(transaction_->read_only() ? 6 : 14)) {
       case 0:
       case 1:
-      case 4: return read();
+      case 8: return read();
       case 2:
       case 3: return scan();
-      case 5: return remove();
+      case 4:
+      case 5: return scan_within();
+      case 6: return remove();
+      case 7: return remove_range();
+      case 9:
+      case 10: return put_if();
       default: return put();
     }
   }
@@ -75,6 +81,16 @@ class Client {
   // The newest sync commit that returned.
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
   void set_sync_one_in(std::uint64_t share) { sync_one_in_ = share; }
+  // Also appends to maps. What others commit has to stand still during a step, because an append tells no ticket.
+  void set_appends() { appends_ = true; }
+  // How often each call has done what it is for.
+  struct Counts {
+    std::uint64_t swaps = 0;
+    std::uint64_t refused_swaps = 0;
+    std::uint64_t removed_ranges = 0;
+    std::uint64_t appends = 0;
+  };
+  [[nodiscard]] const Counts& counts() const { return counts_; }
 
  private:
   struct Place {
@@ -154,9 +170,123 @@ class Client {
       recorded_.actions.push_back({Action::Kind::read, place.key(), std::nullopt, {}, {}});
     }
   }
+  // What it read before, what is not there, or what somebody wrote once.
+  void put_if() {
+    const Place place = draw();
+    Seen expected;
+    if (random_.one_in(2)) {
+      const auto value = transaction_->get(maps_[place.map], place.name());
+      if (!goes_on(value.status())) return;
+      if (value->has_value()) expected.emplace(**value);
+      recorded_.actions.push_back({Action::Kind::read, place.key(), expected, {}, {}});
+    } else if (random_.one_in(2)) {
+      expected = stale_;
+    }
+    const Seen value = random_.one_in(4) ? Seen() : Seen(journal_.fresh_value());
+    const auto done = transaction_->put_if(maps_[place.map], place.name(), expected, value);
+    if (!goes_on(done.status())) return;
+    ++(*done ? counts_.swaps : counts_.refused_swaps);
+    recorded_.actions.push_back({*done ? Action::Kind::read : Action::Kind::differs, place.key(), expected, {}, {}});
+    if (*done && (expected || value)) wrote(place, value);
+  }
+  void remove_range() {
+    const Place place = draw();
+    const int other = static_cast<int>(random_.below(Journal::kKeysOfMap));
+    const Bounds bounds = bounds_of(std::min(place.index, other), std::max(place.index, other));
+    std::uint64_t count = 0;
+    if (!goes_on(transaction_->remove_range(maps_[place.map], bounds.from, bounds.to, count))) return;
+    const std::string map = Journal::map_of(place.map);
+    const std::string first = Journal::key_of(map, bounds.low);
+    const std::string last = Journal::key_of(map, bounds.high);
+    if (count == 0) {  // that is a scan, which found nothing
+      recorded_.actions.push_back({Action::Kind::scan, first, std::nullopt, last, {}});
+      return;
+    }
+    ++counts_.removed_ranges;
+    recorded_.wrote = true;
+    recorded_.actions.push_back({Action::Kind::removal, first, std::nullopt, last, {}, count});
+  }
+  // A commit of its own, of some records behind all that there are; mostly a transaction uses the map.
+  void append() {
+    const Place place = draw();
+    const std::string map = Journal::map_of(place.map);
+    recorded_ = {};
+    recorded_.began = journal_.now();
+    const std::string last = Journal::key_of(map, Journal::kKeysOfMap - 1);
+    recorded_.actions.push_back({Action::Kind::scan, place.key(), std::nullopt, last, {}});
+    int next = place.index;
+    std::string name;
+    std::string value;
+    const auto source = [&](std::string_view& key, std::string_view& content) {
+      if (next == Journal::kKeysOfMap) return false;
+      name = std::to_string(next);
+      value = journal_.fresh_value();
+      recorded_.actions.push_back({Action::Kind::write, Journal::key_of(map, next), value, {}, {}});
+      ++next;
+      key = name;
+      content = value;
+      return true;
+    };
+    std::uint64_t count = 0;
+    const core::Status done = kv_.append(maps_[place.map], source, count);
+    recorded_.ended = journal_.now();
+    if (!done.ok()) {
+      EXPECT_EQ(count, 0u);
+      EXPECT_TRUE(done.category == core::Errc::conflict || done.category == core::Errc::invalid);
+    } else {
+      ++counts_.appends;
+      recorded_.committed = recorded_.wrote = true;
+      recorded_.ticket = kv_.newest();
+      recorded_.from = recorded_.to = recorded_.ticket - 1;
+      acknowledged_ = std::max(acknowledged_, recorded_.ticket);
+    }
+    journal_.add(std::move(recorded_));
+  }
   void wrote(const Place& place, Seen value) {
+    if (value) stale_ = value;
     recorded_.wrote = true;
     recorded_.actions.push_back({Action::Kind::write, place.key(), std::move(value), {}, {}});
+  }
+  // Places from `low` to `high`, both included, as a range: the last key has no other behind it.
+  struct Bounds {
+    int low;
+    int high;
+    std::optional<std::string> from;
+    std::optional<std::string> to;
+  };
+  Bounds bounds_of(int low, int high) {
+    Bounds bounds{low, high, std::to_string(low), std::to_string(high + 1)};
+    if (low == 0 && random_.one_in(2)) bounds.from.reset();
+    if (high == Journal::kKeysOfMap - 1 && random_.one_in(2)) bounds.to.reset();
+    return bounds;
+  }
+  // All records that a cursor has which is kept to a range or to a prefix, in one of the two directions.
+  void scan_within() {
+    const Place place = draw();
+    const bool forward = random_.one_in(2);
+    const int other = random_.one_in(3) ? place.index : static_cast<int>(random_.below(Journal::kKeysOfMap));
+    const Bounds bounds = bounds_of(std::min(place.index, other), std::max(place.index, other));
+    const std::string map = Journal::map_of(place.map);
+    core::kv::Cursor cursor(*transaction_, maps_[place.map]);
+    if (bounds.low == bounds.high) {
+      ASSERT_OK(cursor.set_prefix(place.name()));
+    } else {
+      ASSERT_OK(cursor.set_bounds(bounds.from, bounds.to));
+    }
+    Action action{
+        Action::Kind::scan, Journal::key_of(map, bounds.low), std::nullopt, Journal::key_of(map, bounds.high), {}};
+    for (;;) {
+      const auto more = forward ? cursor.next() : cursor.prev();
+      if (!goes_on(more.status())) return;
+      if (!*more) break;
+      const auto record = cursor.current();
+      if (!goes_on(record.status())) return;
+      ASSERT_TRUE(record->has_value());
+      action.found.emplace(map + "/" + std::string((*record)->key), std::string((*record)->value));
+    }
+    const auto outside = [&](const auto& each) { return each.first < action.key || each.first > action.end; };
+    EXPECT_TRUE(std::none_of(action.found.begin(), action.found.end(), outside));
+    recorded_.actions.push_back(std::move(action));
   }
   // Records from a key on, in both directions, as many as it likes.
   void scan() {
@@ -196,6 +326,9 @@ class Client {
   core::kv::Transaction* transaction_ = nullptr;
   core::kv::PageNumber maps_[Journal::kMaps] = {};
   Recorded recorded_;
+  Seen stale_;  // a value that it wrote once
+  Counts counts_;
+  bool appends_ = false;
   bool active_ = false;
   std::uint64_t done_ = 0;
   std::uint64_t sync_one_in_ = 1000;

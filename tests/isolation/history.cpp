@@ -57,6 +57,7 @@ class Checker {
       const Recorded& each = history_.transactions[i];
       std::map<std::string, Seen> last;
       for (const Action& action : each.actions) {
+        if (action.kind == Action::Kind::removal) remove_range(action, last);
         if (action.kind != Action::Kind::write) continue;
         if (const auto before = last.find(action.key); before != last.end() && before->second) {
           written_[*before->second].last = false;
@@ -73,12 +74,27 @@ class Checker {
     }
   }
 
+  // Of what a transaction has written, by key: what the removal makes of it.
+  void remove_range(const Action& removal, std::map<std::string, Seen>& written) {
+    for (const std::string& key : history_.keys) {
+      if (key < removal.key || key > removal.end) continue;
+      const auto before = written.find(key);
+      if (before != written.end() && before->second) written_[*before->second].last = false;
+      written[key] = std::nullopt;
+    }
+  }
+
   void follow(std::size_t self) {
     std::map<std::string, Seen> own;
     for (const Action& action : history_.transactions[self].actions) {
       switch (action.kind) {
         case Action::Kind::write: own[action.key] = action.value; break;
         case Action::Kind::read: see(self, own, action.key, action.value, false); break;
+        case Action::Kind::differs: see_other(self, own, action.key, action.value); break;
+        case Action::Kind::removal:
+          count(self, own, action);
+          remove_range(action, own);
+          break;
         case Action::Kind::scan:
           for (const std::string& key : history_.keys) {
             if (key < action.key || key > action.end) continue;
@@ -109,29 +125,61 @@ class Checker {
       for (index = 0; index < all.size() && all[index].value != value;) ++index;
       if (index == all.size()) return report("nobody", self, key, value, "which was never in this record");
     } else {
-      index = absent_state(self, all);
+      index = state_seen(self, all, [](const Seen& state) { return !state.has_value(); });
       if (index == kNobody) return;
     }
+    saw(self, key, index, by_scan);
+  }
+
+  void saw(std::size_t self, const std::string& key, std::size_t index, bool by_scan) {
+    const std::vector<Version>& all = versions_.at(key);
     add(all[index].writer, self, Edge::wr, key);
     if (index + 1 < all.size()) add(self, all[index + 1].writer, by_scan ? Edge::predicate : Edge::rw, key);
   }
 
-  // Which of the states without a record the transaction saw; none if that is open.
-  [[nodiscard]] std::size_t absent_state(std::size_t self, const std::vector<Version>& all) const {
+  void see_other(std::size_t self, const std::map<std::string, Seen>& own, const std::string& key, const Seen& value) {
+    if (const auto mine = own.find(key); mine != own.end()) {
+      if (mine->second == value) report("own", self, key, value, "not, though it had written that itself");
+      return;
+    }
+    const std::size_t index = state_seen(self, versions_.at(key), [&](const Seen& state) { return state != value; });
+    if (index != kNobody) saw(self, key, index, false);
+  }
+
+  // A transaction that wrote took place between two tickets.
+  void count(std::size_t self, const std::map<std::string, Seen>& own, const Action& removal) {
+    std::uint64_t there = 0;
+    for (const std::string& key : history_.keys) {
+      if (key < removal.key || key > removal.end) continue;
+      const Seen* state = nullptr;
+      for (const Version& each : versions_.at(key)) {
+        if (each.writer != self && each.ticket <= history_.transactions[self].from) state = &each.value;
+      }
+      if (const auto mine = own.find(key); mine != own.end()) state = &mine->second;
+      if (state != nullptr && state->has_value()) ++there;
+    }
+    if (there == removal.count) return;
+    report("count", self, removal.key, std::nullopt,
+           "as it removed " + std::to_string(removal.count) + " records of " + std::to_string(there));
+  }
+
+  // Which of the states that fit the transaction saw; none if that is open.
+  template <class Fits>
+  [[nodiscard]] std::size_t state_seen(std::size_t self, const std::vector<Version>& all, const Fits& fits) const {
     const Recorded& seer = history_.transactions[self];
-    std::vector<std::size_t> absent;
+    std::vector<std::size_t> fitting;
     std::vector<std::size_t> then;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].value) continue;
-      absent.push_back(i);
+      if (!fits(all[i].value)) continue;
+      fitting.push_back(i);
       const std::uint64_t end = i + 1 < all.size() ? all[i + 1].ticket : ~std::uint64_t{0};
       if (all[i].ticket <= seer.to && seer.from < end) then.push_back(i);
     }
     if (then.size() == 1) return then[0];
-    if (!then.empty() || absent.empty()) return kNobody;
+    if (!then.empty() || fitting.empty()) return kNobody;
     // None was there then: the last one before, or the first one behind.
-    std::size_t best = absent[0];
-    for (const std::size_t i : absent) {
+    std::size_t best = fitting[0];
+    for (const std::size_t i : fitting) {
       if (all[i].ticket <= seer.to) best = i;
     }
     return best;
@@ -195,7 +243,7 @@ class Checker {
     return "";
   }
 
-  void report(const char* kind, std::size_t self, const std::string& key, const Seen& value, const char* what) {
+  void report(const char* kind, std::size_t self, const std::string& key, const Seen& value, const std::string& what) {
     if (found_) return;
     found_ = Anomaly{kind, "T" + std::to_string(self) + " saw " + key + " = " +
                                value.value_or("nothing").substr(0, 12) + ", " + what};
@@ -221,6 +269,9 @@ std::map<std::string, std::string> content_after(const History& history, std::ui
   std::map<std::string, std::string> content = history.before;
   for (const Recorded* each : writers) {
     for (const Action& action : each->actions) {
+      if (action.kind == Action::Kind::removal) {
+        content.erase(content.lower_bound(action.key), content.upper_bound(action.end));
+      }
       if (action.kind != Action::Kind::write) continue;
       if (action.value) {
         content[action.key] = *action.value;

@@ -9,6 +9,7 @@
 //   G2          with a write of a record that a scan did not find, or found otherwise (predicate edges): phantoms
 //   strictness  with the order of time: a transaction that began after another had ended comes later
 //   order       with the order of the tickets, in which a crash cuts: it has to be a serial order, too
+//   count       a removal of a range told another number of records than there were before its ticket
 //
 // Every value that is written is written once, so a value tells who wrote it. That there is no record does not: of
 // several states without the record, the one counts that was there when the transaction took place, if only one was.
@@ -25,13 +26,15 @@ namespace memlith::test {
 using Seen = std::optional<std::string>;  // a value, or that there is no record
 
 struct Action {
-  enum class Kind : std::uint8_t { read, write, scan };
+  // `differs`: a read that told only that the record is not `value`. `removal`: of all records from key to `end`.
+  enum class Kind : std::uint8_t { read, write, scan, differs, removal };
   Kind kind = Kind::read;
-  std::string key;  // of a scan, where it begins
+  std::string key;  // of a scan and a removal, where it begins
   Seen value;       // of a write without one: a removal
   // Of a scan: it saw every record from key to `end`, both included.
   std::string end;
   std::map<std::string, std::string> found;
+  std::uint64_t count = 0;  // of a removal: how many records it told that there were
 };
 
 struct Recorded {

@@ -77,6 +77,10 @@ Action write(const char* key, Seen value) { return {Action::Kind::write, key, st
 Action scan(const char* from, const char* end, std::map<std::string, std::string> found) {
   return {Action::Kind::scan, from, std::nullopt, end, std::move(found)};
 }
+Action differs(const char* key, Seen value) { return {Action::Kind::differs, key, std::move(value), {}, {}}; }
+Action removal(const char* from, const char* end, std::uint64_t count) {
+  return {Action::Kind::removal, from, std::nullopt, end, {}, count};
+}
 Written history() { return Written({"x", "y", "z"}, {{"x", "x0"}, {"y", "y0"}}); }
 
 TEST(Checker, AcceptsSerialHistories) {
@@ -94,6 +98,38 @@ TEST(Checker, AcceptsSerialHistories) {
                 .kind(),
             "");
   EXPECT_EQ(history().aborts({write("x", "x1")}).commit(1, {read("x", "x0"), write("y", "y1")}).kind(), "");
+}
+
+TEST(Checker, KnowsSwapsThatWereRefused) {
+  EXPECT_EQ(history().commit(1, {differs("x", "x7"), write("y", "y1")}).reads(0, {differs("z", "z1")}).kind(), "");
+  EXPECT_EQ(history().commit(1, {write("x", "x1"), differs("x", "x0")}).kind(), "");
+  EXPECT_EQ(history().commit(1, {write("x", "x1"), differs("x", "x1")}).kind(), "own");
+  EXPECT_EQ(history().commit(1, {write("x", "x1")}).later().reads(1, {differs("x", "x1")}).kind(), "strictness");
+  // Both were refused because of what the other one then changed.
+  EXPECT_EQ(history()
+                .commit(1, {differs("x", "x7"), write("y", "y1")})
+                .commit(2, {differs("y", "y7"), write("x", "x2")})
+                .kind(),
+            "");
+  EXPECT_EQ(history()
+                .commit(1, {differs("x", std::nullopt), write("y", "y1")})
+                .commit(2, {read("y", "y0"), write("x", "x2")})
+                .kind(),
+            "G2-item");
+}
+
+TEST(Checker, KnowsRemovedRanges) {
+  EXPECT_EQ(history()
+                .commit(1, {write("z", "z1")})
+                .commit(2, {removal("x", "z", 3), write("y", "y2")})
+                .reads(2, {scan("x", "z", {{"y", "y2"}})})
+                .kind(),
+            "");
+  EXPECT_EQ(history().commit(1, {write("z", "z1"), removal("y", "z", 2), read("y", std::nullopt)}).kind(), "");
+  EXPECT_EQ(history().commit(1, {removal("x", "y", 2), removal("x", "z", 0), read("x", "x0")}).kind(), "own");
+  // A record that came into the range before the removal's ticket, and was not seen; and one that it left.
+  EXPECT_EQ(history().commit(1, {write("z", "z1")}).commit(2, {removal("y", "z", 1)}).kind(), "count");
+  EXPECT_EQ(history().commit(1, {removal("x", "y", 2)}).later().reads(1, {read("y", "y0")}).kind(), "strictness");
 }
 
 TEST(Checker, NamesEachAnomaly) {
@@ -159,7 +195,15 @@ struct Played {
   std::optional<Anomaly> anomaly;
   std::size_t committed = 0;
   std::size_t aborted = 0;
+  Client::Counts counts{};
 };
+
+void add_counts(Client::Counts& to, const Client::Counts& from) {
+  to.swaps += from.swaps;
+  to.refused_swaps += from.refused_swaps;
+  to.removed_ranges += from.removed_ranges;
+  to.appends += from.appends;
+}
 
 Played judge(const History& history) {
   Played played{find_anomaly(history), 0, 0};
@@ -172,14 +216,21 @@ Played play_mixed(std::uint64_t seed, int steps) {
   KvWorld world;
   Journal journal;
   Random random(seed);
+  Client::Counts counts;
   {
     std::vector<std::unique_ptr<Client>> clients;
-    for (int i = 0; i < 5; ++i) clients.push_back(std::make_unique<Client>(world.kv(), journal, random.next()));
+    for (int i = 0; i < 5; ++i) {
+      clients.push_back(std::make_unique<Client>(world.kv(), journal, random.next()));
+      clients.back()->set_appends();
+    }
     for (int i = 0; i < steps; ++i) clients[random.below(clients.size())]->step();
     for (const auto& each : clients) each->end();
+    for (const auto& each : clients) add_counts(counts, each->counts());
   }
   EXPECT_OK(world.kv().verify().status());
-  return judge(journal.history());
+  Played played = judge(journal.history());
+  played.counts = counts;
+  return played;
 }
 
 Played play_threads(std::uint64_t seed, int steps) {
@@ -208,12 +259,18 @@ TEST(Isolation, MixedStepsAreSerialisable) {
   const std::uint64_t seed = seed_for_this_run();
   std::size_t committed = 0;
   std::size_t aborted = 0;
+  Client::Counts counts;
   for (std::uint64_t i = 0; i < 30; ++i) {
     const Played played = play_mixed(seed + i, 1200);
     ASSERT_FALSE(played.anomaly) << "seed " << seed + i << ": " << told(played.anomaly);
     committed += played.committed;
     aborted += played.aborted;
+    add_counts(counts, played.counts);
   }
+  EXPECT_GT(counts.swaps, 300u);
+  EXPECT_GT(counts.refused_swaps, 300u);
+  EXPECT_GT(counts.removed_ranges, 150u);
+  EXPECT_GT(counts.appends, 30u);
   EXPECT_GT(committed, 1500u);
   EXPECT_GT(aborted, 500u) << "they hardly met";
 }
@@ -254,6 +311,7 @@ TEST(Isolation, CrashesLeaveAPrefixOfTheTickets) {
       for (int i = 0; i < 4; ++i) {
         clients.push_back(std::make_unique<Client>(world.kv(), journal, random.next()));
         clients.back()->set_sync_one_in(life % 2 == 0 ? 30 : 3);
+        clients.back()->set_appends();
       }
       for (std::uint64_t left = random.below(500); left > 0; --left) {
         clients[random.below(clients.size())]->step();
@@ -278,6 +336,63 @@ TEST(Isolation, CrashesLeaveAPrefixOfTheTickets) {
     journal.go_on_from(std::move(content));
   }
   EXPECT_GT(lost, 0u) << "no crash has lost a weak commit";
+}
+
+// Whether another transaction could put that record now.
+bool is_free(KvWorld& world, const std::string& key) {
+  kv::Transaction other(world.kv(), false);
+  EXPECT_OK(other.begin());
+  const Status put = other.put(world.map(), key, "another's");
+  EXPECT_TRUE(put.ok() || put.category == Errc::conflict);
+  return put.ok();
+}
+
+// No phantoms: nobody puts a record into a range from which another transaction removes all, nor into one that a
+// cursor is kept to; and outside of the two anybody does. Without locks of gaps it would be seen.
+TEST(Isolation, RangesKeepPhantomsOut) {
+  KvWorld world;
+  const kv::MapNumber map = world.map();
+  {
+    kv::Transaction first(world.kv(), false);
+    ASSERT_OK(first.begin());
+    for (const char* key : {"a", "b", "d", "f"}) ASSERT_OK(first.put(map, key, "1"));
+    ASSERT_OK(first.commit(kv::Durability::weak, nullptr).status());
+  }
+  for (const bool planted : {false, true}) {
+    for (const bool removal : {true, false}) {
+      kv::Transaction user(world.kv(), false);
+      ASSERT_OK(user.begin());
+      active_mutant = planted ? Mutant::kv_gaps_not_locked : Mutant::none;
+      std::uint64_t count = 0;
+      if (removal) {
+        ASSERT_OK(user.remove_range(map, "b", "e", count));
+      } else {
+        kv::Cursor cursor(user, map);
+        ASSERT_OK(cursor.set_bounds("b", "e"));
+        while (must(cursor.next())) ++count;
+      }
+      EXPECT_EQ(count, 2u);
+      EXPECT_EQ(is_free(world, "c"), planted);
+      EXPECT_EQ(is_free(world, "dd"), planted);
+      for (const char* outside : {"a", "aa", "f", "g"}) EXPECT_TRUE(is_free(world, outside)) << outside;
+      active_mutant = Mutant::none;
+    }
+  }
+}
+
+// A swap has read the record, whatever came of it.
+TEST(Isolation, SwapsKeepTheirRecord) {
+  KvWorld world;
+  const kv::MapNumber map = world.map();
+  kv::Transaction user(world.kv(), false);
+  ASSERT_OK(user.begin());
+  EXPECT_FALSE(must(user.put_if(map, "refused", "1", "2")));
+  EXPECT_TRUE(must(user.put_if(map, "absent", std::nullopt, std::nullopt)));
+  EXPECT_TRUE(must(user.put_if(map, "done", std::nullopt, "2")));
+  for (const char* key : {"refused", "absent", "done"}) EXPECT_FALSE(is_free(world, key)) << key;
+  EXPECT_TRUE(is_free(world, "other"));
+  ASSERT_OK(user.commit(kv::Durability::weak, nullptr).status());
+  for (const char* key : {"refused", "absent", "done"}) EXPECT_TRUE(is_free(world, key)) << key;
 }
 
 // ---- planted faults --------------------------------------------------------------------------------------------
@@ -307,11 +422,12 @@ TEST_P(PlantedFault, IsFound) {
 
 INSTANTIATE_TEST_SUITE_P(Of, PlantedFault,
                          ::testing::Values(Planted{Mutant::kv_gaps_not_locked, "NoGapLock", {"G2"}},
-                                           Planted{
-                                               Mutant::kv_read_locks_released_early, "EarlyRelease", {"G2-item", "G2"}},
+                                           Planted{Mutant::kv_read_locks_released_early,
+                                                   "EarlyRelease",
+                                                   {"G2-item", "G2", "order"}},
                                            Planted{
                                                Mutant::kv_dirty_read, "DirtyRead", {"G1a", "G1b", "G1c", "G2-item"}},
-                                           Planted{Mutant::kv_lost_update, "LostUpdate", {"G2-item", "G2"}},
+                                           Planted{Mutant::kv_lost_update, "LostUpdate", {"G2-item", "G2", "order"}},
                                            Planted{Mutant::kv_snapshot_moves, "SnapshotThatMoves", {"G2-item", "G2"}}),
                          [](const auto& given) { return given.param.name; });
 

@@ -74,16 +74,6 @@ constexpr std::uint64_t kCallsOnDisk = kCalls / 50;
 constexpr int kKills = kSanitized ? 10 : 40;
 constexpr int kFailures = kSanitized ? 30 : 200;
 
-std::uint64_t seed() {
-  static const std::uint64_t drawn = [] {
-    const char* const given = std::getenv("MEMLITH_SEED");
-    const std::uint64_t number = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-    std::printf("seed %llu\n", static_cast<unsigned long long>(number));
-    return number;
-  }();
-  return drawn;
-}
-
 // The functions that memlith.h declares.
 std::vector<std::string> declared() {
   std::vector<std::string> names;

@@ -8,6 +8,8 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
@@ -43,6 +45,17 @@ class FullDisk {
   FullDisk& operator=(const FullDisk&) = delete;
   [[nodiscard]] bool refused() const;  // a file asked for room
 };
+
+// Of this run; printed once.
+inline std::uint64_t seed() {
+  static const std::uint64_t drawn = [] {
+    const char* const given = std::getenv("MEMLITH_SEED");
+    const std::uint64_t number = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+    std::printf("seed %llu\n", static_cast<unsigned long long>(number));
+    return number;
+  }();
+  return drawn;
+}
 
 class Random {
  public:

@@ -138,6 +138,25 @@ func KvRemoveRange(txn Handle, number uint32, from, to []byte) (uint64, *Failure
 		data(to), size(to), flag(to != nil)))
 }
 
+// KvPutIf compares and swaps; nil stands for no record.
+func KvPutIf(txn Handle, number uint32, key, expected, value []byte) (bool, *Failure) {
+	done, failed := numberOf(C.mgo_kv_put_if(C.uintptr_t(txn), C.uint32_t(number), data(key), size(key),
+		data(expected), size(expected), flag(expected != nil), data(value), size(value), flag(value != nil)))
+	return done != 0, failed
+}
+
+// KvEstimate reckons the records and bytes of a range. A nil bound is none.
+func KvEstimate(txn Handle, number uint32, from, to []byte) (records, bytes uint64, failed *Failure) {
+	result := C.mgo_kv_estimate(C.uintptr_t(txn), C.uint32_t(number), data(from), size(from), flag(from != nil),
+		data(to), size(to), flag(to != nil))
+	return uint64(result.records), uint64(result.bytes), failure(result.code, result.text)
+}
+
+// KvAppendMany puts records that AddRecord laid behind each other behind all of the map, and returns how many.
+func KvAppendMany(kv Handle, number uint32, records []byte) (uint64, *Failure) {
+	return numberOf(C.mgo_kv_append_many(C.uintptr_t(kv), C.uint32_t(number), data(records), size(records)))
+}
+
 // KvHead returns at most so many of the first bytes of a value, and the size of the value.
 func KvHead(txn Handle, number uint32, key []byte, most int) ([]byte, uint64, *Failure) {
 	record := C.mgo_kv_get(C.uintptr_t(txn), C.uint32_t(number), data(key), size(key))
@@ -171,6 +190,17 @@ func CursorOpen(txn Handle, number uint32) (Handle, *Failure) {
 }
 
 func CursorClose(cursor Handle) { C.mgo_cursor_close(C.uintptr_t(cursor)) }
+
+// CursorSetBounds restricts a cursor to from <= key < to. A nil bound is none.
+func CursorSetBounds(cursor Handle, from, to []byte) *Failure {
+	return of(C.mgo_cursor_set_bounds(C.uintptr_t(cursor), data(from), size(from), flag(from != nil),
+		data(to), size(to), flag(to != nil)))
+}
+
+// CursorSetPrefix restricts a cursor to the keys that begin so.
+func CursorSetPrefix(cursor Handle, prefix []byte) *Failure {
+	return of(C.mgo_cursor_set_prefix(C.uintptr_t(cursor), data(prefix), size(prefix)))
+}
 
 // CursorMove copies the record on which the cursor stands then.
 func CursorMove(cursor Handle, how int, target []byte) (key, value []byte, failed *Failure) {

@@ -245,13 +245,14 @@ static inline mgo_range mgo_kv_range(uintptr_t txn, uint32_t map, const char* fr
 static inline mgo_range mgo_kv_range_back(uintptr_t txn, uint32_t map, const char* from, uint64_t from_bytes,
                                           int has_from, const char* to, uint64_t to_bytes, int has_to, char* buffer,
                                           uint64_t room) {
+  const memlith_bytes begin = {from, from_bytes};
+  const memlith_bytes end = {to, to_bytes};
   mgo_gathered all = {buffer, room, 0, 0, 0};
   mgo_range result = {0, NULL, 0, 0};
   memlith_kv_cursor* cursor = NULL;
   result.code = memlith_kv_cursor_open((memlith_kv_txn*)txn, map, &cursor);
-  if (result.code == 0 && has_to) {
-    result.code = memlith_kv_cursor_seek(cursor, to, to_bytes);
-    if (memlith_category(result.code) == MEMLITH_NOT_FOUND) result.code = 0; /* it stands behind the last record */
+  if (result.code == 0) {
+    result.code = memlith_kv_cursor_set_bounds(cursor, has_from ? &begin : NULL, has_to ? &end : NULL);
   }
   while (result.code == 0) {
     memlith_bytes key;
@@ -259,11 +260,6 @@ static inline mgo_range mgo_kv_range_back(uintptr_t txn, uint32_t map, const cha
     result.code = memlith_kv_cursor_prev(cursor);
     if (result.code == 0) result.code = memlith_kv_cursor_current(cursor, &key, &value);
     if (result.code != 0) break;
-    if (has_from) {
-      const uint64_t common = key.size < from_bytes ? key.size : from_bytes;
-      const int order = common == 0 ? 0 : memcmp(key.data, from, common);
-      if (order < 0 || (order == 0 && key.size < from_bytes)) break;
-    }
     if (mgo_gather(&all, key, value) != 0) break;
   }
   if (memlith_category(result.code) == MEMLITH_NOT_FOUND) result.code = 0; /* there is no record before */
@@ -285,6 +281,71 @@ static inline mgo_result mgo_kv_remove_range(uintptr_t txn, uint32_t map, const 
   return result;
 }
 
+/* The number of the result: 1 if the record is `value` now, or gone. */
+static inline mgo_result mgo_kv_put_if(uintptr_t txn, uint32_t map, const char* key, uint64_t key_bytes,
+                                       const char* expected, uint64_t expected_bytes, int has_expected,
+                                       const char* value, uint64_t value_bytes, int has_value) {
+  const memlith_bytes before = {expected, expected_bytes};
+  const memlith_bytes after = {value, value_bytes};
+  int32_t done = 0;
+  mgo_result result = mgo_of(memlith_kv_put_if((memlith_kv_txn*)txn, map, key, key_bytes, has_expected ? &before : NULL,
+                                               has_value ? &after : NULL, &done));
+  result.number = (uint64_t)done;
+  return result;
+}
+
+typedef struct {
+  int32_t code;
+  char* text;
+  uint64_t records;
+  uint64_t bytes;
+} mgo_estimate;
+static inline mgo_estimate mgo_kv_estimate(uintptr_t txn, uint32_t map, const char* from, uint64_t from_bytes,
+                                           int has_from, const char* to, uint64_t to_bytes, int has_to) {
+  const memlith_bytes begin = {from, from_bytes};
+  const memlith_bytes end = {to, to_bytes};
+  mgo_estimate result = {0, NULL, 0, 0};
+  result.code = memlith_kv_estimate((memlith_kv_txn*)txn, map, has_from ? &begin : NULL, has_to ? &end : NULL,
+                                    &result.records, &result.bytes);
+  result.text = mgo_any_text(result.code);
+  return result;
+}
+
+/* Records that lie as mgo_kv_put_many has them. The number of the result says how many were put. */
+typedef struct {
+  const char* at;
+  const char* end;
+} mgo_laid;
+static inline int mgo_take_laid(void* context, memlith_bytes* key, memlith_bytes* value) {
+  mgo_laid* const laid = (mgo_laid*)context;
+  uint32_t sizes[2];
+  if (laid->at == laid->end) return 1;
+  memcpy(sizes, laid->at, sizeof sizes);
+  key->data = laid->at + sizeof sizes;
+  key->size = sizes[0];
+  value->data = laid->at + sizeof sizes + sizes[0];
+  value->size = sizes[1];
+  laid->at += sizeof sizes + sizes[0] + sizes[1];
+  return 0;
+}
+static inline mgo_result mgo_kv_append_many(uintptr_t kv, uint32_t map, const char* flat, uint64_t bytes) {
+  mgo_laid laid = {flat, flat + bytes};
+  uint64_t count = 0;
+  mgo_result result = mgo_of(memlith_kv_map_append((memlith_kv*)kv, map, mgo_take_laid, &laid, &count));
+  result.number = count;
+  return result;
+}
+
+static inline mgo_result mgo_cursor_set_bounds(uintptr_t cursor, const char* from, uint64_t from_bytes, int has_from,
+                                               const char* to, uint64_t to_bytes, int has_to) {
+  const memlith_bytes begin = {from, from_bytes};
+  const memlith_bytes end = {to, to_bytes};
+  return mgo_of(memlith_kv_cursor_set_bounds((memlith_kv_cursor*)cursor, has_from ? &begin : NULL,
+                                             has_to ? &end : NULL));
+}
+static inline mgo_result mgo_cursor_set_prefix(uintptr_t cursor, const char* prefix, uint64_t prefix_bytes) {
+  return mgo_of(memlith_kv_cursor_set_prefix((memlith_kv_cursor*)cursor, prefix, prefix_bytes));
+}
 static inline mgo_result mgo_cursor_open(uintptr_t txn, uint32_t map) {
   memlith_kv_cursor* cursor = NULL;
   mgo_result result = mgo_of(memlith_kv_cursor_open((memlith_kv_txn*)txn, map, &cursor));

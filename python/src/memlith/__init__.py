@@ -13,7 +13,7 @@ from . import archive, checkpoint
 from ._cache import Cache, cached
 from ._core import version
 from ._deque import Deque
-from ._dict import Codec, Dict
+from ._dict import ABSENT, Codec, Dict, Estimate
 from ._errors import (
     AddressTaken,
     Busy,
@@ -40,8 +40,8 @@ from ._ticket import Ticket
 __version__ = version()
 
 __all__ = [
-    "AddressTaken", "Busy", "Cache", "Codec", "Corrupt", "Deque", "Dict", "Error", "Exists", "Full", "IOFailure",
-    "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "NotPersisted", "Permission", "Poisoned", "ReadOnly",
-    "Store", "Ticket", "TooManyFiles", "Tracker", "Unsupported",
+    "ABSENT", "AddressTaken", "Busy", "Cache", "Codec", "Corrupt", "Deque", "Dict", "Error", "Estimate", "Exists",
+    "Full", "IOFailure", "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "NotPersisted", "Permission",
+    "Poisoned", "ReadOnly", "Store", "Ticket", "TooManyFiles", "Tracker", "Unsupported",
     "archive", "cached", "checkpoint", "open", "version",
 ]

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import enum
 import pickle
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Iterable, Literal, Protocol, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Final, Generic, Iterable, Literal, NamedTuple, Protocol, TypeVar, Union
 
 from . import _core
 from ._store import Store
 
 Key = Union[bytes, str, int, float, None, "tuple[Key, ...]"]
+Prefix = Union[bytes, str, "tuple[Key, ...]"]
 V = TypeVar("V")
 _BATCH = 256
 _MISSING: Any = object()
+
+
+class Absent(enum.Enum):
+    """What stands for no item in Dict.put_if."""
+
+    ABSENT = "absent"
+
+    def __repr__(self) -> str:
+        return "memlith.ABSENT"
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+class Estimate(NamedTuple):
+    """About how many items there are, and how many bytes their keys and values have as they are stored."""
+
+    items: int
+    bytes: int
 
 
 class Codec(Protocol):
@@ -24,6 +45,15 @@ class Codec(Protocol):
     def dumps(self, value: Any) -> bytes: ...
 
     def loads(self, data: bytes) -> Any: ...
+
+
+def _ends(start: Key, stop: Key, prefix: Prefix) -> tuple[bytes, bytes]:
+    """The bounds of keys as bytes; no bytes where there is none."""
+    if prefix is not _MISSING:
+        if start is not _MISSING or stop is not _MISSING:
+            raise TypeError("a range has a prefix, or a start and a stop")
+        return _core.encode_prefix(prefix)
+    return (b"" if start is _MISSING else _core.encode_key(start), b"" if stop is _MISSING else _core.encode_key(stop))
 
 
 def codec_of(given: Literal["pickle", "msgpack", "raw"] | Codec) -> tuple[str, Any, Any]:
@@ -129,17 +159,55 @@ class Dict(Records, Generic[V]):
     def __reversed__(self) -> Iterator[Any]:
         return self.irange(reverse=True)
 
-    def irange(self, start: Key = _MISSING, stop: Key = _MISSING, reverse: bool = False) -> Iterator[Any]:
-        """The keys with start <= key < stop, in order."""
-        return (key for key, _ in self._range(start, stop, reverse, False))
+    def irange(self, start: Key = _MISSING, stop: Key = _MISSING, reverse: bool = False, *,
+               prefix: Prefix = _MISSING) -> Iterator[Any]:
+        """The keys with start <= key < stop, or those that begin with `prefix`, in order.
 
-    def items_in(self, start: Key = _MISSING, stop: Key = _MISSING, reverse: bool = False) -> Iterator[tuple[Any, V]]:
-        """The items with start <= key < stop, in order."""
-        return self._range(start, stop, reverse, True)
+        A prefix is bytes, str, or a tuple of the first items of tuples.
+        """
+        return (key for key, _ in self._batches(*_ends(start, stop, prefix), reverse, False))
 
-    def _range(self, start: Key, stop: Key, reverse: bool, values: bool) -> Iterator[tuple[Any, Any]]:
-        first = b"" if start is _MISSING else _core.encode_key(start)
-        return self._batches(first, b"" if stop is _MISSING else _core.encode_key(stop), reverse, values)
+    def items_in(self, start: Key = _MISSING, stop: Key = _MISSING, reverse: bool = False, *,
+                 prefix: Prefix = _MISSING) -> Iterator[tuple[Any, V]]:
+        """The items with start <= key < stop, or those whose keys begin with `prefix`, in order."""
+        return self._batches(*_ends(start, stop, prefix), reverse, True)
+
+    def remove_range(self, start: Key = _MISSING, stop: Key = _MISSING, *, prefix: Prefix = _MISSING) -> int:
+        """Removes the items with start <= key < stop, or those whose keys begin with `prefix`, in one commit.
+
+        Returns how many there were.
+        """
+        return self.remove_between(*_ends(start, stop, prefix))
+
+    def estimate(self, start: Key = _MISSING, stop: Key = _MISSING, *, prefix: Prefix = _MISSING) -> Estimate:
+        """About how many items there are with start <= key < stop, or with keys that begin with `prefix`.
+
+        Looks at a few pages, however many items there are, and does not see what a block has changed.
+        """
+        return Estimate(*self.estimate_between(*_ends(start, stop, prefix)))
+
+    def put_if(self, key: Key, expected: V | Absent, value: V | Absent) -> bool:
+        """Compares and swaps: sets the value if it equals `expected`, and tells whether it did.
+
+        `expected=memlith.ABSENT`: if there is no such key. `value=memlith.ABSENT`: removes the key.
+        """
+        with self.transact():
+            found = self.get(key, ABSENT)
+            if found is not expected and (found is ABSENT or expected is ABSENT or found != expected):
+                return False
+            if value is not ABSENT:
+                self[key] = value
+            elif found is not ABSENT:
+                del self[key]
+            return True
+
+    def append(self, items: Mapping[Any, V] | Iterable[tuple[Any, V]]) -> int:
+        """Adds items quickly that come in the order of their keys, behind all that are there. Returns how many.
+
+        It is no transaction: a crash or an error leaves the first of them. Invalid: a key is not above the one before,
+        or a block is open. Other threads may write meanwhile, though not behind the last key.
+        """
+        return self.append_items(items.items() if isinstance(items, (Mapping, Dict)) else items)
 
     def keys(self) -> KeysView[Any]:
         return KeysView(self)
@@ -160,7 +228,7 @@ class Dict(Records, Generic[V]):
     def popitem(self, last: bool = True) -> tuple[Any, V]:
         """Removes the last item, or the first, and returns it. KeyError if there is none."""
         with self.transact():
-            for key, value in self._range(_MISSING, _MISSING, last, True):
+            for key, value in self.items_in(reverse=last):
                 del self[key]
                 return key, value
         raise KeyError("the dictionary is empty")

@@ -2,6 +2,8 @@
 
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
+use std::os::raw::{c_int, c_void};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::time::Duration;
 
@@ -81,6 +83,29 @@ impl Kv {
         let name = c_string(name)?;
         // SAFETY: the handle is open.
         found(unsafe { sys::memlith_kv_map_remove(self.raw, name.as_ptr()) })
+    }
+
+    /// Fills a map quickly: puts records behind all that it has, in the order of their keys, in commits of their own,
+    /// durable on return. Returns how many. The iterator may not use the kv store. After an error, or a crash, the
+    /// first of them are there. [`Category::Invalid`]: a key is not above the one before; [`Category::Conflict`]: a
+    /// transaction uses the map.
+    pub fn append<K, V, I>(&self, map: Map, records: I) -> Result<u64>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        I: IntoIterator<Item = (K, V)>,
+    {
+        let mut source: Source<K, V, I::IntoIter> = Source { records: records.into_iter(), current: None, panic: None };
+        let mut count = 0;
+        let next = next_record::<K, V, I::IntoIter>;
+        // SAFETY: the context is what `next` takes it for, and lives during the call.
+        let code = unsafe {
+            sys::memlith_kv_map_append(self.raw, map.0, Some(next), ptr::addr_of_mut!(source).cast(), &mut count)
+        };
+        if let Some(panic) = source.panic {
+            std::panic::resume_unwind(panic);
+        }
+        check(code).map(|()| count)
     }
 
     /// The names of the maps, in order.
@@ -184,6 +209,87 @@ impl Drop for Kv {
     }
 }
 
+/// What `append` gives to the library, which reads a record's bytes before it asks for the next one.
+struct Source<K, V, I> {
+    records: I,
+    current: Option<(K, V)>,
+    panic: Option<Box<dyn std::any::Any + Send>>,
+}
+
+/// # Safety
+/// The context is a `Source` of these types.
+unsafe extern "C" fn next_record<K: AsRef<[u8]>, V: AsRef<[u8]>, I: Iterator<Item = (K, V)>>(
+    context: *mut c_void,
+    key: *mut sys::memlith_bytes,
+    value: *mut sys::memlith_bytes,
+) -> c_int {
+    let source = &mut *context.cast::<Source<K, V, I>>();
+    // A panic may not unwind into the library: it goes on when the call has returned.
+    match catch_unwind(AssertUnwindSafe(|| source.records.next())) {
+        Ok(next) => source.current = next,
+        Err(panic) => {
+            (source.current, source.panic) = (None, Some(panic));
+        }
+    }
+    let Some((name, content)) = &source.current else { return 1 };
+    *key = bytes_of(name.as_ref());
+    *value = bytes_of(content.as_ref());
+    0
+}
+
+fn bytes_of(slice: &[u8]) -> sys::memlith_bytes {
+    sys::memlith_bytes { data: slice.as_ptr().cast(), size: slice.len() as u64 }
+}
+
+/// A null pointer where there is nothing.
+fn pointer_to(bytes: &Option<sys::memlith_bytes>) -> *const sys::memlith_bytes {
+    bytes.as_ref().map_or(ptr::null(), |bytes| bytes)
+}
+
+/// The keys from `.0` on and before `.1`, as the library has ranges.
+struct Ends(Option<Vec<u8>>, Option<Vec<u8>>);
+
+impl Ends {
+    fn of<K: AsRef<[u8]>>(keys: &impl RangeBounds<K>) -> Self {
+        let owned = |key: &K| key.as_ref().to_vec();
+        let behind = |key: &K| [key.as_ref(), &[0]].concat(); // the least key that is greater
+        let from = match keys.start_bound() {
+            Bound::Included(key) => Some(owned(key)),
+            Bound::Excluded(key) => Some(behind(key)),
+            Bound::Unbounded => None,
+        };
+        let to = match keys.end_bound() {
+            Bound::Included(key) => Some(behind(key)),
+            Bound::Excluded(key) => Some(owned(key)),
+            Bound::Unbounded => None,
+        };
+        Self(from, to)
+    }
+
+    fn bytes(&self) -> (Option<sys::memlith_bytes>, Option<sys::memlith_bytes>) {
+        (self.0.as_deref().map(bytes_of), self.1.as_deref().map(bytes_of))
+    }
+}
+
+/// About how much a range has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    pub records: u64,
+    /// Of keys and values.
+    pub bytes: u64,
+}
+
+fn estimate<K: AsRef<[u8]>>(txn: *mut sys::memlith_kv_txn, map: Map, keys: &impl RangeBounds<K>) -> Result<Estimate> {
+    let (ends, mut found) = (Ends::of(keys), Estimate::default());
+    let (from, to) = ends.bytes();
+    // SAFETY: the transaction is open or has ended, which the call tells; the ends live during the call.
+    check(unsafe {
+        let (records, bytes) = (&mut found.records, &mut found.bytes);
+        sys::memlith_kv_estimate(txn, map.0, pointer_to(&from), pointer_to(&to), records, bytes)
+    })?;
+    Ok(found)
+}
+
 fn get(txn: *mut sys::memlith_kv_txn, map: Map, key: &[u8]) -> Result<Option<sys::memlith_bytes>> {
     let mut value = sys::memlith_bytes { data: ptr::null(), size: 0 };
     // SAFETY: the transaction is open or has ended, which the call tells; the key lives during the call.
@@ -246,9 +352,46 @@ impl<'kv> Transaction<'kv> {
         found(unsafe { sys::memlith_kv_remove(self.raw, map.0, key.as_ptr().cast(), key.len() as u64) })
     }
 
-    /// The records with keys in the range, in order; their gaps are locked, too.
+    /// Compares and swaps: if the record's value is `expected`, or without it there is no such record, it gets `value`,
+    /// or without that is removed. Tells whether. The record was read in any case, and is locked.
+    pub fn put_if(&mut self, map: Map, key: &[u8], expected: Option<&[u8]>, value: Option<&[u8]>) -> Result<bool> {
+        let (before, after, mut done) = (expected.map(bytes_of), value.map(bytes_of), 0);
+        // SAFETY: the arguments live during the call, which copies them.
+        check(unsafe {
+            let (key, key_bytes) = (key.as_ptr().cast(), key.len() as u64);
+            let (before, after) = (pointer_to(&before), pointer_to(&after));
+            sys::memlith_kv_put_if(self.raw, map.0, key, key_bytes, before, after, &mut done)
+        })?;
+        Ok(done != 0)
+    }
+
+    /// Removes the records with keys in the range, and returns how many there were. No other transaction puts a record
+    /// there before this one has ended. After an error the first of the range were removed: abort.
+    pub fn remove_range<K: AsRef<[u8]>>(&mut self, map: Map, keys: impl RangeBounds<K>) -> Result<u64> {
+        let (ends, mut count) = (Ends::of(&keys), 0);
+        let (from, to) = ends.bytes();
+        // SAFETY: the ends live during the call.
+        check(unsafe {
+            sys::memlith_kv_remove_range(self.raw, map.0, pointer_to(&from), pointer_to(&to), &mut count)
+        })?;
+        Ok(count)
+    }
+
+    /// The records with keys in the range, in order; their gaps are locked, too, and nothing outside of the range but
+    /// the key at its end.
     pub fn range<'t, K: AsRef<[u8]> + 't>(&'t mut self, map: Map, keys: impl RangeBounds<K>) -> Result<Records<'t>> {
-        Records::new(self.raw, map, &keys)
+        Records::in_range(self.raw, map, &keys)
+    }
+
+    /// The same of the records whose keys begin with these bytes.
+    pub fn prefix(&mut self, map: Map, prefix: &[u8]) -> Result<Records<'_>> {
+        Records::with_prefix(self.raw, map, prefix)
+    }
+
+    /// About how many records and bytes a range has, from a few pages, however long it is. Locks nothing, and does not
+    /// see what the transaction has written.
+    pub fn estimate<K: AsRef<[u8]>>(&mut self, map: Map, keys: impl RangeBounds<K>) -> Result<Estimate> {
+        estimate(self.raw, map, &keys)
     }
 
     /// Commits: everything the transaction wrote takes effect, or nothing. Returns the number of the commit.
@@ -289,7 +432,17 @@ impl Snapshot<'_> {
 
     /// The records with keys in the range, in order.
     pub fn range<'t, K: AsRef<[u8]> + 't>(&'t self, map: Map, keys: impl RangeBounds<K>) -> Result<Records<'t>> {
-        Records::new(self.raw, map, &keys)
+        Records::in_range(self.raw, map, &keys)
+    }
+
+    /// The records whose keys begin with these bytes, in order.
+    pub fn prefix(&self, map: Map, prefix: &[u8]) -> Result<Records<'_>> {
+        Records::with_prefix(self.raw, map, prefix)
+    }
+
+    /// About how many records and bytes a range has, from a few pages, however long it is.
+    pub fn estimate<K: AsRef<[u8]>>(&self, map: Map, keys: impl RangeBounds<K>) -> Result<Estimate> {
+        estimate(self.raw, map, &keys)
     }
 }
 
@@ -304,9 +457,6 @@ impl Drop for Snapshot<'_> {
 pub struct Records<'t> {
     front: *mut sys::memlith_kv_cursor,
     back: *mut sys::memlith_kv_cursor,
-    begin: Bound<Vec<u8>>,
-    end: Bound<Vec<u8>>,
-    started: (bool, bool),
     last: (Option<Vec<u8>>, Option<Vec<u8>>), // the newest key from either side: the two meet there
     ended: bool,
     txn: PhantomData<&'t ()>,
@@ -316,25 +466,32 @@ pub struct Records<'t> {
 pub type Record = (Vec<u8>, Vec<u8>);
 
 impl Records<'_> {
-    fn new<K: AsRef<[u8]>>(txn: *mut sys::memlith_kv_txn, map: Map, keys: &impl RangeBounds<K>) -> Result<Self> {
-        let owned = |bound: Bound<&K>| match bound {
-            Bound::Included(key) => Bound::Included(key.as_ref().to_vec()),
-            Bound::Excluded(key) => Bound::Excluded(key.as_ref().to_vec()),
-            Bound::Unbounded => Bound::Unbounded,
-        };
-        let mut records = Self {
-            front: ptr::null_mut(),
-            back: ptr::null_mut(),
-            begin: owned(keys.start_bound()),
-            end: owned(keys.end_bound()),
-            started: (false, false),
-            last: (None, None),
-            ended: false,
-            txn: PhantomData,
-        };
+    /// Both cursors without bounds.
+    fn new(txn: *mut sys::memlith_kv_txn, map: Map) -> Result<Self> {
+        let (front, back) = (ptr::null_mut(), ptr::null_mut());
+        let mut records = Self { front, back, last: (None, None), ended: false, txn: PhantomData };
         // SAFETY: the transaction is open and outlives the cursors, which drop() closes.
         check(unsafe { sys::memlith_kv_cursor_open(txn, map.0, &mut records.front) })?;
         check(unsafe { sys::memlith_kv_cursor_open(txn, map.0, &mut records.back) })?;
+        Ok(records)
+    }
+
+    fn in_range<K: AsRef<[u8]>>(txn: *mut sys::memlith_kv_txn, map: Map, keys: &impl RangeBounds<K>) -> Result<Self> {
+        let (records, ends) = (Self::new(txn, map)?, Ends::of(keys));
+        let (from, to) = ends.bytes();
+        for cursor in [records.front, records.back] {
+            // SAFETY: the cursor is open; the call copies the ends.
+            check(unsafe { sys::memlith_kv_cursor_set_bounds(cursor, pointer_to(&from), pointer_to(&to)) })?;
+        }
+        Ok(records)
+    }
+
+    fn with_prefix(txn: *mut sys::memlith_kv_txn, map: Map, prefix: &[u8]) -> Result<Self> {
+        let records = Self::new(txn, map)?;
+        for cursor in [records.front, records.back] {
+            // SAFETY: the cursor is open; the call copies the prefix.
+            check(unsafe { sys::memlith_kv_cursor_set_prefix(cursor, prefix.as_ptr().cast(), prefix.len() as u64) })?;
+        }
         Ok(records)
     }
 
@@ -344,69 +501,6 @@ impl Records<'_> {
         // SAFETY: the cursor is open; the bytes are copied before another call can end the transaction.
         check(unsafe { sys::memlith_kv_cursor_current(cursor, &mut key[0], &mut value[0]) })?;
         Ok(unsafe { (slice(key[0]).to_vec(), slice(value[0]).to_vec()) })
-    }
-
-    fn seek(cursor: *mut sys::memlith_kv_cursor, key: &[u8]) -> Result<bool> {
-        if key.is_empty() {
-            // SAFETY: the cursor is open. Every key is longer than none.
-            return found(unsafe { sys::memlith_kv_cursor_first(cursor) });
-        }
-        // SAFETY: the cursor is open.
-        found(unsafe { sys::memlith_kv_cursor_seek(cursor, key.as_ptr().cast(), key.len() as u64) })
-    }
-
-    /// Puts the front cursor on the next record, whatever its key.
-    fn step_front(&mut self) -> Result<bool> {
-        if std::mem::replace(&mut self.started.0, true) {
-            // SAFETY: the cursor is open.
-            return found(unsafe { sys::memlith_kv_cursor_next(self.front) });
-        }
-        match &self.begin {
-            Bound::Unbounded => Self::seek(self.front, &[]),
-            Bound::Included(key) => Self::seek(self.front, key),
-            Bound::Excluded(key) => {
-                let there = Self::seek(self.front, key)?;
-                if there && Self::current(self.front)?.0 == *key {
-                    // SAFETY: the cursor is open.
-                    return found(unsafe { sys::memlith_kv_cursor_next(self.front) });
-                }
-                Ok(there)
-            }
-        }
-    }
-
-    /// Puts the back cursor on the record before, whatever its key.
-    fn step_back(&mut self) -> Result<bool> {
-        if std::mem::replace(&mut self.started.1, true) {
-            // SAFETY: the cursor is open.
-            return found(unsafe { sys::memlith_kv_cursor_prev(self.back) });
-        }
-        let (key, inclusive) = match &self.end {
-            // SAFETY: the cursor is open.
-            Bound::Unbounded => return found(unsafe { sys::memlith_kv_cursor_last(self.back) }),
-            Bound::Included(key) => (key, true),
-            Bound::Excluded(key) => (key, false),
-        };
-        if Self::seek(self.back, key)? && inclusive && Self::current(self.back)?.0 == *key {
-            return Ok(true);
-        }
-        // Behind the last record, prev leads to the last one.
-        // SAFETY: the cursor is open.
-        found(unsafe { sys::memlith_kv_cursor_prev(self.back) })
-    }
-
-    fn within(&self, key: &[u8]) -> bool {
-        let after = match &self.begin {
-            Bound::Unbounded => true,
-            Bound::Included(begin) => key >= begin.as_slice(),
-            Bound::Excluded(begin) => key > begin.as_slice(),
-        };
-        let before = match &self.end {
-            Bound::Unbounded => true,
-            Bound::Included(end) => key <= end.as_slice(),
-            Bound::Excluded(end) => key < end.as_slice(),
-        };
-        after && before
     }
 
     fn take(&mut self, stepped: Result<bool>, front: bool) -> Option<Result<Record>> {
@@ -427,7 +521,7 @@ impl Records<'_> {
             (false, (Some(other), _)) => record.0 <= *other,
             _ => false,
         };
-        if met || !self.within(&record.0) {
+        if met {
             self.ended = true;
             return None;
         }
@@ -447,7 +541,8 @@ impl Iterator for Records<'_> {
         if self.ended {
             return None;
         }
-        let stepped = self.step_front();
+        // SAFETY: the cursor is open. Of a new cursor next is the first record.
+        let stepped = found(unsafe { sys::memlith_kv_cursor_next(self.front) });
         self.take(stepped, true)
     }
 }
@@ -457,7 +552,8 @@ impl DoubleEndedIterator for Records<'_> {
         if self.ended {
             return None;
         }
-        let stepped = self.step_back();
+        // SAFETY: the cursor is open. Of a new cursor prev is the last record.
+        let stepped = found(unsafe { sys::memlith_kv_cursor_prev(self.back) });
         self.take(stepped, false)
     }
 }

@@ -98,6 +98,99 @@ fn records_and_ranges() -> Result<()> {
     store.close()
 }
 
+fn names(records: memlith::kv::Records<'_>) -> Result<Vec<Vec<u8>>> {
+    records.map(|record| Ok(record?.0)).collect()
+}
+
+#[test]
+fn compare_and_swap() -> Result<()> {
+    let folder = Folder::new("swap");
+    let kv = Kv::open(&made(&folder.0.join("s"))?, "kv")?;
+    let map = kv.map("m")?;
+    kv.transact(|txn| {
+        assert!(!txn.put_if(map, b"k", Some(b""), Some(b"never"))?);
+        assert!(txn.put_if(map, b"k", None, Some(b""))?);
+        assert!(!txn.put_if(map, b"k", None, Some(b"never"))?);
+        assert!(txn.put_if(map, b"k", Some(b""), Some(b"1"))?);
+        assert!(!txn.put_if(map, b"k", Some(b"2"), None)?);
+        assert_eq!(txn.get(map, b"k")?, Some(&b"1"[..]));
+        assert!(txn.put_if(map, b"k", Some(b"1"), None)?);
+        assert_eq!(txn.get(map, b"k")?, None);
+        Ok(())
+    })?;
+    let mut one = kv.begin()?;
+    assert!(!one.put_if(map, b"k", Some(b"1"), None)?, "read, and so locked");
+    let mut two = kv.begin()?;
+    assert_eq!(two.put(map, b"k", b"two").unwrap_err().category(), Category::Conflict);
+    Ok(())
+}
+
+#[test]
+fn removed_ranges_prefixes_and_estimates() -> Result<()> {
+    let folder = Folder::new("ranges");
+    let kv = Kv::open(&made(&folder.0.join("s"))?, "kv")?;
+    let map = kv.map("m")?;
+    let all: [&[u8]; 7] = [b"a", b"a\0", b"a\xff", b"a\xff\xff", b"ab", b"b", b"c"];
+    kv.transact(|txn| all.iter().try_for_each(|key| txn.put(map, key, b"value")))?;
+
+    let read = kv.read()?;
+    assert_eq!(names(read.prefix(map, b"a")?)?, [&b"a"[..], b"a\0", b"ab", b"a\xff", b"a\xff\xff"]);
+    assert_eq!(names(read.prefix(map, b"a\xff")?)?, [&b"a\xff"[..], b"a\xff\xff"]);
+    assert_eq!(names(read.prefix(map, b"")?)?.len(), 7);
+    assert!(names(read.prefix(map, b"d")?)?.is_empty());
+    let last = read.prefix(map, b"a")?.next_back().expect("a record")?;
+    assert_eq!(last.0, b"a\xff\xff");
+    assert!(names(read.range(map, "c".."a")?)?.is_empty());
+    assert!(names(read.range(map, ..="")?)?.is_empty());
+    assert_eq!(read.estimate::<&str>(map, ..)?.records, 7);
+    assert_eq!(read.estimate(map, "b"..="c")?, memlith::kv::Estimate { records: 2, bytes: 12 });
+
+    let mut one = kv.begin()?;
+    assert_eq!(one.remove_range(map, "a".."b")?, 5);
+    assert_eq!(names(one.range::<&str>(map, ..)?)?, [b"b", b"c"]);
+    let mut two = kv.begin()?;
+    let met = two.put(map, b"aa", b"a phantom").unwrap_err();
+    assert_eq!(met.category(), Category::Conflict);
+    one.commit(Durability::Weak)?;
+    let mut three = kv.begin()?;
+    assert_eq!(names(three.prefix(map, b"b")?)?, [b"b"]);
+    kv.transact(|txn| txn.put(map, b"d", b"outside of what is locked"))?;
+    assert_eq!(three.estimate::<&str>(map, ..)?.records, 3);
+    let behind = (std::ops::Bound::Excluded("b"), std::ops::Bound::Unbounded);
+    assert_eq!(three.remove_range::<&str>(map, behind)?, 2);
+    three.abort();
+    assert_eq!(kv.transact(|txn| txn.remove_range::<&str>(map, ..))?, 3);
+    Ok(())
+}
+
+#[test]
+fn maps_are_filled_in_order() -> Result<()> {
+    let folder = Folder::new("append");
+    let kv = Kv::open(&made(&folder.0.join("s"))?, "kv")?;
+    let map = kv.map("m")?;
+    let record = |i: u32| (i.to_be_bytes(), vec![b'v'; (i % 300) as usize]);
+    assert_eq!(kv.append(map, (0..5000).map(record))?, 5000);
+    assert_eq!(kv.append(map, Vec::<(Vec<u8>, Vec<u8>)>::new())?, 0);
+    assert_eq!(kv.append(map, [("x", "1"), ("y", "2")])?, 2);
+    assert_eq!(kv.append(map, [("z", "3"), ("a", "4")]).unwrap_err().category(), Category::Invalid);
+    let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        kv.append(map, [5u8].iter().map(|_| -> ([u8; 1], [u8; 1]) { panic!("the program's") }))
+    }));
+    assert_eq!(stopped.unwrap_err().downcast_ref::<&str>(), Some(&"the program's"));
+    let mut user = kv.begin()?;
+    user.put(map, b"0", b"")?;
+    assert_eq!(kv.append(map, [("zz", "")]).unwrap_err().category(), Category::Conflict);
+    user.abort();
+
+    let read = kv.read()?;
+    for i in [0, 1, 299, 300, 4999] {
+        let (key, value) = record(i);
+        assert_eq!(read.get(map, &key)?, Some(&value[..]));
+    }
+    assert_eq!(read.get(map, b"y")?, Some(&b"2"[..]));
+    kv.verify()
+}
+
 #[test]
 fn conflicts_are_tried_again() -> Result<()> {
     let folder = Folder::new("conflicts");

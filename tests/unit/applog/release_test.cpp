@@ -7,8 +7,7 @@
 
 #include "applog/applog.hpp"
 #include "base/random.hpp"
-#include "sim/sim.hpp"
-#include "support/region_words.hpp"
+#include "support/limited_region.hpp"
 
 namespace memlith::test {
 namespace {
@@ -20,25 +19,8 @@ constexpr std::uint64_t kRingBytes = 256 * kKiB;
 
 class AppLogRelease : public ::testing::Test {
  protected:
-  AppLogRelease() {
-    StoreOptions options;
-    options.create = true;
-    options.manual_checkpoint = true;
-    options.manual_flush = true;
-    store_ = must(Store::open(volume_, options));
-    RegionOptions limited;
-    limited.create = true;
-    limited.tracker = TrackerKind::touched;
-    limited.size_bytes = kRingBytes + kPageBytes;
-    limited.reserve_bytes = kRingBytes + kPageBytes;
-    limited.limited = true;
-    region_ = must(Region::open(*store_, "log", limited));
-    log_ = must(AppLog::open(*region_, {.create = true, .manual = true}));
-  }
-  ~AppLogRelease() override {
-    volume_.before_transfer = nullptr;
-    log_ = nullptr;
-  }
+  // The closing of a log may not call what a test has set.
+  ~AppLogRelease() override { world_.set_before_transfer(nullptr); }
   static std::string text_of(std::uint64_t number, int round) {
     return std::to_string(number) + "/" + std::to_string(round) + std::string(number * 37 % 1500, 'e');
   }
@@ -66,10 +48,8 @@ class AppLogRelease : public ::testing::Test {
     }
   }
 
-  SimVolume volume_;
-  std::unique_ptr<Store> store_;
-  std::unique_ptr<Region> region_;
-  std::unique_ptr<AppLog> log_;
+  LimitedRegion world_{"log", kRingBytes + kPageBytes, kRingBytes + kPageBytes};
+  std::unique_ptr<AppLog> log_ = must(AppLog::open(world_.region(), {.create = true, .manual = true}));
   std::deque<std::string> entries_;
   std::uint64_t first_ = 1;
 };
@@ -77,13 +57,13 @@ class AppLogRelease : public ::testing::Test {
 TEST_F(AppLogRelease, GivesBackWhatIsHome) {
   for (int i = 0; i < 150; ++i) append(0);
   EXPECT_OK(log_->write());
-  ASSERT_GT(region_->copied_pages(), 20u);
-  EXPECT_OK(log_->release_for_limit(*region_));
-  EXPECT_LE(region_->copied_pages(), 2u);
+  ASSERT_GT(world_.copied_pages(), 20u);
+  EXPECT_OK(log_->release_for_limit(world_.region()));
+  EXPECT_LE(world_.copied_pages(), 2u);
   expect_all();
   for (int i = 0; i < 20; ++i) append(1);  // the last of them are not in the redo log
-  EXPECT_OK(log_->release_for_limit(*region_));
-  EXPECT_GT(region_->copied_pages(), 3u);
+  EXPECT_OK(log_->release_for_limit(world_.region()));
+  EXPECT_GT(world_.copied_pages(), 3u);
   expect_all();
 }
 
@@ -99,17 +79,17 @@ TEST_F(AppLogRelease, KeepsWhatIsChangedMeanwhile) {
     }
     if (entries_.size() > 100) consume(entries_.size() - random.below(50));
     int transfers = 0;
-    volume_.before_transfer = [&] {
+    world_.set_before_transfer([&] {
       if (++transfers > 3) return;
       std::thread([&] {
         if (random.one_in(2) && entries_.size() > 40) cut(1 + random.below(30));
         for (std::uint64_t i = random.below(8); i > 0; --i) append(round + 1000);
       }).join();
-    };
-    const std::uint64_t before = region_->copied_pages();
-    EXPECT_OK(log_->release_for_limit(*region_));
-    volume_.before_transfer = nullptr;
-    const std::uint64_t after = region_->copied_pages();
+    });
+    const std::uint64_t before = world_.copied_pages();
+    EXPECT_OK(log_->release_for_limit(world_.region()));
+    world_.set_before_transfer(nullptr);
+    const std::uint64_t after = world_.copied_pages();
     given_back += before > after ? before - after : 0;
     kept += after > 1 ? 1 : 0;
     if (random.one_in(3) && entries_.size() > 20) cut(random.below(15));

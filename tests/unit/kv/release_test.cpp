@@ -2,10 +2,8 @@
 // bytes, whenever that change was made.
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "kv_world.hpp"
-#include "sim/sim.hpp"
+#include "support/limited_region.hpp"
 
 namespace memlith::test {
 namespace {
@@ -21,27 +19,12 @@ constexpr int kStep = 16;  // so many records fill a page, roughly
 class KvRelease : public ::testing::Test {
  protected:
   KvRelease() {
-    StoreOptions options;
-    options.create = true;
-    options.manual_checkpoint = true;
-    options.manual_flush = true;
-    store_ = must(Store::open(volume_, options));
-    RegionOptions limited;
-    limited.create = true;
-    limited.tracker = TrackerKind::touched;
-    limited.size_bytes = 64 * kKiB;
-    limited.reserve_bytes = 64 * kMiB;
-    limited.limited = true;
-    region_ = must(Region::open(*store_, "kv", limited));
-    kv_ = must(Kv::open(*region_, {true, {}, true}));
     map_ = must(kv_->open_map("map", true, false));
     for (int i = 0; i < kRecords; ++i) put(i, "first");
     EXPECT_OK(kv_->persist());
   }
-  ~KvRelease() override {
-    volume_.before_transfer = nullptr;
-    kv_ = nullptr;
-  }
+  // The closing of a kv store may not call what a test has set.
+  ~KvRelease() override { world_.set_before_transfer(nullptr); }
   void put(int number, const std::string& word) {
     const std::string key = "key" + std::to_string(number);
     const std::string value = word + std::string(200, 'v');
@@ -62,47 +45,45 @@ class KvRelease : public ::testing::Test {
     EXPECT_OK(kv_->verify().status());
   }
 
-  SimVolume volume_;
-  std::unique_ptr<Store> store_;
-  std::unique_ptr<Region> region_;
-  std::unique_ptr<Kv> kv_;
+  LimitedRegion world_{"kv", 64 * kKiB, 64 * kMiB};
+  std::unique_ptr<Kv> kv_ = must(Kv::open(world_.region(), {true, {}, true}));
   core::kv::PageNumber map_ = 0;
   Records model_;
 };
 
 TEST_F(KvRelease, GivesBackWhatIsHome) {
-  const std::uint64_t before = region_->copied_pages();
+  const std::uint64_t before = world_.copied_pages();
   ASSERT_GT(before, std::uint64_t{kRecords / kStep});
-  EXPECT_OK(kv_->release_for_limit(*region_));
-  EXPECT_EQ(region_->copied_pages(), 0u);
+  EXPECT_OK(kv_->release_for_limit(world_.region()));
+  EXPECT_EQ(world_.copied_pages(), 0u);
   expect_as_committed();
 }
 
 // What no checkpoint has brought home, and what no flush has made durable.
 TEST_F(KvRelease, BringsHomeWhatItGivesBack) {
-  EXPECT_OK(kv_->release_for_limit(*region_));
+  EXPECT_OK(kv_->release_for_limit(world_.region()));
   for (int i = 0; i < kRecords; i += kStep) put(i, "second");
   EXPECT_OK(kv_->persist());
   for (int i = 1; i < kRecords; i += 2 * kStep) put(i, "third");
-  EXPECT_OK(kv_->release_for_limit(*region_));
-  EXPECT_EQ(region_->copied_pages(), 0u);
+  EXPECT_OK(kv_->release_for_limit(world_.region()));
+  EXPECT_EQ(world_.copied_pages(), 0u);
   expect_as_committed();
 }
 
 // Commits beside each write and flush of the release.
 TEST_F(KvRelease, KeepsWhatIsChangedMeanwhile) {
   int next = 0;
-  volume_.before_transfer = [&] {
+  world_.set_before_transfer([&] {
     for (int i = 0; i < 8; ++i, next += kStep) put(next % kRecords, "meanwhile " + std::to_string(next));
-  };
-  EXPECT_OK(kv_->release_for_limit(*region_));
-  volume_.before_transfer = nullptr;
+  });
+  EXPECT_OK(kv_->release_for_limit(world_.region()));
+  world_.set_before_transfer(nullptr);
   EXPECT_GT(next, 0);
-  EXPECT_GT(region_->copied_pages(), 0u);
-  EXPECT_LT(region_->copied_pages(), std::uint64_t{kRecords / kStep});
+  EXPECT_GT(world_.copied_pages(), 0u);
+  EXPECT_LT(world_.copied_pages(), std::uint64_t{kRecords / kStep});
   expect_as_committed();
-  EXPECT_OK(kv_->release_for_limit(*region_));
-  EXPECT_EQ(region_->copied_pages(), 0u);
+  EXPECT_OK(kv_->release_for_limit(world_.region()));
+  EXPECT_EQ(world_.copied_pages(), 0u);
   expect_as_committed();
 }
 

@@ -1,0 +1,151 @@
+// Fairness: a thread whose transactions read and write many records, beside threads that each change one of them; with
+// and without memlith_kv_txn_set_wait.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "kit/clock.hpp"
+#include "kit/interrupt.hpp"
+#include "kit/random.hpp"
+#include "kvcalls.hpp"
+#include "opened_kv.hpp"
+
+namespace memlith::tool {
+
+namespace {
+
+// What one thread did.
+struct Worker {
+  std::vector<std::uint64_t> samples_ns;
+  std::uint64_t attempts = 0;
+  std::uint64_t successes = 0;
+  MaybeFailure failure;
+};
+
+class Fairness {
+ public:
+  explicit Fairness(const KvCallsArguments& arguments) : arguments_(arguments) {}
+
+  [[nodiscard]] MaybeFailure open(const std::string& folder) {
+    if (auto failure = opened_.open(folder)) return failure;
+    auto map = opened_.kv->map("map", true);
+    if (auto failure = kv_failure(map, "opening a map")) return failure;
+    map_ = *map;
+    const auto put_all = [this](KvTransaction& txn) { return change(txn, 0, arguments_.long_records); };
+    return kv_failure(opened_.kv->transact(put_all), "filling a map");
+  }
+
+  // All threads for the time of a turn. The samples and operations are those of the short transactions.
+  [[nodiscard]] MaybeFailure measure(std::uint64_t wait_ms, std::uint64_t think_us, Repetition& repetition) {
+    think_us_ = think_us;
+    std::vector<Worker> workers(arguments_.short_writers + 1);
+    std::atomic<bool> stopping{false};  // relaxed: only ends loops
+    const std::uint64_t start = now_ns();
+    const auto end_ns = start + static_cast<std::uint64_t>(arguments_.seconds * 1e9);
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 0; i < workers.size(); ++i) {
+        threads.emplace_back([&, i] { work(workers[i], i, wait_ms, stopping); });
+      }
+      while (now_ns() < end_ns && !interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      stopping.store(true, std::memory_order_relaxed);
+    }
+    repetition.wall_ns = now_ns() - start;
+    for (const Worker& each : workers) {
+      if (each.failure) return each.failure;
+    }
+    repetition.attempts = workers.front().attempts;
+    repetition.successes = workers.front().successes;
+    for (const Worker& each : std::span(workers).subspan(1)) {
+      repetition.operations += each.successes;
+      repetition.samples_ns.insert(repetition.samples_ns.end(), each.samples_ns.begin(), each.samples_ns.end());
+    }
+    return interrupted() ? MaybeFailure(interrupted_failure()) : MaybeFailure();
+  }
+
+ private:
+  // Worker 0 has the long transactions. A worker does one transaction at least, or tries to.
+  void work(Worker& worker, std::uint64_t number, std::uint64_t wait_ms, const std::atomic<bool>& stopping) const {
+    Random random(kSeed + number);
+    do {
+      const bool is_long = number == 0;
+      const std::uint64_t first = is_long ? 0 : random.below(arguments_.long_records);
+      const std::uint64_t count = is_long ? arguments_.long_records : 1;
+      bool given_up = false;
+      const auto act = [&](KvTransaction& txn) -> memlith::Result<void> {
+        // Between two tries it may end: it has written nothing then, and does not count.
+        given_up = worker.attempts > 0 && stopping.load(std::memory_order_relaxed);
+        if (given_up) return {};
+        ++worker.attempts;
+        return change(txn, first, count);
+      };
+      const std::uint64_t start = now_ns();
+      worker.failure = kv_failure(opened_.kv->transact(act, Durability::weak, wait_ms), "changing records");
+      if (worker.failure || given_up) return;
+      worker.samples_ns.push_back(now_ns() - start);
+      ++worker.successes;
+    } while (!stopping.load(std::memory_order_relaxed));
+  }
+  // Reads and writes records, one after the other.
+  memlith::Result<void> change(KvTransaction& txn, std::uint64_t first, std::uint64_t count) const {
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      auto found = txn.find(map_, key_of(i));
+      if (!found) return found.error();
+      if (think_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(think_us_));
+      std::string value(found->value_or(std::string_view()));
+      value.resize(arguments_.value_bytes);
+      ++value.front();
+      if (auto put = txn.put(map_, key_of(i), value); !put) return put;
+    }
+    return {};
+  }
+
+  const KvCallsArguments& arguments_;
+  OpenedKv opened_;
+  KvMap map_ = 0;
+  std::uint64_t think_us_ = 0;  // constant while threads run
+};
+
+CallsLine line_of(const KvCallsArguments& arguments, const std::string& side, std::uint64_t think_us) {
+  CallsLine line;
+  line.workload = "fairness";
+  line.side = side;
+  line.version = memlith_version();
+  line.durability = "weak";
+  line.does = side == "memlith" ? "a lock that another transaction has is a conflict at once; begin again after a pause"
+                                : "memlith_kv_txn_set_wait";
+  line.threads = arguments.short_writers + 1;
+  line.records = arguments.long_records;
+  line.think_us = think_us;
+  return line;
+}
+
+}  // namespace
+
+MaybeFailure measure_fairness(const KvCallsArguments& arguments, const ScratchFolder& scratch) {
+  print_calls_heading(arguments, fmt::format("{} threads that change one of {} records, beside one that changes all; "
+                                             "times and ops/s of the former",
+                                             arguments.short_writers, arguments.long_records));
+  Fairness bench(arguments);
+  if (auto failure = bench.open(scratch.path_of("fairness"))) return failure;
+  for (const std::uint64_t think_us : arguments.think_us) {
+    std::vector<CallsLine> lines;
+    for (const std::string side : {"memlith", "memlith-wait"}) {
+      const auto& wanted = arguments.sides;
+      if (!wanted.empty() && std::ranges::find(wanted, side) == wanted.end()) continue;
+      lines.push_back(line_of(arguments, side, think_us));
+    }
+    for (std::uint64_t repetition = 0; repetition < arguments.repetitions; ++repetition) {
+      for (CallsLine& line : lines) {
+        const std::uint64_t wait_ms = line.side == "memlith" ? 0 : arguments.wait_ms;
+        if (auto failure = bench.measure(wait_ms, think_us, line.repetitions.emplace_back())) return failure;
+      }
+    }
+    for (const CallsLine& line : lines) print_line(arguments, line, lines.front(), RatioOf::operations_per_s);
+  }
+  return {};
+}
+
+}  // namespace memlith::tool
