@@ -94,7 +94,7 @@ MEMLITH_API int32_t memlith_shared_begin(memlith_shared* shared, memlith_shared_
 
 /* Takes [address, address + bytes) for this transaction, and keeps an image of these bytes. Call it before the stores.
  * If another transaction has a range that overlaps, waits until that one has ended, for at most `timeout_ms`; 0: does
- * not wait. Nothing is promised about who of several that wait is next. Transactions that wait for each other end by
+ * not wait. A transaction that takes its first range lets those pass that wait for any of its bytes already. Transactions that wait for each other end by
  * the timeout: abort, and begin again, perhaps in another order. Ranges of one transaction may overlap.
  * A region has at most 4096 ranges at a time, of all processes; few large ranges are faster than many small ones.
  * Durability: none. Errors, after which the range is not taken and the transaction is open:

@@ -118,56 +118,90 @@ std::vector<Range> Control::collect(Owner owner) const {
   const Lock lock(*segment_);
   for (std::uint32_t i = 0; i < used(); ++i) {
     const RangeEntry& entry = segment_->range[i];
-    if (entry.held.load(std::memory_order_acquire) != 0 && is_of(entry, owner)) {
+    if (entry.state.load(std::memory_order_acquire) == Entry::held && is_of(entry, owner)) {
       ranges.push_back({entry.offset, entry.bytes});
     }
   }
   return ranges;
 }
 
-Control::Taken Control::try_to_take(Owner owner, Range range) {
+// Writes the entry, which was free or is the wish's own. It counts from its last store on.
+void Control::enter(Wish& wish, std::uint32_t free, Entry state) {
+  if (free == kRangesMax) return;
+  RangeEntry& entry = segment_->range[free];
+  if (wish.entry != free) {
+    segment_->used = std::max(used(), free + 1);
+    entry.client = wish.owner.client;
+    entry.tx = wish.owner.tx;
+    entry.offset = wish.range.offset;
+    entry.bytes = wish.range.bytes;
+    entry.order = ++segment_->orders;
+  }
+  wish.entry = free;
+  MEMLITH_SHARED_STEP();
+  entry.state.store(state, std::memory_order_release);
+  MEMLITH_SHARED_STEP();
+}
+
+Control::Taken Control::try_to_take(Wish& wish) {
   const Lock lock(*segment_);
   MEMLITH_SHARED_STEP();
   std::uint32_t free = used();
+  bool has_way = true;
   for (std::uint32_t i = 0; i < used(); ++i) {
     const RangeEntry& entry = segment_->range[i];
-    if (entry.held.load(std::memory_order_acquire) == 0) {
+    const Entry state = entry.state.load(std::memory_order_acquire);
+    if (state == Entry::free) {
       free = std::min(free, i);
-    } else if (!is_of(entry, owner) && overlap(entry, range)) {
-      return Taken::no;
+    } else if (!is_of(entry, wish.owner) && overlap(entry, wish.range)) {
+      const bool is_earlier = wish.entry == kRangesMax || entry.order < segment_->range[wish.entry].order;
+      if (state == Entry::held || (wish.is_first && is_earlier)) has_way = false;
     }
   }
-  if (free == kRangesMax) return Taken::no_entry;
-  RangeEntry& entry = segment_->range[free];
-  segment_->used = std::max(used(), free + 1);
-  entry.client = owner.client;
-  entry.tx = owner.tx;
-  entry.offset = range.offset;
-  entry.bytes = range.bytes;
-  MEMLITH_SHARED_STEP();
-  entry.held.store(1, std::memory_order_release);
-  MEMLITH_SHARED_STEP();
-  return Taken::yes;
+  const std::uint32_t place = wish.entry != kRangesMax ? wish.entry : free;
+  if (has_way && place == kRangesMax) return Taken::no_entry;
+  if (has_way || wish.entry == kRangesMax) enter(wish, place, has_way ? Entry::held : Entry::wanted);
+  return has_way ? Taken::yes : Taken::no;
 }
 
-Status Control::take(Owner owner, Range range, Time until) {
+// Others may have waited for this one to pass.
+void Control::withdraw(const Wish& wish) {
+  if (wish.entry == kRangesMax) return;
+  {
+    const Lock lock(*segment_);
+    segment_->range[wish.entry].state.store(Entry::free, std::memory_order_release);
+  }
+  wake();
+}
+
+// Ok: there is time to try again.
+Status Control::failed(const Wish& wish, Taken taken, Time until) const {
+  if (taken == Taken::no_entry) {
+    return fail(Errc::full, Detail::object,
+                "{} ranges are held in this region, which is as many as can be; commit or abort, and take fewer and "
+                "larger ranges",
+                kRangesMax);
+  }
+  if (std::chrono::steady_clock::now() >= until) {
+    return fail(Errc::conflict, Detail::object,
+                "another transaction has some of the {} bytes at offset {}, and did not end in time; abort this "
+                "transaction and begin it again",
+                wish.range.bytes, wish.range.offset);
+  }
+  if (!has_keeper()) return fail(Errc::poisoned, Detail::object, "the keeper has ended");
+  return kOk;
+}
+
+Status Control::take(Owner owner, Range range, Time until, bool is_first) {
+  Wish wish{owner, range, is_first};
   for (;;) {
     const std::uint32_t seen = segment_->released.load();
-    const Taken taken = try_to_take(owner, range);
+    const Taken taken = try_to_take(wish);
     if (taken == Taken::yes) return kOk;
-    if (taken == Taken::no_entry) {
-      return fail(Errc::full, Detail::object,
-                  "{} ranges are held in this region, which is as many as can be; commit or abort, and take fewer and "
-                  "larger ranges",
-                  kRangesMax);
+    if (const Status status = failed(wish, taken, until); !status.ok()) {
+      withdraw(wish);
+      return status;
     }
-    if (std::chrono::steady_clock::now() >= until) {
-      return fail(Errc::conflict, Detail::object,
-                  "another transaction holds bytes of the {} at offset {}, and did not release them in time; abort this "
-                  "transaction and begin it again",
-                  range.bytes, range.offset);
-    }
-    if (!has_keeper()) return fail(Errc::poisoned, Detail::object, "the keeper has ended");
     wait_for_release(seen, until);
   }
 }
@@ -176,7 +210,7 @@ void Control::wait_for_release(std::uint32_t seen, Time until) {
   const auto rest = std::min<std::chrono::nanoseconds>(until - std::chrono::steady_clock::now(), kLook);
   if (rest.count() <= 0) return;
   const timespec time{0, static_cast<long>(rest.count())};
-  segment_->waiting.fetch_add(1);  // seq_cst; pairs with the load in release()
+  segment_->waiting.fetch_add(1);  // seq_cst; pairs with the load in wake()
   MEMLITH_SHARED_STEP();
   futex(segment_->released, FUTEX_WAIT, seen, &time);
   segment_->waiting.fetch_sub(1);
@@ -188,9 +222,9 @@ void Control::release(Owner owner) {
     std::uint32_t end = 0;
     for (std::uint32_t i = 0; i < used(); ++i) {
       RangeEntry& entry = segment_->range[i];
-      if (entry.held.load(std::memory_order_acquire) == 0) continue;
+      if (entry.state.load(std::memory_order_acquire) == Entry::free) continue;
       if (is_of(entry, owner)) {
-        entry.held.store(0, std::memory_order_release);
+        entry.state.store(Entry::free, std::memory_order_release);
         MEMLITH_SHARED_STEP();
       } else {
         end = i + 1;
@@ -198,6 +232,10 @@ void Control::release(Owner owner) {
     }
     segment_->used = end;
   }
+  wake();
+}
+
+void Control::wake() {
   segment_->released.fetch_add(1);  // seq_cst; pairs with the addition to `waiting`
   if (segment_->waiting.load() > 0) futex(segment_->released, FUTEX_WAKE, INT_MAX, nullptr);
 }

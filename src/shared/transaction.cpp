@@ -26,8 +26,8 @@ Status SharedTransaction::touch_before(const void* address, std::uint64_t bytes,
   const std::size_t image = images_.size();
   images_.resize(image + bytes);
   touched_.push_back({range, image});
-  const Status taken =
-      client_.control_.take({client_.number_, number_}, range, std::chrono::steady_clock::now() + timeout);
+  const Status taken = client_.control_.take({client_.number_, number_}, range,
+                                             std::chrono::steady_clock::now() + timeout, touched_.size() == 1);
   if (!taken.ok()) {
     touched_.pop_back();
     images_.resize(image);
