@@ -26,7 +26,7 @@ struct SharedOptions {
   bool create = false;
   std::uint64_t size = 0;     // of a new region; of one that exists, at most its size
   std::uint64_t address = 0;  // of a new region; 0 = memlith chooses
-  std::string program;        // the path of `memlith`; empty: near the library, else in PATH
+  std::string program{};      // the path of `memlith`; empty: near the library, else in PATH
   std::chrono::milliseconds patience{0};
 };
 
