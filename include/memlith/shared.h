@@ -1,9 +1,9 @@
 /* memlith/shared.h: regions that several processes write. docs/shared-regions.md has the guide.
  *
  * Processes, forked or started by themselves, open one region of a store by its name. All of them have it at the same
- * address, as shared memory: loads and stores are ordinary ones, and each process sees the stores of the others at once.
- * A process takes a range of bytes for a transaction, stores there, and commits: all of the transaction's ranges, or
- * none. A process that dies with stores that it has not committed is undone.
+ * address, as shared memory: loads and stores are ordinary ones, and each process sees the stores of the others at
+ * once. A process takes a range of bytes for a transaction, stores there, and commits: all of the transaction's ranges,
+ * or none. A process that dies with stores that it has not committed is undone.
  *
  *     memlith_shared* shared = NULL;
  *     memlith_shared_options options = {sizeof options, MEMLITH_SHARED_CREATE};
@@ -22,13 +22,13 @@
  *
  * THE KEEPER is a process that has the store open and does nothing else: `memlith keeper`, which the first
  * memlith_shared_open starts, and which ends soon after the last handle was closed. Meanwhile no other process can open
- * the store for writing; readers that follow it can. The keeper alone writes to the disk, so power cuts and crashes leave
- * what they leave of any store: docs/guarantees.md.
+ * the store for writing; readers that follow it can. The keeper alone writes to the disk, so power cuts and crashes
+ * leave what they leave of any store: docs/guarantees.md.
  *
  * RANGES are at once the exclusion between transactions, of whatever process or thread, and the record of what a
- * process is changing. Stores without a range are seen by the others, and are not durable: an undo, or the keeper's end,
- * may take them back at any time. Loads need no range, and see what others have not committed yet. To read what does not
- * change meanwhile, take a range for it.
+ * process is changing. Stores without a range are seen by the others, and are not durable: an undo, or the keeper's
+ * end, may take them back at any time. Loads need no range, and see what others have not committed yet. To read what
+ * does not change meanwhile, take a range for it.
  *
  * A PROCESS THAT DIES, in any of these calls or outside of them: of each of its transactions the commit took effect, as
  * a whole, or its ranges are as they were committed last, and are free again.
@@ -73,9 +73,9 @@ typedef struct memlith_shared_options {
  * The region takes its size in memory twice, as far as it is not zeros, in the keeper and among the processes.
  * On return, everything that was committed durably before is in place, and a new region is durable.
  * Errors: NOT_FOUND (no store or region: set MEMLITH_SHARED_CREATE; or no program `memlith`: the message says which),
- *         BUSY (a process that is no keeper has the store open), ADDRESS_TAKEN (also if this process has the region open
- *         already), UNSUPPORTED (the store is not a folder), INCOMPATIBLE (a keeper of another version), INVALID, and
- *         those of memlith_store_open and memlith_region_open. */
+ *         BUSY (a process that is no keeper has the store open), ADDRESS_TAKEN (also if this process has the region
+ *         open already), UNSUPPORTED (the store is not a folder), INCOMPATIBLE (a keeper of another version), INVALID,
+ *         and those of memlith_store_open and memlith_region_open. */
 MEMLITH_API int32_t memlith_shared_open(const char* store, const char* region, uint64_t bytes,
                                         const memlith_shared_options* options, memlith_shared** shared);
 
@@ -94,9 +94,10 @@ MEMLITH_API int32_t memlith_shared_begin(memlith_shared* shared, memlith_shared_
 
 /* Takes [address, address + bytes) for this transaction, and keeps an image of these bytes. Call it before the stores.
  * If another transaction has a range that overlaps, waits until that one has ended, for at most `timeout_ms`; 0: does
- * not wait. A transaction that takes its first range lets those pass that wait for any of its bytes already. Transactions that wait for each other end by
- * the timeout: abort, and begin again, perhaps in another order. Ranges of one transaction may overlap.
- * A region has at most 4096 ranges at a time, of all processes; few large ranges are faster than many small ones.
+ * not wait. A transaction that takes its first range lets those pass that wait for any of its bytes already.
+ * Transactions that wait for each other end by the timeout: abort, and begin again, perhaps in another order. Ranges of
+ * one transaction may overlap. A region has at most 4096 ranges at a time, of all processes; few large ranges are
+ * faster than many small ones.
  * Durability: none. Errors, after which the range is not taken and the transaction is open:
  *   CONFLICT   another transaction has not ended in time
  *   FULL       the region has no room for a further range
@@ -116,8 +117,8 @@ MEMLITH_API int32_t memlith_shared_touch_before(memlith_shared_tx* tx, const voi
  * a range around them), or waits for a ticket, before it tells.
  * Commits of several processes that arrive while the disk flushes become durable with one flush.
  * Errors: FULL, NO_SPACE, NO_MEMORY - nothing was committed; the transaction is open and has its ranges.
- *         IO - a write or flush failed, or the keeper has ended meanwhile. Whether the commit is durable is unknown until
- *         the region is open again.
+ *         IO - a write or flush failed, or the keeper has ended meanwhile. Whether the commit is durable is unknown
+ *         until the region is open again.
  *         POISONED - the keeper has ended before; nothing was tried.
  * After an error memlith_shared_abort has to end the transaction. */
 MEMLITH_API int32_t memlith_shared_commit(memlith_shared_tx* tx, uint32_t mode, uint64_t* ticket);

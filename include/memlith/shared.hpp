@@ -30,7 +30,8 @@ struct SharedOptions {
   std::chrono::milliseconds patience{0};
 };
 
-// A transaction of a shared region. Move-only; the destructor aborts. One thread at a time. To be gone before its region.
+// A transaction of a shared region. Move-only; the destructor aborts. One thread at a time. To be gone before its
+// region.
 class SharedTransaction {
  public:
   SharedTransaction(SharedTransaction&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}

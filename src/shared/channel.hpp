@@ -80,8 +80,7 @@ class Meeting {
   [[nodiscard]] Result<bool> is_locked() const;
 
  private:
-  Meeting(std::string folder, Descriptor descriptor)
-      : folder_(std::move(folder)), descriptor_(std::move(descriptor)) {}
+  Meeting(std::string folder, Descriptor descriptor) : folder_(std::move(folder)), descriptor_(std::move(descriptor)) {}
 
   std::string folder_;
   Descriptor descriptor_;

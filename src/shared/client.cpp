@@ -118,8 +118,8 @@ Status Client::map(const Answer& answer, Memories memories) {
   number_ = answer.client;
   bytes_ = answer.bytes;
   auto* const wanted = reinterpret_cast<void*>(answer.address);
-  void* const got = ::mmap(wanted, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
-                           memories.region.get(), 0);
+  void* const got =
+      ::mmap(wanted, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, memories.region.get(), 0);
   if (got == wanted) {
     memory_ = static_cast<std::byte*>(got);
     // A forked child would store to it without a range of its own.
@@ -156,7 +156,8 @@ Client::~Client() {
 Status Client::check_process() const {
   if (process_ == process_mark()) return kOk;
   return fail(Errc::invalid, Detail::thread,
-              "region \"{}\": this handle is of the process that forked this one; open the shared region in this process, "
+              "region \"{}\": this handle is of the process that forked this one; open the shared region in this "
+              "process, "
               "too",
               name_);
 }
@@ -227,7 +228,8 @@ Result<Answer> Client::ask(Request request) {
   MEMLITH_SHARED_STEP();
   if (waiting.answered) return waiting.answer;
   return fail(Errc::io, Detail::object,
-              "region \"{}\": its keeper ended during the call; whether the commit took effect is known when the region "
+              "region \"{}\": its keeper ended during the call; whether the commit took effect is known when the "
+              "region "
               "was closed and opened again",
               name_);
 }

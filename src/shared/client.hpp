@@ -26,7 +26,7 @@ struct ClientOptions {
   std::uint64_t bytes = 0;
   std::uint64_t address = 0;  // of a new region; 0: chosen
   bool create = false;
-  std::string program;  // the path of `memlith`; empty: find_program()
+  std::string program;                         // the path of `memlith`; empty: find_program()
   std::chrono::milliseconds patience{60'000};  // with a keeper that begins or ends
 };
 

@@ -165,8 +165,7 @@ void Keeper::act(const std::shared_ptr<Connection>& client, const Request& reque
   });
   if (later) return;
   answer.set(done);
-  const Memories* const memories =
-      done.ok() && request.ask == Ask::open ? &client->region->memories() : nullptr;
+  const Memories* const memories = done.ok() && request.ask == Ask::open ? &client->region->memories() : nullptr;
   if (!send_answer(client->socket.get(), answer, memories)) ::shutdown(client->socket.get(), SHUT_RDWR);
   MEMLITH_SHARED_STEP();
   if (done.category == Errc::io || done.category == Errc::poisoned) failure_ = session_.store().failure();

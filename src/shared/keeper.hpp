@@ -1,8 +1,8 @@
 // The keeper: the process that has a store open for those that share its regions. Floor: shared.
 //
-// It does nothing else, so that a mistake in a program ends the program and not the keeper. It alone writes to the disk,
-// through the engine: the log, the checkpoint and recovery are those of any store. It ends when its last client has
-// gone, with the store closed; or when nothing can be made durable any more, with an error for everybody.
+// It does nothing else, so that a mistake in a program ends the program and not the keeper. It alone writes to the
+// disk, through the engine: the log, the checkpoint and recovery are those of any store. It ends when its last client
+// has gone, with the store closed; or when nothing can be made durable any more, with an error for everybody.
 #pragma once
 
 #include <chrono>

@@ -1,8 +1,8 @@
 // A shared region in its keeper. Floor: shared.
 //
 // There are two memories of it. The shared one is what the clients map and store to. The keeper's own is the region as
-// it was captured last: it never has a byte that no commit has. A commit copies ranges from the shared memory to the log
-// and to the keeper's; an undo copies them back. Threads: the keeper's one.
+// it was captured last: it never has a byte that no commit has. A commit copies ranges from the shared memory to the
+// log and to the keeper's; an undo copies them back. Threads: the keeper's one.
 #pragma once
 
 #include <cstddef>

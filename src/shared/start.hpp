@@ -1,7 +1,7 @@
 // Starting the keeper of a store. Floor: shared.
 //
-// `memlith keeper --ready-fd N` writes to its descriptor N, once: "ready", or "CATEGORY DETAIL SENTENCE", numbers and text
-// of the failure.
+// `memlith keeper --ready-fd N` writes to its descriptor N, once: "ready", or "CATEGORY DETAIL SENTENCE", numbers and
+// text of the failure.
 #pragma once
 
 #include <string>

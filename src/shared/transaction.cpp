@@ -17,8 +17,8 @@ Status SharedTransaction::touch_before(const void* address, std::uint64_t bytes,
   MEMLITH_TRY(client_.check());
   const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - client_.address());
   if (offset > client_.size() || bytes > client_.size() - offset) {
-    return fail(Errc::invalid, Detail::argument, "{} bytes at {} do not lie in the shared region \"{}\"", bytes, address,
-                client_.name_);
+    return fail(Errc::invalid, Detail::argument, "{} bytes at {} do not lie in the shared region \"{}\"", bytes,
+                address, client_.name_);
   }
   const Range range{offset, bytes};
   if (bytes == 0 || has(range)) return kOk;
@@ -75,8 +75,8 @@ Result<std::uint64_t> Client::commit(SharedTransaction& tx, bool waits) {
 
 Status Client::abort(SharedTransaction& tx) {
   MEMLITH_TRY(check_process());
-  // Without a keeper the memory is nobody's any more.
-  if (control_.has_keeper()) {
+  // Without a keeper the memory is nobody's any more, and a keeper that has given this client up has undone it.
+  if (check().ok()) {
     tx.restore();
     control_.release({number_, tx.number()});
   }

@@ -67,8 +67,8 @@ class Worker {
     auto& from = table.account[draw_() % kAccounts];
     auto& to = table.account[draw_() % kAccounts];
     auto& done = table.done[number_];
-    for (const void* each : {static_cast<const void*>(&from), static_cast<const void*>(&to),
-                             static_cast<const void*>(&done)}) {
+    for (const void* each :
+         {static_cast<const void*>(&from), static_cast<const void*>(&to), static_cast<const void*>(&done)}) {
       auto taken = tx->touch_before(each, 8, std::chrono::milliseconds(20));
       if (!taken && taken.error().category() == MEMLITH_CONFLICT) return {};  // begins again
       if (!taken) return taken;

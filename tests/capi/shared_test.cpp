@@ -54,13 +54,12 @@ class Shared : public testing::Test {
 };
 
 #define ASSERT_OK(result) ASSERT_TRUE(result) << (result).error().message()
-#define EXPECT_FAILS(result, category_, says)                                          \
-  do {                                                                                 \
-    const auto& failed_ = (result);                                                    \
-    ASSERT_FALSE(failed_);                                                             \
-    EXPECT_EQ(failed_.error().category(), category_) << failed_.error().message();     \
-    EXPECT_NE(failed_.error().message().find(says), std::string::npos)                 \
-        << failed_.error().message();                                                  \
+#define EXPECT_FAILS(result, category_, says)                                                        \
+  do {                                                                                               \
+    const auto& failed_ = (result);                                                                  \
+    ASSERT_FALSE(failed_);                                                                           \
+    EXPECT_EQ(failed_.error().category(), category_) << failed_.error().message();                   \
+    EXPECT_NE(failed_.error().message().find(says), std::string::npos) << failed_.error().message(); \
   } while (false)
 
 TEST_F(Shared, CommitsAreSeenByOthersAndDurable) {

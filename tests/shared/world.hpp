@@ -72,10 +72,10 @@ class Child {
 
 // Words that forked processes share with the test.
 struct Told {
-  std::atomic<std::uint64_t> steps{0};    // that were done
-  std::atomic<std::uint64_t> die_at{0};   // the step at which the process kills itself; 0: none
+  std::atomic<std::uint64_t> steps{0};     // that were done
+  std::atomic<std::uint64_t> die_at{0};    // the step at which the process kills itself; 0: none
   std::atomic<std::uint64_t> pause_us{0};  // at each step
-  std::atomic<std::uint64_t> stage{0};    // how far a process has come
+  std::atomic<std::uint64_t> stage{0};     // how far a process has come
   std::array<std::atomic<std::uint64_t>, kClients> acknowledged{};
 };
 

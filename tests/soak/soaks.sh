@@ -212,7 +212,8 @@ cmd_soak() {
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
     power | dax | redis | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | postgres-suite | replica | \
-      tracking | python | addresses | run-suites | copy | archive | bbolt-suite | etcd)
+      tracking | python | addresses | run-suites | copy | archive | shared | bbolt-suite | \
+      etcd)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

@@ -1,7 +1,7 @@
 // memlith keeper STORE: the process that has a store open for those that share its regions (docs/shared-regions.md).
 //
-// memlith_shared_open starts it with --ready-fd. It then leaves the process that has started it: it is a child of nobody
-// there, and no signal to that process's group or terminal reaches it.
+// memlith_shared_open starts it with --ready-fd. It then leaves the process that has started it: it is a child of
+// nobody there, and no signal to that process's group or terminal reaches it.
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
