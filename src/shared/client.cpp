@@ -21,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPauseLeast = std::chrono::milliseconds(1);
+constexpr int kSilentMax = 5;
 constexpr auto kPauseMost = std::chrono::milliseconds(20);
 // Requests of a handle without an answer: these answers fit the socket, so that the keeper never waits for a client.
 constexpr std::size_t kAsksMax = 64;
@@ -62,7 +63,7 @@ Result<bool> needs_keeper(const std::string& path) {
 Result<Joined> meet(const ClientOptions& options, const std::string& path, const Request& request) {
   const auto until = Clock::now() + options.patience;
   auto pause = kPauseLeast;
-  for (;;) {
+  for (int silent = 0;;) {
     auto meeting = Meeting::at(path);
     if (meeting.ok()) {
       MEMLITH_TRY_ASSIGN(std::optional<Joined> joined, join(*meeting, request));
@@ -74,8 +75,15 @@ Result<Joined> meet(const ClientOptions& options, const std::string& path, const
     if (needs) {
       MEMLITH_TRY_ASSIGN(const std::string program, find_program(options.program));
       MEMLITH_TRY_ASSIGN(const Starting starting, Starting::start(program, path, options.create));
-      const Status started = starting.wait();
-      if (!started.ok() && started.category != Errc::exists) return started;
+      const Result<bool> started = starting.wait();
+      if (!started.ok() && started.error().category != Errc::exists) return started.error();
+      // It was killed, perhaps; a program that is no keeper does so each time.
+      if (started.ok() && !*started && ++silent == kSilentMax) {
+        return fail(Errc::io, Detail::open,
+                    "the keeper of shared regions did not start: {} ended without a word; is it memlith, of this "
+                    "version?",
+                    program);
+      }
     }
     if (Clock::now() >= until) {
       return fail(Errc::busy, Detail::lock, "{}: its keeper did not begin or end within {} ms", path,

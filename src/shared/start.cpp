@@ -140,10 +140,10 @@ Result<Starting> Starting::start(const std::string& program, const std::string& 
   // The keeper is a child of that child, which ends at once.
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-  return Starting(program, std::move(heard));
+  return Starting(std::move(heard));
 }
 
-Status Starting::wait() const {
+Result<bool> Starting::wait() const {
   std::string told;
   std::array<char, 512> piece{};
   for (;;) {
@@ -152,11 +152,9 @@ Status Starting::wait() const {
     if (got <= 0) break;
     told.append(piece.data(), static_cast<std::size_t>(got));
   }
-  if (told == "ready") return kOk;
+  if (told == "ready") return true;
   MEMLITH_TRY(failure_of(told));
-  return fail(Errc::io, Detail::open,
-              "the keeper of shared regions did not start: {} ended without a word; is it of this version of memlith?",
-              program_);
+  return false;
 }
 
 }  // namespace memlith::core::shared

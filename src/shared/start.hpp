@@ -20,13 +20,12 @@ class Starting {
  public:
   // `path`: of the store, absolute.
   static Result<Starting> start(const std::string& program, const std::string& path, bool create);
-  // Until it listens, or has failed. Errors: exists (another keeper has the store); those of opening a store; io (it
-  // ended without a word).
-  Status wait() const;
+  // Until it listens, or has failed. False: it ended without a word. Errors: exists (another keeper has the store);
+  // those of opening a store.
+  [[nodiscard]] Result<bool> wait() const;
 
  private:
-  Starting(std::string program, Descriptor told) : program_(std::move(program)), told_(std::move(told)) {}
-  std::string program_;
+  explicit Starting(Descriptor told) : told_(std::move(told)) {}
   Descriptor told_;
 };
 

@@ -12,6 +12,7 @@
 #include <csignal>
 
 #include "commands.hpp"
+#include "kit/store_path.hpp"
 #include "memlith/shared.h"
 
 namespace memlith::tool {
@@ -61,7 +62,14 @@ MaybeFailure run_keeper(const KeeperArguments& arguments) {
   };
   options.ready_context = &told;
   const std::int32_t code = memlith_shared_keep(arguments.path.c_str(), &options);
-  if (code == MEMLITH_OK) return {};
+  if (code == MEMLITH_OK) {
+    if (arguments.format == Format::json) {
+      write_json({{"path", arguments.path}, {"closed", true}});
+    } else {
+      write_line(fmt::format("{}: closed, because no process shares its regions any more", printable(arguments.path)));
+    }
+    return {};
+  }
   tell(told.descriptor, told_of(code));
   return library_failure(code, {});
 }
