@@ -91,7 +91,7 @@ void print_side(const Wanted& wanted, const char* side, Times& times, double rat
 
 void measure_in_turn(const Wanted& wanted) {
   auto store = or_end(Store::open(wanted.folder + "/own", {.create = true}));
-  auto region = or_end(store.region("bench", {.create = true, .size = kRegionBytes, .tracker = Tracker::touched}));
+  auto region = or_end(store.region("bench", {.create = true, .tracker = Tracker::touched, .size = kRegionBytes}));
   auto shared = open_shared(wanted);
   Times own;
   Times through;
