@@ -4,8 +4,8 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, `applog`, `replica`, `bbolt`, `etcd`,
-`redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, `applog`, `shared`, `replica`, `bbolt`,
+`etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to
 build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
 --json can be piped.
 
@@ -216,6 +216,11 @@ def own_mounts():
     return ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 and shutil.which("unshare") else []
 
 
+def run_shared(programs, words):
+    """`memlith-shared-bench`: commits of a shared region, through its keeper, beside those of one process."""
+    return run_in_folder([programs / "memlith-shared-bench"], words, "p50_us")
+
+
 def run_applog(programs, words):
     """`memlith-applog-bench`: the application log beside the raw disk, and with a consumer."""
     return run_in_folder([programs / "memlith-applog-bench"], words)
@@ -377,6 +382,7 @@ SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persi
             "etcd": ("memlith", run_etcd),
             "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
             "kvcalls": (KVCALLS_TARGET, run_kvcalls),
+            "shared": ("memlith_shared_bench", run_shared),
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),
             "postgres": ("memlith_postgres", run_postgres),

@@ -10,6 +10,7 @@
 #include "dictionary.hpp"
 #include "errors.hpp"
 #include "memory.hpp"
+#include "shared.hpp"
 #include "store.hpp"
 #include "unlocked.hpp"
 
@@ -23,6 +24,7 @@ NB_MODULE(_core, module) {
   define_store(module);
   define_dictionary(module);
   define_archive(module);
+  define_shared(module);
   module.def("version", [] { return std::string(memlith_version()); }, "The version of the library.");
   module.def(
       "copy_store",

@@ -3,8 +3,8 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive bbolt-suite etcd
-  guests)
+  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive shared bbolt-suite
+  etcd guests)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -84,6 +84,12 @@ soak_archive() {
   build_preset release capi_tests || return
   MEMLITH_KILLS=${MEMLITH_KILLS:-500} "$bin/capi_tests" \
     --gtest_filter='*ArchiveOf.AStoreInUseWhileWritersArchiversAndRestorersAreKilled*' "$@"
+}
+
+# Processes that share a region, their keepers, and everything at once, killed 5,000 times.
+soak_shared() {
+  build_preset release capi_tests || return
+  MEMLITH_KILLS=${MEMLITH_KILLS:-5000} "$bin/capi_tests" --gtest_filter='SharedKill.*' "$@"
 }
 
 soak_redis() {
@@ -213,7 +219,8 @@ cmd_soak() {
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
     power | dax | redis | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | postgres-suite | replica | \
-      tracking | python | addresses | run-suites | copy | archive | bbolt-suite | etcd)
+      tracking | python | addresses | run-suites | copy | archive | shared | bbolt-suite | \
+      etcd)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

@@ -60,6 +60,16 @@ struct FormatArguments {
 
 [[nodiscard]] MaybeFailure run_format(const FormatArguments& arguments);
 
+struct KeeperArguments {
+  std::string path;
+  bool create = false;
+  double grace_s = 0.2;
+  std::int64_t ready_fd = -1;  // none
+  Format format = Format::text;
+};
+
+[[nodiscard]] MaybeFailure run_keeper(const KeeperArguments& arguments);
+
 struct StatArguments {
   std::string path;
   bool watch = false;

@@ -114,6 +114,24 @@ void add_format(CLI::App& app, CommandLine& line) {
   add_command(command, line, arguments, run_format);
 }
 
+void add_keeper(CLI::App& app, CommandLine& line) {
+  const auto arguments = std::make_shared<KeeperArguments>();
+  CLI::App* command = app.add_subcommand("keeper",
+                                         "Keep a store open for processes that share its regions, until the last one "
+                                         "has gone; memlith_shared_open starts "
+                                         "this by itself");
+  command->add_option("STORE", arguments->path, "A store's folder")->required();
+  command->add_flag("--create", arguments->create, "Create the store, if it does not exist");
+  command->add_option("--grace", arguments->grace_s, "Seconds without a process, after which the keeper ends")
+      ->check(seconds_between(0.01, 86400.0))
+      ->capture_default_str();
+  command
+      ->add_option("--ready-fd", arguments->ready_fd,
+                   "Leave the process that has started this one, and write to this descriptor \"ready\", or why not")
+      ->check(CLI::Range(3, 1 << 20));
+  add_command(command, line, arguments, run_keeper);
+}
+
 void add_stat(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<StatArguments>();
   CLI::App* command = app.add_subcommand(
@@ -205,6 +223,7 @@ void describe(CLI::App& app, CommandLine& line, bool run_only) {
   add_recover(app, line);
   add_copy(app, line);
   add_format(app, line);
+  add_keeper(app, line);
   add_stat(app, line);
   add_run(app, line);
   add_kv_commands(app, line);

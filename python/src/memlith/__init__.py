@@ -17,6 +17,7 @@ from ._dict import ABSENT, Codec, Dict, Estimate
 from ._errors import (
     AddressTaken,
     Busy,
+    Conflict,
     Corrupt,
     Error,
     Exists,
@@ -34,14 +35,16 @@ from ._errors import (
     TooManyFiles,
     Unsupported,
 )
+from ._shared import SharedRegion, SharedTransaction
 from ._store import Store, Tracker, open  # noqa: A004
 from ._ticket import Ticket
 
 __version__ = version()
 
 __all__ = [
-    "ABSENT", "AddressTaken", "Busy", "Cache", "Codec", "Corrupt", "Deque", "Dict", "Error", "Estimate", "Exists",
-    "Full", "IOFailure", "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "NotPersisted", "Permission",
-    "Poisoned", "ReadOnly", "Store", "Ticket", "TooManyFiles", "Tracker", "Unsupported",
+    "ABSENT", "AddressTaken", "Busy", "Cache", "Codec", "Conflict", "Corrupt", "Deque", "Dict", "Error", "Estimate",
+    "Exists", "Full", "IOFailure", "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "NotPersisted",
+    "Permission", "Poisoned", "ReadOnly", "SharedRegion", "SharedTransaction", "Store", "Ticket", "TooManyFiles",
+    "Tracker", "Unsupported",
     "archive", "cached", "checkpoint", "open", "version",
 ]

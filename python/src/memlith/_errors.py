@@ -105,6 +105,12 @@ class TooManyFiles(Error, OSError):
     category = 16
 
 
+class Conflict(Error):
+    """Another transaction had the bytes for too long. Abort, and begin the transaction again."""
+
+    category = 17
+
+
 class NotPersisted(UserWarning):
     """A store was closed, and changes of arrays that no persist had made durable were dropped with it."""
 

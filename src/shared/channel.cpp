@@ -1,0 +1,174 @@
+#include "shared/channel.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace memlith::core::shared {
+
+namespace {
+
+constexpr int kBacklog = 256;
+
+Descriptor make_socket(int flags) {
+  return Descriptor(above_standard(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0)));
+}
+
+sockaddr_un address_of(int folder) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  fmt::format_to_n(address.sun_path, sizeof address.sun_path - 1, "/proc/self/fd/{}/{}", folder, kSocketName);
+  return address;
+}
+
+const sockaddr* plain(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
+
+// Calls until the call is not interrupted.
+template <class Call>
+ssize_t uninterrupted(Call call) {
+  for (;;) {
+    const ssize_t result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+union Room {
+  cmsghdr header;
+  std::array<char, CMSG_SPACE(2 * sizeof(int))> bytes{};
+};
+
+void take_memories(msghdr& message, Memories& memories) {
+  for (const cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
+       each = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(each))) {
+    if (each->cmsg_type != SCM_RIGHTS || each->cmsg_len != CMSG_LEN(2 * sizeof(int))) continue;
+    std::array<int, 2> sent{};
+    std::memcpy(sent.data(), CMSG_DATA(each), sizeof sent);
+    memories.region = Descriptor(above_standard(sent[0]));
+    memories.control = Descriptor(above_standard(sent[1]));
+  }
+}
+
+}  // namespace
+
+void Answer::set(Status status) {
+  category = static_cast<std::uint8_t>(status.category);
+  detail = static_cast<std::uint8_t>(status.detail);
+  os_errno = status.os_errno;
+  if (status.ok()) return;
+  const std::string_view said = last_error_text();
+  text_bytes = static_cast<std::uint16_t>(said.copy(text.data(), text.size()));
+}
+
+Status Answer::status() const {
+  if (category == 0) return kOk;
+  set_error_text({text.data(), std::min<std::size_t>(text_bytes, text.size())});
+  return Status{static_cast<Errc>(category), static_cast<Detail>(detail), 0, os_errno};
+}
+
+Result<Meeting> Meeting::at(const std::string& folder) {
+  Descriptor descriptor(above_standard(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  if (descriptor.get() >= 0) return Meeting(folder, std::move(descriptor));
+  if (errno == ENOTDIR) {
+    return fail(Errc::unsupported, Detail::open, "{}: shared regions need a store that is a folder", folder);
+  }
+  return fail_errno(errno, Detail::open, "{}: cannot open the folder of the store", folder);
+}
+
+Result<Descriptor> Meeting::connect() const {
+  Descriptor socket = make_socket(0);
+  if (socket.get() < 0) return fail_errno(errno, Detail::open, "cannot make a socket");
+  const sockaddr_un address = address_of(descriptor_.get());
+  if (uninterrupted([&] { return ::connect(socket.get(), plain(address), sizeof address); }) == 0) return socket;
+  if (errno == ENOENT || errno == ECONNREFUSED) {
+    return fail(Errc::not_found, Detail::open, "{}: no keeper listens", folder_);
+  }
+  return fail_errno(errno, Detail::open, "{}/{}: cannot connect to the keeper", folder_, kSocketName);
+}
+
+Result<Descriptor> Meeting::listen() const {
+  Descriptor socket = make_socket(SOCK_NONBLOCK);
+  if (socket.get() < 0) return fail_errno(errno, Detail::open, "cannot make a socket");
+  remove();  // what a keeper that was killed has left
+  const sockaddr_un address = address_of(descriptor_.get());
+  if (::bind(socket.get(), plain(address), sizeof address) != 0 || ::listen(socket.get(), kBacklog) != 0) {
+    return fail_errno(errno, Detail::open, "{}/{}: cannot listen there", folder_, kSocketName);
+  }
+  return socket;
+}
+
+void Meeting::remove() const { ::unlinkat(descriptor_.get(), kSocketName, 0); }
+
+Result<bool> Meeting::lock() const {
+  if (uninterrupted([&] { return ::flock(descriptor_.get(), LOCK_EX | LOCK_NB); }) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  return fail_errno(errno, Detail::lock, "{}: cannot lock the folder", folder_);
+}
+
+// Shared, so that two that look at once do not see each other.
+Result<bool> Meeting::is_locked() const {
+  if (uninterrupted([&] { return ::flock(descriptor_.get(), LOCK_SH | LOCK_NB); }) != 0) {
+    if (errno == EWOULDBLOCK) return true;
+    return fail_errno(errno, Detail::lock, "{}: cannot lock the folder", folder_);
+  }
+  ::flock(descriptor_.get(), LOCK_UN);
+  return false;
+}
+
+bool send_request(int socket, const Request& request) {
+  return uninterrupted([&] { return ::send(socket, &request, sizeof request, MSG_NOSIGNAL); }) ==
+         static_cast<ssize_t>(sizeof request);
+}
+
+bool send_answer(int socket, const Answer& answer, const Memories* memories) {
+  const std::size_t bytes = offsetof(Answer, text) + answer.text_bytes;
+  iovec piece{const_cast<Answer*>(&answer), bytes};
+  Room room;
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  if (memories != nullptr) {
+    message.msg_control = room.bytes.data();
+    message.msg_controllen = room.bytes.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(2 * sizeof(int));
+    const std::array<int, 2> sent{memories->region.get(), memories->control.get()};
+    std::memcpy(CMSG_DATA(header), sent.data(), sizeof sent);
+  }
+  return uninterrupted([&] { return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); }) ==
+         static_cast<ssize_t>(bytes);
+}
+
+Received receive_request(int socket, Request& request) {
+  const ssize_t got = uninterrupted([&] { return ::recv(socket, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC); });
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Received::nothing_yet;
+  if (got < static_cast<ssize_t>(sizeof request.protocol)) return Received::end;
+  // Of another protocol only its number is known.
+  if (request.protocol == kProtocol && got != static_cast<ssize_t>(sizeof request)) return Received::end;
+  return Received::message;
+}
+
+bool receive_answer(int socket, Answer& answer, Memories* memories) {
+  iovec piece{&answer, sizeof answer};
+  Room room;
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = room.bytes.data();
+  message.msg_controllen = room.bytes.size();
+  const ssize_t got = uninterrupted([&] { return ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC); });
+  Memories ignored;
+  if (got > 0) take_memories(message, memories != nullptr ? *memories : ignored);
+  return got >= static_cast<ssize_t>(offsetof(Answer, text));
+}
+
+}  // namespace memlith::core::shared

@@ -1,0 +1,245 @@
+#include "shared/client.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/process.hpp"
+#include "shared/start.hpp"
+#include "shared/step.hpp"
+
+namespace memlith::core::shared {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPauseLeast = std::chrono::milliseconds(1);
+constexpr int kSilentMax = 5;
+constexpr auto kPauseMost = std::chrono::milliseconds(20);
+// Requests of a handle without an answer: these answers fit the socket, so that the keeper never waits for a client.
+constexpr std::size_t kAsksMax = 64;
+
+struct Joined {
+  Descriptor socket;
+  Answer answer;
+  Memories memories;
+};
+
+// Empty: no keeper listens, or it has ended meanwhile.
+Result<std::optional<Joined>> join(const Meeting& meeting, const Request& request) {
+  auto socket = meeting.connect();
+  if (!socket.ok() && socket.error().category == Errc::not_found) return std::optional<Joined>();
+  MEMLITH_TRY(socket.status());
+  Joined joined;
+  joined.socket = std::move(*socket);
+  if (!send_request(joined.socket.get(), request) ||
+      !receive_answer(joined.socket.get(), joined.answer, &joined.memories)) {
+    return std::optional<Joined>();
+  }
+  MEMLITH_TRY(joined.answer.status());
+  if (joined.memories.region.get() < 0 || joined.memories.control.get() < 0) {
+    return fail(Errc::too_many_files, Detail::open, "no descriptor is left for a shared region");
+  }
+  return std::optional<Joined>(std::move(joined));
+}
+
+// Whether a keeper has to be started now: none lives, begins or ends.
+Result<bool> needs_keeper(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return true;  // the keeper says why not, or makes the store
+  MEMLITH_TRY_ASSIGN(const Meeting meeting, Meeting::at(path));
+  MEMLITH_TRY_ASSIGN(const bool locked, meeting.is_locked());
+  return !locked;
+}
+
+// Finds the keeper, or starts one. Of two that start one at once, one sees the other's.
+Result<Joined> meet(const ClientOptions& options, const std::string& path, const Request& request) {
+  const auto until = Clock::now() + options.patience;
+  auto pause = kPauseLeast;
+  for (int silent = 0;;) {
+    auto meeting = Meeting::at(path);
+    if (meeting.ok()) {
+      MEMLITH_TRY_ASSIGN(std::optional<Joined> joined, join(*meeting, request));
+      if (joined.has_value()) return std::move(*joined);
+    } else if (meeting.error().category != Errc::not_found) {
+      return meeting.error();
+    }
+    MEMLITH_TRY_ASSIGN(const bool needs, needs_keeper(path));
+    if (needs) {
+      MEMLITH_TRY_ASSIGN(const std::string program, find_program(options.program));
+      MEMLITH_TRY_ASSIGN(const Starting starting, Starting::start(program, path, options.create));
+      const Result<bool> started = starting.wait();
+      if (!started.ok() && started.error().category != Errc::exists) return started.error();
+      // It was killed, perhaps; a program that is no keeper does so each time.
+      if (started.ok() && !*started && ++silent == kSilentMax) {
+        return fail(Errc::io, Detail::open,
+                    "the keeper of shared regions did not start: {} ended without a word; is it memlith, of this "
+                    "version?",
+                    program);
+      }
+    }
+    if (Clock::now() >= until) {
+      return fail(Errc::busy, Detail::lock, "{}: its keeper did not begin or end within {} ms", path,
+                  options.patience.count());
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kPauseMost);
+  }
+}
+
+Result<Request> request_of(const ClientOptions& options) {
+  Request request;
+  if (options.region.empty() || options.region.size() >= request.name.size()) {
+    return fail(Errc::invalid, Detail::argument, "a region's name has 1 to {} bytes", request.name.size() - 1);
+  }
+  options.region.copy(request.name.data(), request.name.size() - 1);
+  request.bytes = options.bytes;
+  request.address = options.address;
+  request.creates = options.create ? 1 : 0;
+  return request;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::open(const ClientOptions& options) {
+  MEMLITH_TRY_ASSIGN(const Request request, request_of(options));
+  std::error_code error;
+  const std::string path = std::filesystem::absolute(options.path, error).string();
+  if (error) return fail_errno(error.value(), Detail::open, "{}: cannot find the folder", options.path);
+  MEMLITH_TRY_ASSIGN(Joined joined, meet(options, path, request));
+  auto client = std::unique_ptr<Client>(new Client(options.region));
+  client->process_ = process_mark();
+  client->socket_ = std::move(joined.socket);
+  MEMLITH_TRY(client->map(joined.answer, std::move(joined.memories)));
+  return client;
+}
+
+Status Client::map(const Answer& answer, Memories memories) {
+  MEMLITH_TRY(control_.map(memories.control.get()));
+  number_ = answer.client;
+  bytes_ = answer.bytes;
+  auto* const wanted = reinterpret_cast<void*>(answer.address);
+  void* const got =
+      ::mmap(wanted, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, memories.region.get(), 0);
+  if (got == wanted) {
+    memory_ = static_cast<std::byte*>(got);
+    // A forked child would store to it without a range of its own.
+    ::madvise(memory_, bytes_, MADV_DONTFORK);
+    return kOk;
+  }
+  const int error = got == MAP_FAILED ? errno : EEXIST;
+  if (got != MAP_FAILED) ::munmap(got, bytes_);
+  if (error != EEXIST) return fail_errno(error, Detail::mapping, "region \"{}\": cannot map {} bytes", name_, bytes_);
+  return fail(Errc::address_taken, Detail::mapping,
+              "region \"{}\": something else of this process lies between {:#x} and {:#x}, where the region belongs. A "
+              "process opens a shared region once, and closes a handle whose keeper has ended before it opens again",
+              name_, answer.address, answer.address + bytes_);
+}
+
+// In a forked child there is no memory, and the socket is the parent's, too.
+Client::~Client() {
+  if (process_ != process_mark()) {
+    control_.forget();
+    return;
+  }
+  for (;;) {
+    SharedTransaction* open = nullptr;
+    {
+      const LockGuard lock(mutex_);
+      if (!transactions_.empty()) open = transactions_.back().get();
+    }
+    if (open == nullptr) break;
+    (void)abort(*open);
+  }
+  if (memory_ != nullptr) ::munmap(memory_, bytes_);
+}
+
+Status Client::check_process() const {
+  if (process_ == process_mark()) return kOk;
+  return fail(Errc::invalid, Detail::thread,
+              "region \"{}\": this handle is of the process that forked this one; open the shared region in this "
+              "process, "
+              "too",
+              name_);
+}
+
+Status Client::poisoned() const {
+  return fail(Errc::poisoned, Detail::object,
+              "region \"{}\": its keeper has ended, and with it what this handle shows; close the handle and open the "
+              "region again: it is as the last durable commit left it",
+              name_);
+}
+
+Status Client::check() const {
+  MEMLITH_TRY(check_process());
+  return control_.has_keeper() && !ended_.load(std::memory_order_relaxed) ? kOk : poisoned();
+}
+
+Status Client::wait(std::uint64_t ticket) {
+  MEMLITH_TRY(check());
+  if (ticket == 0) return kOk;  // of a commit without ranges
+  Request request;
+  request.ask = Ask::wait;
+  request.ticket = ticket;
+  MEMLITH_TRY_ASSIGN(const Answer answer, ask(request));
+  return answer.status();
+}
+
+// One of the threads that wait receives for all.
+void Client::receive_one() {
+  receiving_ = true;
+  mutex_.unlock();
+  Answer answer;
+  const bool received = receive_answer(socket_.get(), answer, nullptr);
+  mutex_.lock();
+  receiving_ = false;
+  if (received) {
+    const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                    [&answer](const Waiting* each) { return each->number == answer.number; });
+    if (found != waiting_.end()) {
+      (*found)->answer = answer;
+      (*found)->answered = true;
+    }
+  } else {
+    ended_ = true;
+  }
+  answered_.notify_all();
+}
+
+Result<Answer> Client::ask(Request request) {
+  Waiting waiting;
+  {
+    const LockGuard lock(mutex_);
+    answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return waiting_.size() < kAsksMax; });
+    waiting.number = request.number = ++requests_;
+    waiting_.push_back(&waiting);
+    MEMLITH_SHARED_STEP();
+    if (!ended_ && !send_request(socket_.get(), request)) ended_ = true;
+    MEMLITH_SHARED_STEP();
+    while (!waiting.answered && !ended_) {
+      if (!receiving_) {
+        receive_one();
+      } else {
+        answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return waiting.answered || ended_ || !receiving_; });
+      }
+    }
+    std::erase(waiting_, &waiting);
+    answered_.notify_all();
+  }
+  MEMLITH_SHARED_STEP();
+  if (waiting.answered) return waiting.answer;
+  return fail(Errc::io, Detail::object,
+              "region \"{}\": its keeper ended during the call; whether the commit took effect is known when the "
+              "region "
+              "was closed and opened again",
+              name_);
+}
+
+}  // namespace memlith::core::shared

@@ -1,0 +1,116 @@
+// A shared region in a program that uses it. Floor: shared.
+//
+// A handle is a connection to the keeper, the two memories, and the transactions of this process. Threads: any; one
+// thread at a time uses a transaction; opening and closing as everywhere. In a forked child only close() may be called.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/descriptor.hpp"
+#include "base/sync.hpp"
+#include "region/tracker.hpp"
+#include "shared/channel.hpp"
+#include "shared/control.hpp"
+
+namespace memlith::core::shared {
+
+struct ClientOptions {
+  std::string path;    // of the store's folder
+  std::string region;  // its name
+  std::uint64_t bytes = 0;
+  std::uint64_t address = 0;  // of a new region; 0: chosen
+  bool create = false;
+  std::string program;                         // the path of `memlith`; empty: find_program()
+  std::chrono::milliseconds patience{60'000};  // with a keeper that begins or ends
+};
+
+class Client;
+
+class SharedTransaction {
+ public:
+  SharedTransaction(Client& client, std::uint64_t number) : client_(client), number_(number) {}
+  [[nodiscard]] Client& client() const { return client_; }
+  [[nodiscard]] std::uint64_t number() const { return number_; }
+  // Takes the range and keeps its bytes.
+  Status touch_before(const void* address, std::uint64_t bytes, std::chrono::milliseconds timeout);
+  // The memory is as it was, the newest range first.
+  void restore() const;
+  [[nodiscard]] bool is_empty() const { return touched_.empty(); }
+
+ private:
+  struct Touched {
+    Range range;
+    std::size_t image = 0;  // place of its bytes in images_
+  };
+  [[nodiscard]] bool has(Range range) const;
+
+  Client& client_;
+  const std::uint64_t number_;
+  std::vector<Touched> touched_;
+  std::vector<std::byte> images_;
+};
+
+class Client {
+ public:
+  static Result<std::unique_ptr<Client>> open(const ClientOptions& options);
+  // Aborts open transactions.
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  [[nodiscard]] std::byte* address() const { return memory_; }
+  [[nodiscard]] std::uint64_t size() const { return bytes_; }
+
+  // Errors of all: poisoned (the keeper has ended), invalid (a forked child).
+  Result<SharedTransaction*> begin();
+  // The transaction has ended on ok. `waits`: durable on ok; otherwise captured. Returns the ticket.
+  Result<std::uint64_t> commit(SharedTransaction& tx, bool waits);
+  // The transaction has ended.
+  Status abort(SharedTransaction& tx);
+  Status wait(std::uint64_t ticket);
+
+  [[nodiscard]] Status check() const;
+  [[nodiscard]] Status check_process() const;
+
+ private:
+  friend class SharedTransaction;
+  explicit Client(std::string name) : name_(std::move(name)) {}
+  Status map(const Answer& answer, Memories memories);
+  void end(const SharedTransaction& tx);
+  [[nodiscard]] Status poisoned() const;
+  // Sends the request and returns the answer to it. Errors: io - the keeper has ended; whether it did what was asked is
+  // unknown.
+  Result<Answer> ask(Request request);
+
+  struct Waiting {
+    std::uint64_t number = 0;
+    bool answered = false;
+    Answer answer;
+  };
+  void receive_one() MEMLITH_REQUIRES(mutex_);
+
+  const std::string name_;
+  std::uint64_t process_ = 0;  // mark of the process that has opened it; this and what follows is constant after open
+  std::uint32_t number_ = 0;   // of the client
+  std::byte* memory_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  Control control_;
+  Descriptor socket_;
+  std::atomic<bool> ended_{false};  // the socket has; set under the mutex, read without it as a hint
+
+  Mutex mutex_;
+  ConditionVariable answered_;
+  std::vector<Waiting*> waiting_ MEMLITH_GUARDED_BY(mutex_);
+  bool receiving_ MEMLITH_GUARDED_BY(mutex_) = false;  // a thread waits at the socket
+  std::uint64_t requests_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  std::uint64_t transactions_ever_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  std::vector<std::unique_ptr<SharedTransaction>> transactions_ MEMLITH_GUARDED_BY(mutex_);
+};
+
+}  // namespace memlith::core::shared

@@ -1,0 +1,67 @@
+#include "shared/durable_answers.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "shared/channel.hpp"
+#include "shared/step.hpp"
+
+namespace memlith::core::shared {
+
+DurableAnswers::DurableAnswers(Session& session, int failed)
+    : session_(session), failed_(failed), thread_([this] { work(); }) {}
+
+DurableAnswers::~DurableAnswers() {
+  {
+    const LockGuard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void DurableAnswers::add(std::shared_ptr<Connection> to, std::uint64_t number, Lsn ticket, PersistTimer timer) {
+  {
+    const LockGuard lock(mutex_);
+    due_.push_back({std::move(to), number, ticket, timer});
+  }
+  changed_.notify_one();
+}
+
+void DurableAnswers::work() {
+  for (;;) {
+    std::vector<Due> all;
+    {
+      const LockGuard lock(mutex_);
+      changed_.wait(mutex_, [this]() MEMLITH_REQUIRES(mutex_) { return ending_ || !due_.empty(); });
+      if (due_.empty()) return;
+      all.swap(due_);
+    }
+    answer(all);
+  }
+}
+
+void DurableAnswers::answer(const std::vector<Due>& all) {
+  Lsn newest;
+  for (const Due& each : all) newest = std::max(newest, each.ticket);
+  // ORDER durable-before-answer: a crash behind an answer that came before would take an acknowledged commit back.
+  // [test SharedPlanted.AnAnswerBeforeTheFlushIsNoticed]
+  const Status durable = MEMLITH_SHARED_IS_PLANTED(answer_before_durable) ? kOk : session_.wait(newest);
+  MEMLITH_SHARED_STEP();
+  for (const Due& each : all) {
+    if (durable.ok()) each.timer.note_persist(*session_.store().stats());
+    Answer answer;
+    answer.number = each.number;
+    answer.ticket = each.ticket.value;
+    answer.set(durable);
+    // A client that takes no answers is as good as dead: the keeper then sees that the socket has ended.
+    if (!send_answer(each.to->socket.get(), answer)) ::shutdown(each.to->socket.get(), SHUT_RDWR);
+    MEMLITH_SHARED_STEP();
+  }
+  if (!durable.ok()) (void)::eventfd_write(failed_, 1);
+}
+
+}  // namespace memlith::core::shared

@@ -1,0 +1,265 @@
+#include "shared/keeper.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/no_throw.hpp"
+#include "shared/channel.hpp"
+#include "shared/durable_answers.hpp"
+#include "shared/kept_region.hpp"
+#include "shared/step.hpp"
+
+namespace memlith::core::shared {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kClientsMax = 1024;
+constexpr auto kPause = std::chrono::milliseconds(10);
+// A keeper that was killed may hold the store for a moment longer than its lock of the folder.
+constexpr auto kPatience = std::chrono::seconds(2);
+
+class Keeper {
+ public:
+  Keeper(const KeeperOptions& options, const Meeting& meeting, Session& session, Descriptor listener, Descriptor failed)
+      : options_(options),
+        meeting_(meeting),
+        session_(session),
+        listener_(std::move(listener)),
+        failed_(std::move(failed)),
+        newest_(session.store().durable_lsn()),
+        answers_(session, failed_.get()) {}
+
+  // Until there are no clients, or something failed.
+  Status run();
+
+ private:
+  [[nodiscard]] int rest_ms() const;
+  void accept_clients();
+  bool serve(const std::shared_ptr<Connection>& client);
+  void act(const std::shared_ptr<Connection>& client, const Request& request);
+  Status open(Connection& client, const Request& request, Answer& answer);
+  Result<KeptRegion*> region_of(const Request& request);
+  Status commit(const std::shared_ptr<Connection>& client, const Request& request, Answer& answer, bool& later);
+  Status wait(const std::shared_ptr<Connection>& client, const Request& request, bool& later);
+
+  const KeeperOptions& options_;
+  const Meeting& meeting_;
+  Session& session_;
+  Descriptor listener_;
+  Descriptor failed_;
+  std::map<std::string, std::unique_ptr<KeptRegion>> regions_;
+  std::vector<std::shared_ptr<Connection>> clients_;
+  std::uint32_t clients_ever_ = 0;
+  Clock::time_point alone_since_ = Clock::now();
+  Lsn newest_;  // ticket
+  Status failure_ = kOk;
+  DurableAnswers answers_;  // ends first
+};
+
+int Keeper::rest_ms() const {
+  if (!clients_.empty()) return -1;
+  const auto grace = clients_ever_ == 0 ? options_.first_grace : options_.grace;
+  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(alone_since_ + grace - Clock::now());
+  return static_cast<int>(std::max<std::int64_t>(rest.count(), 0));
+}
+
+Status Keeper::run() {
+  std::vector<pollfd> all;
+  while (failure_.ok()) {
+    all.assign({{listener_.get(), POLLIN, 0}, {failed_.get(), POLLIN, 0}});
+    for (const auto& client : clients_) {
+      all.push_back({client->socket.get(), POLLIN, 0});
+      all.push_back({client->process.get(), POLLIN, 0});  // a negative descriptor is left out
+    }
+    const int ready = ::poll(all.data(), all.size(), rest_ms());
+    if (ready < 0 && errno != EINTR) return fail_errno(errno, Detail::none, "the keeper cannot wait for its clients");
+    if (ready == 0 && rest_ms() == 0) break;
+    if (ready <= 0) continue;
+    if (all[1].revents != 0) {
+      eventfd_t ignored = 0;
+      (void)::eventfd_read(failed_.get(), &ignored);
+      failure_ = session_.store().failure();
+      continue;
+    }
+    std::vector<std::shared_ptr<Connection>> left;
+    for (std::size_t i = 0; i < clients_.size(); ++i) {
+      const bool asks = all[2 + 2 * i].revents != 0;
+      const bool has_ended = all[3 + 2 * i].revents != 0;
+      const std::shared_ptr<Connection>& client = clients_[i];
+      if ((!asks || serve(client)) && !has_ended) {
+        left.push_back(client);
+      } else {
+        MEMLITH_SHARED_STEP();
+        if (client->region != nullptr) client->region->undo(client->number);
+      }
+    }
+    if (left.empty() && !clients_.empty()) alone_since_ = Clock::now();
+    clients_ = std::move(left);
+    if (all[0].revents != 0) accept_clients();
+  }
+  meeting_.remove();
+  return failure_;
+}
+
+void Keeper::accept_clients() {
+  for (;;) {
+    Descriptor socket(above_standard(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    if (socket.get() < 0) {
+      // Without a free descriptor the client stays in the queue.
+      if (errno != EAGAIN && errno != EWOULDBLOCK) std::this_thread::sleep_for(kPause);
+      return;
+    }
+    auto client = std::make_shared<Connection>();
+    ucred peer{};
+    socklen_t bytes = sizeof peer;
+    // A socket that a forked child has inherited does not end with the process.
+    if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.pid > 0) {
+      client->process = Descriptor(above_standard(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0))));
+    }
+    client->socket = std::move(socket);
+    clients_.push_back(std::move(client));
+  }
+}
+
+// What a client has asked before it ended counts. False: it has ended.
+bool Keeper::serve(const std::shared_ptr<Connection>& client) {
+  Request request;
+  for (;;) {
+    const Received received = receive_request(client->socket.get(), request);
+    if (received != Received::message) return received == Received::nothing_yet;
+    MEMLITH_SHARED_STEP();
+    act(client, request);
+  }
+}
+
+void Keeper::act(const std::shared_ptr<Connection>& client, const Request& request) {
+  Answer answer;
+  answer.number = request.number;
+  bool later = false;
+  const Status done = no_throw([&]() -> Status {
+    if (request.protocol != kProtocol) {
+      return fail(Errc::incompatible, Detail::version,
+                  "the keeper of this store is of another version of memlith (protocol {}, not {}); end the programs "
+                  "that share the store, and use one version",
+                  kProtocol, request.protocol);
+    }
+    if (request.ask == Ask::open) return open(*client, request, answer);
+    if (client->region == nullptr) return fail(Errc::invalid, Detail::argument, "no region was opened");
+    if (request.ask == Ask::commit) return commit(client, request, answer, later);
+    return wait(client, request, later);
+  });
+  if (later) return;
+  answer.set(done);
+  const Memories* const memories = done.ok() && request.ask == Ask::open ? &client->region->memories() : nullptr;
+  if (!send_answer(client->socket.get(), answer, memories)) ::shutdown(client->socket.get(), SHUT_RDWR);
+  MEMLITH_SHARED_STEP();
+  if (done.category == Errc::io || done.category == Errc::poisoned) failure_ = session_.store().failure();
+}
+
+Status Keeper::open(Connection& client, const Request& request, Answer& answer) {
+  if (client.region != nullptr) return fail(Errc::invalid, Detail::argument, "a region was opened already");
+  if (clients_.size() > kClientsMax) {
+    return fail(Errc::busy, Detail::object, "{} handles of shared regions are open in this store", kClientsMax);
+  }
+  MEMLITH_TRY_ASSIGN(KeptRegion* const region, region_of(request));
+  const std::uint64_t bytes = region->region().size();
+  if (request.bytes > bytes) {
+    return fail(Errc::invalid, Detail::argument,
+                "region \"{}\" has {} bytes, fewer than the {} that are asked for; a shared region does not grow: "
+                "memlith_region_grow makes it larger while nobody shares it",
+                region->region().name(), bytes, request.bytes);
+  }
+  client.region = region;
+  client.number = ++clients_ever_;
+  answer.client = client.number;
+  answer.address = reinterpret_cast<std::uint64_t>(region->region().address());
+  answer.bytes = bytes;
+  return kOk;
+}
+
+Result<KeptRegion*> Keeper::region_of(const Request& request) {
+  const std::string name(request.name.data(), ::strnlen(request.name.data(), request.name.size()));
+  if (const auto found = regions_.find(name); found != regions_.end()) return found->second.get();
+  MEMLITH_TRY_ASSIGN(std::unique_ptr<KeptRegion> region, KeptRegion::open(session_, request));
+  return regions_.emplace(name, std::move(region)).first->second.get();
+}
+
+Status Keeper::commit(const std::shared_ptr<Connection>& client, const Request& request, Answer& answer, bool& later) {
+  const PersistTimer timer;
+  const bool waits = request.waits != 0;
+  MEMLITH_TRY_ASSIGN(const Lsn ticket, client->region->commit({client->number, request.tx}, waits));
+  newest_ = std::max(newest_, ticket);
+  answer.ticket = ticket.value;
+  if (waits) {
+    answers_.add(client, request.number, ticket, timer);
+    later = true;
+  } else {
+    timer.note_capture(*session_.store().stats());
+  }
+  return kOk;
+}
+
+Status Keeper::wait(const std::shared_ptr<Connection>& client, const Request& request, bool& later) {
+  const Lsn ticket{request.ticket};
+  if (ticket > newest_) return fail(Errc::invalid, Detail::argument, "there is no ticket {} yet", ticket.value);
+  if (ticket <= session_.store().durable_lsn()) return kOk;
+  answers_.add(client, request.number, ticket, PersistTimer());
+  later = true;
+  return kOk;
+}
+
+Result<std::unique_ptr<Session>> open_session(const KeeperOptions& options) {
+  const auto until = Clock::now() + kPatience;
+  for (;;) {
+    StoreOptions wanted;
+    wanted.create = options.create;
+    wanted.makes_sums = true;
+    MEMLITH_TRY_ASSIGN(Place place, place_of_store(options.path, StoreKind::folder));
+    auto session = Session::open(std::move(place), std::move(wanted));
+    if (session.ok() || session.error().category != Errc::busy || Clock::now() >= until) return session;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+Status keep_open(const KeeperOptions& options, const Meeting& meeting, Session& session) {
+  Descriptor failed(above_standard(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+  if (failed.get() < 0) return fail_errno(errno, Detail::none, "cannot make an eventfd");
+  MEMLITH_TRY_ASSIGN(Descriptor listener, meeting.listen());
+  Keeper keeper(options, meeting, session, std::move(listener), std::move(failed));
+  if (options.ready) options.ready();
+  return keeper.run();
+}
+
+}  // namespace
+
+Status keep(const KeeperOptions& options) {
+  // The store is made durable, with its folder, when it is opened.
+  if (options.create && ::mkdir(options.path.c_str(), 0755) != 0 && errno != EEXIST) {
+    return fail_errno(errno, Detail::open, "{}: cannot make this folder", options.path);
+  }
+  MEMLITH_TRY_ASSIGN(const Meeting meeting, Meeting::at(options.path));
+  MEMLITH_TRY_ASSIGN(const bool locked, meeting.lock());
+  if (!locked) return fail(Errc::exists, Detail::lock, "{}: another keeper has this store", options.path);
+  MEMLITH_TRY_ASSIGN(std::unique_ptr<Session> session, open_session(options));
+  const Status kept = no_throw([&] { return keep_open(options, meeting, *session); });
+  const KeptSentence sentence;
+  const Status closed = Session::close(std::move(session));
+  return kept.ok() ? closed : kept;
+}
+
+}  // namespace memlith::core::shared

@@ -1,0 +1,138 @@
+#include "shared/kept_region.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "shared/step.hpp"
+
+namespace memlith::core::shared {
+
+namespace {
+
+bool is_zeros(const std::byte* page) {
+  static constexpr std::array<std::byte, kPageBytes> kZeros{};
+  return std::memcmp(page, kZeros.data(), kPageBytes) == 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KeptRegion>> KeptRegion::open(Session& session, const Request& request) {
+  RegionOptions options;
+  options.create = request.creates != 0;
+  options.tracker = TrackerKind::touched;
+  options.size_bytes = request.bytes;
+  options.address = request.address;
+  const std::string_view name(request.name.data(), ::strnlen(request.name.data(), request.name.size()));
+  MEMLITH_TRY_ASSIGN(OpenRegion* const open, session.open_region(name, options));
+  auto kept = std::unique_ptr<KeptRegion>(new KeptRegion(*open));
+  const Status shared = kept->share();
+  if (shared.ok()) return kept;
+  const KeptSentence sentence;
+  kept = nullptr;
+  (void)session.close_region(*open);
+  return shared;
+}
+
+KeptRegion::~KeptRegion() {
+  if (shared_ != nullptr) ::munmap(shared_, bytes_);
+}
+
+Status KeptRegion::share() {
+  Descriptor memory(above_standard(::memfd_create("memlith-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+  // A client that cut the memory would end the keeper.
+  if (memory.get() < 0 || ::ftruncate(memory.get(), static_cast<off_t>(bytes_)) != 0 ||
+      ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return fail_errno(errno, Detail::mapping, "region \"{}\": cannot make {} bytes of memory for processes to share",
+                      open_.region->name(), bytes_);
+  }
+  void* const mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (mapped == MAP_FAILED) {
+    return fail_errno(errno, Detail::mapping, "region \"{}\": cannot map {} bytes of shared memory",
+                      open_.region->name(), bytes_);
+  }
+  shared_ = static_cast<std::byte*>(mapped);
+  fill();
+  MEMLITH_TRY_ASSIGN(memories_.control, Control::make());
+  MEMLITH_TRY(control_.map(memories_.control.get()));
+  MEMLITH_TRY(control_.live());
+  memories_.region = std::move(memory);
+  return kOk;
+}
+
+// Pages of zeros take no memory.
+void KeptRegion::fill() const {
+  const std::byte* const own = open_.region->address();
+  for (std::uint64_t at = 0; at < bytes_; at += kPageBytes) {
+    if (!is_zeros(own + at)) std::memcpy(shared_ + at, own + at, kPageBytes);
+  }
+}
+
+// The log and the keeper's memory get the same bytes, even if a client stores to them meanwhile without a range.
+Status KeptRegion::stage(const std::vector<Range>& ranges) {
+  std::uint64_t total = 0;
+  for (const Range& range : ranges) {
+    if (!has(range)) {
+      return fail(Errc::invalid, Detail::object, "region \"{}\": the table of ranges was written over by a program",
+                  open_.region->name());
+    }
+    total += range.bytes;
+  }
+  staged_.resize(total);
+  extents_.clear();
+  sources_.clear();
+  std::byte* target = staged_.data();
+  for (const Range& range : ranges) {
+    std::memcpy(target, shared_ + range.offset, range.bytes);
+    extents_.push_back({open_.region->object(), range.offset, range.bytes});
+    sources_.push_back(target);
+    target += range.bytes;
+  }
+  return kOk;
+}
+
+Result<Lsn> KeptRegion::commit(Owner owner, bool waits) {
+  const std::vector<Range> ranges = control_.collect(owner);
+  if (MEMLITH_SHARED_IS_PLANTED(capture_after_release)) {
+    control_.release(owner);
+    MEMLITH_SHARED_STEP();
+  }
+  MEMLITH_TRY(stage(ranges));
+  MEMLITH_SHARED_STEP();
+  MEMLITH_TRY_ASSIGN(const Lsn ticket, open_.region->commit_bytes(extents_, sources_, waits));
+  MEMLITH_SHARED_STEP();
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    std::memcpy(open_.region->address() + ranges[i].offset, sources_[i], ranges[i].bytes);
+  }
+  MEMLITH_SHARED_STEP();
+  // ORDER capture-before-release: what the next owner of a range reads there and commits has a later ticket, so a crash
+  // that takes this commit back takes that one back, too. [test SharedPlanted.ACaptureAfterTheReleaseIsNoticed]
+  control_.release(owner);
+  if (!waits) open_.session.store().flush_soon(ticket);
+  return ticket;
+}
+
+void KeptRegion::undo(std::uint32_t client) {
+  const Owner owner{client, kEveryTx};
+  const std::vector<Range> ranges = control_.collect(owner);
+  if (MEMLITH_SHARED_IS_PLANTED(release_before_undo)) {
+    control_.release(owner);
+    MEMLITH_SHARED_STEP();
+  }
+  for (const Range& range : ranges) {
+    if (!has(range) || MEMLITH_SHARED_IS_PLANTED(undo_left_out)) continue;
+    std::memcpy(shared_ + range.offset, open_.region->address() + range.offset, range.bytes);
+    MEMLITH_SHARED_STEP();
+  }
+  // ORDER undo-before-release: the next owner of a range would read, and commit, what was never committed.
+  // [test SharedPlanted.AReleaseBeforeTheUndoIsNoticed]
+  control_.release(owner);
+}
+
+}  // namespace memlith::core::shared

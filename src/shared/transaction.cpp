@@ -1,0 +1,87 @@
+// Transactions of a shared region, in the process that makes them. Floor: shared.
+#include <algorithm>
+#include <cstring>
+
+#include "shared/client.hpp"
+#include "shared/step.hpp"
+
+namespace memlith::core::shared {
+
+bool SharedTransaction::has(Range range) const {
+  return std::any_of(touched_.begin(), touched_.end(), [range](const Touched& each) {
+    return each.range.offset <= range.offset && range.offset + range.bytes <= each.range.offset + each.range.bytes;
+  });
+}
+
+Status SharedTransaction::touch_before(const void* address, std::uint64_t bytes, std::chrono::milliseconds timeout) {
+  MEMLITH_TRY(client_.check());
+  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - client_.address());
+  if (offset > client_.size() || bytes > client_.size() - offset) {
+    return fail(Errc::invalid, Detail::argument, "{} bytes at {} do not lie in the shared region \"{}\"", bytes,
+                address, client_.name_);
+  }
+  const Range range{offset, bytes};
+  if (bytes == 0 || has(range)) return kOk;
+  // Before the range is taken: memory may be lacking.
+  const std::size_t image = images_.size();
+  images_.resize(image + bytes);
+  touched_.push_back({range, image});
+  const Status taken = client_.control_.take({client_.number_, number_}, range,
+                                             std::chrono::steady_clock::now() + timeout, touched_.size() == 1);
+  if (!taken.ok()) {
+    touched_.pop_back();
+    images_.resize(image);
+    return taken.category == Errc::poisoned ? client_.poisoned() : taken;
+  }
+  std::memcpy(images_.data() + image, client_.address() + offset, bytes);
+  MEMLITH_SHARED_STEP();
+  return kOk;
+}
+
+void SharedTransaction::restore() const {
+  for (auto each = touched_.rbegin(); each != touched_.rend(); ++each) {
+    std::memcpy(client_.address() + each->range.offset, images_.data() + each->image, each->range.bytes);
+    MEMLITH_SHARED_STEP();
+  }
+}
+
+Result<SharedTransaction*> Client::begin() {
+  MEMLITH_TRY(check());
+  const LockGuard lock(mutex_);
+  transactions_.push_back(std::make_unique<SharedTransaction>(*this, ++transactions_ever_));
+  return transactions_.back().get();
+}
+
+void Client::end(const SharedTransaction& tx) {
+  const LockGuard lock(mutex_);
+  std::erase_if(transactions_, [&tx](const auto& each) { return each.get() == &tx; });
+}
+
+Result<std::uint64_t> Client::commit(SharedTransaction& tx, bool waits) {
+  MEMLITH_TRY(check());
+  std::uint64_t ticket = 0;
+  if (!tx.is_empty()) {
+    Request request;
+    request.ask = Ask::commit;
+    request.tx = tx.number();
+    request.waits = waits ? 1 : 0;
+    MEMLITH_TRY_ASSIGN(const Answer answer, ask(request));
+    MEMLITH_TRY(answer.status());
+    ticket = answer.ticket;
+  }
+  end(tx);
+  return ticket;
+}
+
+Status Client::abort(SharedTransaction& tx) {
+  MEMLITH_TRY(check_process());
+  // Without a keeper the memory is nobody's any more, and a keeper that has given this client up has undone it.
+  if (check().ok()) {
+    tx.restore();
+    control_.release({number_, tx.number()});
+  }
+  end(tx);
+  return kOk;
+}
+
+}  // namespace memlith::core::shared
