@@ -4,9 +4,10 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `shared`, `replica`, `bbolt`, `etcd`, `redis`,
-`rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to build/bench unless
---dir names another folder. What a benchmark prints is all there is on standard output, so that --json can be piped.
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `files`, `copy`, `applog`, `shared`, `replica`, `bbolt`, `etcd`,
+`redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to
+build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
+--json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `files`, `applog`, `pmdk`, `python`, `sqlite writers` and
