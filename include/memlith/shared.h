@@ -6,7 +6,9 @@
  * or none. A process that dies with stores that it has not committed is undone.
  *
  *     memlith_shared* shared = NULL;
- *     memlith_shared_options options = {sizeof options, MEMLITH_SHARED_CREATE};
+ *     memlith_shared_options options = {0};
+ *     options.struct_size = sizeof options;
+ *     options.flags = MEMLITH_SHARED_CREATE;
  *     if (memlith_shared_open("bank", "accounts", 1 << 20, &options, &shared) != 0) return;
  *     uint64_t* account = memlith_shared_address(shared);
  *     memlith_shared_tx* tx = NULL;
@@ -136,7 +138,7 @@ typedef struct memlith_keeper_options {
   uint64_t struct_size;
   uint32_t flags; /* MEMLITH_SHARED_CREATE: create the store, if it does not exist */
   uint32_t reserved;
-  uint64_t grace_ms; /* the keeper ends after so long without a client; 0 = 200. Before the first one: 5 s more */
+  uint64_t grace_ms; /* the keeper ends after so long without a client; 0 = 200, and 5000 before the first one */
   void (*ready)(void* context); /* called once, when clients can open regions; may be null */
   void* ready_context;
 } memlith_keeper_options;

@@ -130,8 +130,7 @@ int32_t memlith_shared_keep(const char* store, const memlith_keeper_options* giv
     shared::KeeperOptions wanted;
     wanted.path = store;
     wanted.create = (options.flags & MEMLITH_SHARED_CREATE) != 0;
-    if (options.grace_ms != 0) wanted.grace = milliseconds_of(options.grace_ms);
-    wanted.first_grace = wanted.grace + std::chrono::seconds(5);
+    if (options.grace_ms != 0) wanted.grace = wanted.first_grace = milliseconds_of(options.grace_ms);
     if (options.ready != nullptr) wanted.ready = [&options] { options.ready(options.ready_context); };
     return shared::keep(wanted);
   });

@@ -115,6 +115,7 @@ class Fields(unittest.TestCase):
         freed = self.check("memlith recover", "recover", "--collect=plain-pointers", self.store)[0]["freed"]
         self.assertEqual(freed, found)
         self.check("memlith copy", "copy", "--verify", self.store, self.folder / "copied")
+        self.check("memlith keeper", "keeper", "--grace", "0.01", self.store)
         refused = self.check("A failure, of any command", "recover", "--collect=all", self.store, code=1)[0]
         self.assertIn("plain-pointers", json.dumps(refused))
 

@@ -101,7 +101,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(self.bash("stat", "--pro"), ["--prometheus"])
         self.assertEqual(self.bash("run", "--commit", "ms"), ["msync"])
         self.assertEqual(self.bash("--json", "ver"), ["verify"])
-        self.assertEqual(self.bash("info", "memlith-k"), ["memlith-kv.1"])  # a file
+        self.assertEqual(self.bash("info", "memlith-kv"), ["memlith-kv.1"])  # a file
         self.assertEqual(self.bash("help", "for"), ["format"])
 
     def test_zsh(self):

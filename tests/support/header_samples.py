@@ -32,6 +32,8 @@ SURROUNDINGS = {
     ("memlith.hpp", 1): ("struct Notes { int count; };", ""),
     ("memlith.hpp", 2): ("struct Account { int balance; };",
                          "memlith::Store& store, Account* from, Account* to"),
+    ("shared.h", 1): ("", ""),
+    ("shared.hpp", 1): ("struct Account { int balance; };", ""),
     ("rocksdb.hpp", 1): ("#include <rocksdb/env.h>\n#include <rocksdb/file_system.h>\n#include <rocksdb/options.h>",
                          "rocksdb::Options& options"),
 }

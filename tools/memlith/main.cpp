@@ -122,9 +122,11 @@ void add_keeper(CLI::App& app, CommandLine& line) {
                                          "this by itself");
   command->add_option("STORE", arguments->path, "A store's folder")->required();
   command->add_flag("--create", arguments->create, "Create the store, if it does not exist");
-  command->add_option("--grace", arguments->grace_s, "Seconds without a process, after which the keeper ends")
-      ->check(seconds_between(0.01, 86400.0))
-      ->capture_default_str();
+  command
+      ->add_option("--grace", arguments->grace_s,
+                   "Seconds without a process, after which the keeper ends; without this option 0.2, and 5 before the "
+                   "first process")
+      ->check(seconds_between(0.01, 86400.0));
   command
       ->add_option("--ready-fd", arguments->ready_fd,
                    "Leave the process that has started this one, and write to this descriptor \"ready\", or why not")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,9 @@ class SharedRegion:
 
     def array(self, shape: int | tuple[int, ...], dtype: DTypeLike, offset: int = 0) -> NDArray[Any]:
         """An array whose memory is the region's, from `offset` on. It may outlive close()."""
-        return numpy.ndarray(shape, dtype, self._core, offset)  # type: ignore[call-overload,no-any-return]
+        # frombuffer keeps the buffer as long as the array lives; numpy.ndarray would give it back at once.
+        count = math.prod(shape) if isinstance(shape, tuple) else shape
+        return numpy.frombuffer(self._core, dtype, count, offset).reshape(shape)  # type: ignore[call-overload,no-any-return]
 
     def transaction(self, *, wait: bool = True) -> SharedTransaction:
         """Begins a transaction, which `with` commits at its end, or aborts after an exception.
