@@ -3,12 +3,14 @@ package nodes
 
 import (
 	"fmt"
+	"math/rand"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Count is the number of nodes.
@@ -25,19 +27,37 @@ type Cluster struct {
 	process         [Count]*exec.Cmd
 }
 
-// New chooses addresses that nobody uses now. Every node gets the arguments.
+// The nodes' ports, from these on, at a loopback address of the cluster's own.
+const (
+	raftPort = 7001
+	httpPort = 8001
+)
+
+// New chooses addresses that no process uses now. Every node gets the arguments.
 func New(program, folder string, arguments ...string) (*Cluster, error) {
 	c := &Cluster{program: program, folder: folder, arguments: arguments}
+	host, err := freeHost()
+	if err != nil {
+		return nil, err
+	}
 	for i := 0; i < Count; i++ {
-		var err error
-		if c.raft[i], err = freeAddress(); err != nil {
-			return nil, err
-		}
-		if c.HTTP[i], err = freeAddress(); err != nil {
-			return nil, err
-		}
+		c.raft[i], c.HTTP[i] = fmt.Sprintf("%s:%d", host, raftPort+i), fmt.Sprintf("%s:%d", host, httpPort+i)
 	}
 	return c, os.MkdirAll(folder, 0o777)
+}
+
+// A loopback address at which the first port is free. Connections of other programs, which begin at 127.0.0.1, do not
+// take the ports of nodes that were killed and come back.
+func freeHost() (host string, err error) {
+	random := rand.New(rand.NewSource(time.Now().UnixNano() ^ int64(os.Getpid())))
+	for tries := 0; tries < 100; tries++ {
+		host = fmt.Sprintf("127.%d.%d.%d", 1+random.Intn(254), random.Intn(256), 1+random.Intn(254))
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", fmt.Sprintf("%s:%d", host, raftPort)); err == nil {
+			return host, listener.Close()
+		}
+	}
+	return "", err
 }
 
 // Link puts a link of its own between each node and each other one, before the nodes start. Links can be cut.
@@ -53,15 +73,6 @@ func (c *Cluster) Link() (err error) {
 		}
 	}
 	return nil
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
 
 // Start starts a node.
