@@ -135,6 +135,29 @@ func TestStatesAreTheSame(t *testing.T) {
 	}
 }
 
+// The largest transaction that is accepted fits the log and the state.
+func TestLargestTransaction(t *testing.T) {
+	store, err := openStorage("memlith", folder(t), txn.Options{})
+	check(t, err)
+	var transaction txn.Transaction
+	for bytes := 0; bytes+txn.ValueBytesMax < txn.BodyBytesMax; bytes += txn.ValueBytesMax {
+		value := make([]byte, txn.ValueBytesMax)
+		transaction.Writes = append(transaction.Writes, txn.Write{Key: fmt.Sprint("large", bytes), Value: value})
+	}
+	entry, err := transaction.Encode()
+	check(t, err)
+	if len(entry) > txn.BodyBytesMax || len(entry) < txn.BodyBytesMax*9/10 {
+		t.Fatalf("the transaction has %d bytes", len(entry))
+	}
+	check(t, store.logs.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogCommand, Data: entry}}))
+	var stored raft.Log
+	check(t, store.logs.GetLog(1, &stored))
+	if got := store.fsm.Apply(&stored); got != (txn.Result{Status: txn.Committed, Version: 1}) {
+		t.Fatal(got)
+	}
+	check(t, store.close())
+}
+
 // A read waits for a barrier that began after it came; reads that wait share one.
 func TestReadsShareBarriers(t *testing.T) {
 	var begun atomic.Int64

@@ -37,6 +37,7 @@ var (
 const (
 	roundsOfRun = 10
 	checkTime   = 2 * time.Minute
+	progress    = 50 // runs, after which it says how far it is
 )
 
 var errIllegal = errors.New("the history is not linearizable")
@@ -66,8 +67,11 @@ func run() error {
 		if err := once(&all, random, *faults, everyFault); err != nil {
 			return err
 		}
+		if all.runs%progress == 0 {
+			all.print("faults")
+		}
 	}
-	if all.runs > 0 {
+	if all.runs%progress != 0 {
 		all.print("faults")
 	}
 	all = counts{}

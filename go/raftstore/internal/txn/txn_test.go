@@ -3,6 +3,7 @@ package txn
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand"
 	"net/http"
 	"net/http/httptest"
@@ -123,10 +124,9 @@ func TestClient(t *testing.T) {
 	var sent []Transaction
 	failures := 2
 	leader := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
-		body := make([]byte, in.ContentLength)
-		_, _ = in.Body.Read(body)
-		transaction, err := Decode(body)
-		if err != nil {
+		body, err := io.ReadAll(in.Body)
+		transaction, err2 := Decode(body)
+		if err != nil || err2 != nil {
 			http.Error(out, "no", http.StatusBadRequest)
 			return
 		}
