@@ -150,10 +150,13 @@ func once(all *counts, random *rand.Rand, faults int, kinds []fault) error {
 	w := &weather{c, h, random}
 	err = h.await(5)
 	for i := 0; i < faults && err == nil; i++ {
-		if err = h.await(random.Intn(40)); err != nil {
+		if random.Intn(4) == 0 { // nodes may be starting, or electing a leader
+			time.Sleep(time.Duration(random.Intn(400_000)) * time.Microsecond)
+		} else if err = h.await(random.Intn(40)); err != nil {
 			break
+		} else {
+			time.Sleep(time.Duration(random.Intn(20_000)) * time.Microsecond)
 		}
-		time.Sleep(time.Duration(random.Intn(20_000)) * time.Microsecond)
 		kind := kinds[random.Intn(len(kinds))]
 		if err = kind(w); err != nil {
 			err = fmt.Errorf("run %d, fault %d: %w", all.runs, i, err)
