@@ -36,10 +36,11 @@ var (
 )
 
 const (
-	fillBatch = 500 // keys in a transaction
-	settle    = 2 * time.Second
+	fillBatch = 500             // keys in a transaction
 	patience  = 2 * time.Minute // for an answer
 )
+
+var settle = 2 * time.Second // between turns, so that none works on behalf of the one before
 
 // A side has three processes.
 type side interface {
