@@ -15,7 +15,7 @@ import tempfile
 
 SKIPPED = 77
 SOAK = ["-runs", "2", "-rounds", "5"]
-PLANTED = ["stale-reads", "lost-votes", "lost-sessions"]
+PLANTED = ["stale-reads", "lost-votes", "lost-entries", "lost-sessions"]
 
 
 def skip(reason):

@@ -48,13 +48,6 @@ type settings struct {
 	quick              bool
 }
 
-// Faults for tests.
-const (
-	staleReads   = "stale-reads"   // reads are answered at once, by any node
-	lostVotes    = "lost-votes"    // term and vote are not on the disk
-	lostSessions = "lost-sessions" // a transaction that is sent twice takes effect twice
-)
-
 func main() {
 	var s settings
 	flag.StringVar(&s.folder, "dir", "", "the node's folder")
@@ -62,7 +55,7 @@ func main() {
 	flag.StringVar(&s.peers, "peers", "", "all nodes: NAME=RAFT-ADDRESS=HTTP-ADDRESS,...")
 	flag.StringVar(&s.via, "via", "", "other addresses to reach nodes by: RAFT-ADDRESS=ADDRESS,...")
 	flag.StringVar(&s.storage, "storage", "memlith", "to measure others: raft-wal or raft-boltdb, with a state in bbolt")
-	flag.StringVar(&s.planted, "planted", "", "a fault for tests: stale-reads, lost-votes or lost-sessions")
+	flag.StringVar(&s.planted, "planted", "", "a fault for tests: see planted.go")
 	flag.BoolVar(&s.quick, "quick", false, "short timeouts and logs, as tests on one machine want them")
 	flag.Parse()
 	if err := run(s); err != nil {
@@ -108,6 +101,9 @@ func run(s settings) error {
 	}
 	if s.planted == lostVotes {
 		n.store.stable = raft.NewInmemStore()
+	}
+	if s.planted == lostEntries {
+		n.store.logs = &forgetful{LogStore: n.store.logs}
 	}
 	transport, err := openTransport(string(own), s.via)
 	if err != nil {

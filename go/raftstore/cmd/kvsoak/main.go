@@ -103,6 +103,7 @@ func (c *counts) print(what string) {
 var revealing = map[string][]fault{
 	"stale-reads":   {onePaused, oneCut, oneKilled},
 	"lost-votes":    {twoReturn},
+	"lost-entries":  {allKilled},
 	"lost-sessions": {allKilled, onePaused, oneHeld},
 }
 
