@@ -308,19 +308,28 @@ def run_copy(programs, words):
 
 def run_replica(programs, words):
     """Raft's storage in turns, on memlith, raft-wal and raft-boltdb: `puts` of three nodes (clusterbench), or appends
-    of the `log` alone (storebench)."""
-    if words[:1] not in (["log"], ["puts"]):
-        raise Misused("./dev bench replica log, or ./dev bench replica puts")
+    of the `log` alone (storebench). `retwis`: transactions of three nodes on memlith, on raft-wal with bbolt, and of
+    etcd, if its modules can be had."""
+    if words[:1] not in (["log"], ["puts"], ["retwis"]):
+        raise Misused("./dev bench replica log, ./dev bench replica puts, or ./dev bench replica retwis")
     place, library = folder_of(None) / "replica", programs.resolve().parent / "lib"
     place.mkdir(exist_ok=True)
     environment = {**os.environ, "CGO_LDFLAGS": f"-L{library} -Wl,-rpath,{library}"}
-    for name in ("storebench", "clusterbench", "kvnode"):
+    for name in ("storebench", "clusterbench", "retwis", "kvnode"):
         built = subprocess.run(["go", "build", "-o", place / name, f"./cmd/{name}"], cwd=ROOT / "go/raftstore",
                                env=environment, stdout=sys.stderr, check=False).returncode
         if built != 0:
             return built
     if words[0] == "log":
         return run_in_folder([place / "storebench"], words[1:], "entries_per_s")
+    if words[0] == "retwis":
+        built = subprocess.run(["go", "build", "-modfile=stock.mod", "-o", place / "etcd", "./cmd/retwis"],
+                               cwd=ROOT / "go/etcd", env={**os.environ, "GOTOOLCHAIN": "local"}, stdout=sys.stderr,
+                               check=False).returncode
+        if built != 0:
+            say("etcd is not measured: it cannot be built")
+        etcd = [] if built else ["-etcd", place / "etcd"]
+        return run_in_folder([place / "retwis", "-node", place / "kvnode", *etcd], words[1:], "tx_per_s")
     return run_in_folder([place / "clusterbench", "-node", place / "kvnode"], words[1:])
 
 

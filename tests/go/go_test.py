@@ -2,7 +2,7 @@
 """Runs `go test` in a module's folder, or exits with 77 and says why it cannot.
 
     go_test.py GO FOLDER [-race] [PACKAGE...]
-    go_test.py GO FOLDER --soak [ARGS...]      three nodes under kills (go/raftstore/cmd/kvsoak), a few rounds
+    go_test.py GO FOLDER --soak [ARGS...]      three nodes under faults (go/raftstore/cmd/kvsoak), a few runs
 
 Nothing is downloaded: modules that are not in Go's cache are a reason not to run (`./dev test` downloads them).
 """
@@ -14,7 +14,8 @@ import sys
 import tempfile
 
 SKIPPED = 77
-ROUNDS = "8"
+SOAK = ["-runs", "2", "-rounds", "5"]
+PLANTED = ["stale-reads", "lost-votes", "lost-entries", "lost-sessions"]
 
 
 def skip(reason):
@@ -44,14 +45,15 @@ def need(go, folder, environment, race):
 
 
 def soak(go, folder, environment, words):
-    """A few rounds, and that the check would have noticed."""
+    """A few runs, and that the check would have noticed."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR")) as work:
         for name in ("kvnode", "kvsoak"):
             subprocess.run([go, "build", "-o", f"{work}/{name}", f"./cmd/{name}"], cwd=folder, env=environment,
                            check=True)
-        command = [f"{work}/kvsoak", "-node", f"{work}/kvnode", "-work", f"{work}/nodes", "-rounds", ROUNDS]
-        subprocess.run([*command, *words], check=True)
-        subprocess.run([*command, "-planted-stale-reads"], check=True)
+        command = [f"{work}/kvsoak", "-node", f"{work}/kvnode", "-work", f"{work}/nodes"]
+        subprocess.run([*command, *SOAK, *words], check=True)
+        for fault in PLANTED:
+            subprocess.run([*command, "-runs", "40", "-planted", fault], check=True)
 
 
 def main():

@@ -113,13 +113,14 @@ soak_rocksdb() {
       --work "$root/build/rocksdb" --cuts 300
 }
 
-# Three nodes of a service on hashicorp/raft, killed in many rounds; the clients' history is linearizable.
+# Three nodes of a service on hashicorp/raft: runs with kills, pauses and partitions, then rounds in which all three are
+# killed; the clients' histories are linearizable.
 soak_replica() {
   local work=$root/build/replica
   build_preset release memlith && mkdir -p "$work" &&
     go -C "$root/go/raftstore" build -o "$work/kvnode" ./cmd/kvnode &&
     go -C "$root/go/raftstore" build -o "$work/kvsoak" ./cmd/kvsoak || return
-  "$work/kvsoak" -node "$work/kvnode" -work "$work/nodes" -rounds 500 "$@"
+  "$work/kvsoak" -node "$work/kvnode" -work "$work/nodes" -runs 200 -rounds 500 "$@"
 }
 
 # bbolt's own tests with bbolt, and with go/bbolt in its place.

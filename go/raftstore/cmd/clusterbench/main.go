@@ -1,6 +1,7 @@
 // Command clusterbench measures puts of a replicated key-value service, three processes of kvnode on this machine, with
-// raft's log on memlith, raft-wal and raft-boltdb in turns. A put is answered when a majority has it on the disk. With
-// memlith the state is durable, too; with the others it is in memory. It prints a line of JSON for each.
+// raft's log on memlith, raft-wal and raft-boltdb in turns. A put is answered when a majority has it on the disk. The
+// state is durable, too: with memlith in its store, with the others in a file of bbolt. It prints a line of JSON for
+// each.
 package main
 
 import (
@@ -82,7 +83,7 @@ func (s *side) turn(slice time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer c.KillAll()
+	defer c.Close()
 	if err := c.StartAll(); err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (s *side) print() error {
 		at := func(quantile float64) float64 { return float64(times[int(quantile*float64(len(times)-1))]) / 1000 }
 		line, err := json.Marshal(map[string]any{
 			"suite": "replica-puts", "side": s.storage, "clients": count, "value_bytes": *bytes, "durability": "sync",
-			"state":  map[bool]string{true: "durable", false: "memory"}[s.storage == "memlith"],
+			"state":  map[bool]string{true: "memlith", false: "bbolt"}[s.storage == "memlith"],
 			"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999),
 			"ops_per_s": float64(len(times)) / s.took[count].Seconds(),
 		})

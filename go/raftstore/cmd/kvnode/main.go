@@ -1,15 +1,17 @@
-// Command kvnode is one node of a replicated key-value service: hashicorp/raft on raftstore. Its state is durable in a
-// kv store, so that a restart replays nothing. docs/replication.md shows how to start three of them.
+// Command kvnode is one node of a replicated key-value service with transactions: hashicorp/raft on raftstore. Its
+// state is durable in a kv store, so that a restart replays nothing. docs/replication.md shows how to start three.
 //
-//	PUT /k/KEY      the body is the value; answered when a majority has it on the disk
-//	GET /k/KEY      the newest value (linearizable); 404: there is none
-//	GET /status     this node's role, and the indexes of its log and state
+//	POST /transaction  a transaction of package txn; answered when a majority has it on the disk and it was validated
+//	POST /read         the newest values of keys, as of one moment (linearizable)
+//	PUT /k/KEY         a transaction that writes one key: the body is the value
+//	GET /k/KEY         the newest value (linearizable); 404: there is none
+//	GET /status        this node's role, and the indexes of its log and state
 //
-// A node that does not lead answers 421 with the leader's HTTP address.
+// A node that does not lead answers 421 with the leader's HTTP address. After 503 it is not known whether a transaction
+// took effect: the client sends it again with the same number.
 package main
 
 import (
-	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,112 +28,133 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"memlith.org/memlith"
-	"memlith.org/memlith/kv"
+	"memlith.org/memlith/raftstore/internal/txn"
 )
 
-const (
-	valueBytesMax = 1 << 20
-	timeout       = 5 * time.Second
-)
-
-// A command: the size of the key, 2 bytes; the key; and the value.
-func encode(key string, value []byte) []byte {
-	out := binary.BigEndian.AppendUint16(nil, uint16(len(key)))
-	return append(append(out, key...), value...)
-}
-
-// The same on each node: what is no command changes nothing.
-var errNoCommand = errors.New("this is no command")
-
-func decode(data []byte) (key, value []byte, err error) {
-	if len(data) < 2 || len(data) < 2+int(binary.BigEndian.Uint16(data)) {
-		return nil, nil, errNoCommand
-	}
-	end := 2 + int(binary.BigEndian.Uint16(data))
-	return data[2:end], data[end:], nil
-}
+const timeout = 5 * time.Second
 
 type node struct {
 	raft  *raft.Raft
 	store *storage
+	reads *readIndex
 	http  map[raft.ServerID]string
-	stale bool
+}
+
+type settings struct {
+	folder, peers, via string
+	id                 raft.ServerID
+	storage            string
+	planted            string
+	quick              bool
 }
 
 func main() {
-	folder := flag.String("dir", "", "the node's folder")
-	id := flag.String("id", "", "the node's name")
-	peers := flag.String("peers", "", "all nodes: NAME=RAFT-ADDRESS=HTTP-ADDRESS,...")
-	stale := flag.Bool("planted-stale-reads", false, "a fault for tests: reads are answered at once, by any node")
-	kind := flag.String("storage", "memlith", "to measure others: raft-wal or raft-boltdb, with a state in memory")
-	quick := flag.Bool("quick", false, "short timeouts, as tests on one machine want them")
+	var s settings
+	flag.StringVar(&s.folder, "dir", "", "the node's folder")
+	flag.StringVar((*string)(&s.id), "id", "", "the node's name")
+	flag.StringVar(&s.peers, "peers", "", "all nodes: NAME=RAFT-ADDRESS=HTTP-ADDRESS,...")
+	flag.StringVar(&s.via, "via", "", "other addresses to reach nodes by: RAFT-ADDRESS=ADDRESS,...")
+	flag.StringVar(&s.storage, "storage", "memlith", "to measure others: raft-wal or raft-boltdb, with a state in bbolt")
+	flag.StringVar(&s.planted, "planted", "", "a fault for tests: see planted.go")
+	flag.BoolVar(&s.quick, "quick", false, "short timeouts and logs, as tests on one machine want them")
 	flag.Parse()
-	if err := run(*folder, raft.ServerID(*id), *peers, *kind, *stale, *quick); err != nil {
+	if err := run(s); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(folder string, id raft.ServerID, peers, kind string, stale, quick bool) error {
-	n := &node{http: map[raft.ServerID]string{}, stale: stale}
+// split splits "A=B,..." and "A=B=C,..."
+func split(list string, parts int) (all [][]string, err error) {
+	for _, each := range strings.Split(list, ",") {
+		fields := strings.Split(each, "=")
+		if len(fields) != parts {
+			return nil, fmt.Errorf("%q has not %d parts with = between them", each, parts)
+		}
+		all = append(all, fields)
+	}
+	return all, nil
+}
+
+func run(s settings) error {
+	n := &node{http: map[raft.ServerID]string{}}
 	var own raft.ServerAddress
 	var configuration raft.Configuration
-	for _, peer := range strings.Split(peers, ",") {
-		parts := strings.Split(peer, "=")
-		if len(parts) != 3 {
-			return fmt.Errorf("%q is not NAME=RAFT-ADDRESS=HTTP-ADDRESS", peer)
-		}
-		server := raft.Server{ID: raft.ServerID(parts[0]), Address: raft.ServerAddress(parts[1])}
-		configuration.Servers = append(configuration.Servers, server)
-		n.http[server.ID] = parts[2]
-		if server.ID == id {
-			own = server.Address
-		}
-	}
-	if folder == "" || own == "" {
-		return errors.New("-dir and -id are needed, and -peers has to name this node")
-	}
-
-	store, err := openStorage(kind, folder)
+	peers, err := split(s.peers, 3)
 	if err != nil {
 		return err
 	}
-	n.store = store
+	for _, peer := range peers {
+		server := raft.Server{ID: raft.ServerID(peer[0]), Address: raft.ServerAddress(peer[1])}
+		configuration.Servers = append(configuration.Servers, server)
+		n.http[server.ID] = peer[2]
+		if server.ID == s.id {
+			own = server.Address
+		}
+	}
+	if s.folder == "" || own == "" {
+		return errors.New("-dir and -id are needed, and -peers has to name this node")
+	}
+
+	n.store, err = openStorage(s.storage, s.folder, txn.Options{ForgetSessions: s.planted == lostSessions})
+	if err != nil {
+		return err
+	}
+	if s.planted == lostVotes {
+		n.store.stable = raft.NewInmemStore()
+	}
+	if s.planted == lostEntries {
+		n.store.logs = &forgetful{LogStore: n.store.logs}
+	}
+	transport, err := openTransport(string(own), s.via)
+	if err != nil {
+		return err
+	}
+	if err := n.start(s, configuration, transport); err != nil {
+		return err
+	}
+	return n.serve(n.http[s.id])
+}
+
+func (n *node) start(s settings, configuration raft.Configuration, transport raft.Transport) error {
 	config := raft.DefaultConfig()
-	config.LocalID = id
+	config.LocalID = s.id
 	level := hclog.Warn
-	config.NoSnapshotRestoreOnStart = store.durable
-	if quick {
+	config.NoSnapshotRestoreOnStart = true
+	// Entries that wait for the log are stored together.
+	config.BatchApplyCh, config.MaxAppendEntries = true, 256
+	if s.quick {
 		config.HeartbeatTimeout, config.ElectionTimeout = 200*time.Millisecond, 200*time.Millisecond
 		config.LeaderLeaseTimeout, config.CommitTimeout = 150*time.Millisecond, 5*time.Millisecond
 		config.SnapshotThreshold, config.SnapshotInterval, config.TrailingLogs = 50, 100*time.Millisecond, 20
 		level = hclog.Info
 	}
-	config.Logger = hclog.New(&hclog.LoggerOptions{Name: string(id), Level: level, Output: os.Stderr})
-	transport, err := raft.NewTCPTransport(string(own), nil, 3, timeout, io.Discard)
-	if err != nil {
-		return err
-	}
-	known, err := raft.HasExistingState(store.logs, store.stable, store.snapshots)
+	config.Logger = hclog.New(&hclog.LoggerOptions{Name: string(s.id), Level: level, Output: os.Stderr})
+	known, err := raft.HasExistingState(n.store.logs, n.store.stable, n.store.snapshots)
 	if err != nil {
 		return err
 	}
 	if !known {
-		err := raft.BootstrapCluster(config, store.logs, store.stable, store.snapshots, transport, configuration)
+		err := raft.BootstrapCluster(config, n.store.logs, n.store.stable, n.store.snapshots, transport, configuration)
 		if err != nil {
 			return err
 		}
 	}
-	n.raft, err = raft.NewRaft(config, store.fsm, store.logs, store.stable, store.snapshots, transport)
-	if err != nil {
-		return err
+	n.raft, err = raft.NewRaft(config, n.store.fsm, n.store.logs, n.store.stable, n.store.snapshots, transport)
+	n.reads = &readIndex{barrier: func() error { return n.raft.Barrier(timeout).Error() }}
+	if s.planted == staleReads {
+		n.reads.barrier = func() error { return nil }
 	}
+	return err
+}
 
-	listener, err := net.Listen("tcp", n.http[id])
+func (n *node) serve(address string) error {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
+	mux.HandleFunc("/transaction", n.transaction)
+	mux.HandleFunc("/read", n.read)
 	mux.HandleFunc("/k/", n.record)
 	mux.HandleFunc("/status", n.status)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: timeout}
@@ -144,59 +167,127 @@ func run(folder string, id raft.ServerID, peers, kind string, stale, quick bool)
 	case <-signals:
 		err = server.Close()
 	}
-	return errors.Join(err, n.raft.Shutdown().Error(), store.close())
+	return errors.Join(err, n.raft.Shutdown().Error(), n.store.close())
+}
+
+// ---- requests ------------------------------------------------------------------------------------------------------
+
+// body reads the body of a request, which is a POST.
+func body(out http.ResponseWriter, in *http.Request) ([]byte, bool) {
+	if in.Method != http.MethodPost {
+		http.Error(out, "POST", http.StatusMethodNotAllowed)
+		return nil, false
+	}
+	content, err := io.ReadAll(http.MaxBytesReader(out, in.Body, txn.BodyBytesMax))
+	if err != nil {
+		http.Error(out, err.Error(), http.StatusBadRequest)
+		return nil, false
+	}
+	return content, true
+}
+
+func (n *node) transaction(out http.ResponseWriter, in *http.Request) {
+	content, ok := body(out, in)
+	if !ok {
+		return
+	}
+	if _, err := txn.Decode(content); err != nil {
+		http.Error(out, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if result, ok := n.commit(out, content); ok {
+		_, _ = out.Write(result.Encode())
+	}
+}
+
+// commit returns when a majority has the entry on the disk, and it was applied here. If that failed, it was answered.
+func (n *node) commit(out http.ResponseWriter, entry []byte) (txn.Result, bool) {
+	future := n.raft.Apply(entry, timeout)
+	if n.failed(out, future.Error()) {
+		return txn.Result{}, false
+	}
+	switch response := future.Response().(type) {
+	case txn.Result:
+		return response, true
+	case error:
+		n.failed(out, response)
+	default: // of an entry that the state had already
+		n.failed(out, errors.New("the result is not known"))
+	}
+	return txn.Result{}, false
+}
+
+func (n *node) read(out http.ResponseWriter, in *http.Request) {
+	content, ok := body(out, in)
+	if !ok {
+		return
+	}
+	keys, err := txn.DecodeKeys(content)
+	if err != nil {
+		http.Error(out, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if values, ok := n.values(out, keys); ok {
+		_, _ = out.Write(txn.EncodeValues(values))
+	}
+}
+
+// values reads keys of one state, which has all that was answered before the call. If that failed, it was answered.
+func (n *node) values(out http.ResponseWriter, keys []string) ([]txn.Value, bool) {
+	if n.failed(out, n.reads.wait()) {
+		return nil, false
+	}
+	values := make([]txn.Value, len(keys))
+	err := n.store.view(func(records txn.Records) (err error) {
+		for i, key := range keys {
+			if values[i], err = txn.Get(records, key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return values, !n.failed(out, err)
 }
 
 func (n *node) record(out http.ResponseWriter, in *http.Request) {
 	key := strings.TrimPrefix(in.URL.Path, "/k/")
-	if key == "" || len(key) > kv.KeyBytesMax {
-		http.Error(out, fmt.Sprintf("a key has 1 to %d bytes", kv.KeyBytesMax), http.StatusBadRequest)
+	if key == "" || len(key) > txn.KeyBytesMax {
+		http.Error(out, fmt.Sprintf("a key has 1 to %d bytes", txn.KeyBytesMax), http.StatusBadRequest)
 		return
 	}
 	switch in.Method {
 	case http.MethodPut:
-		value, err := io.ReadAll(http.MaxBytesReader(out, in.Body, valueBytesMax))
+		value, err := io.ReadAll(http.MaxBytesReader(out, in.Body, txn.ValueBytesMax))
 		if err != nil {
 			http.Error(out, err.Error(), http.StatusBadRequest)
 			return
 		}
-		future := n.raft.Apply(encode(key, value), timeout)
-		if n.failed(out, future.Error()) {
+		entry, err := (&txn.Transaction{Writes: []txn.Write{{Key: key, Value: value}}}).Encode()
+		if err != nil {
+			http.Error(out, err.Error(), http.StatusBadRequest)
 			return
 		}
-		if err, ok := future.Response().(error); ok {
-			n.failed(out, err)
-		}
+		n.commit(out, entry)
 	case http.MethodGet:
-		n.get(out, key)
+		values, ok := n.values(out, []string{key})
+		if ok && values[0].Version == 0 {
+			http.Error(out, "there is no such key", http.StatusNotFound)
+		} else if ok {
+			_, _ = out.Write(values[0].Data)
+		}
 	default:
 		http.Error(out, "PUT or GET", http.StatusMethodNotAllowed)
 	}
 }
 
-// A read is linearizable: a barrier goes through the log, so that this node leads, and has applied every write that was
-// answered before.
-func (n *node) get(out http.ResponseWriter, key string) {
-	if !n.stale && n.failed(out, n.raft.Barrier(timeout).Error()) {
-		return
-	}
-	value, err := n.store.get([]byte(key))
-	if errors.Is(err, memlith.ErrNotFound) {
-		http.Error(out, "there is no such key", http.StatusNotFound)
-		return
-	}
-	if !n.failed(out, err) {
-		_, _ = out.Write(value)
-	}
-}
-
+// failed answers an error, if there is one.
 func (n *node) failed(out http.ResponseWriter, err error) bool {
 	switch {
 	case err == nil:
 		return false
 	case errors.Is(err, raft.ErrNotLeader):
 		_, leader := n.raft.LeaderWithID()
-		out.Header().Set("X-Leader", n.http[leader])
+		out.Header().Set(txn.LeaderHeader, n.http[leader])
 		http.Error(out, "the leader is "+n.http[leader], http.StatusMisdirectedRequest)
 	default:
 		http.Error(out, err.Error(), http.StatusServiceUnavailable)

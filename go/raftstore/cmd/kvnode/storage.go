@@ -1,12 +1,9 @@
 package main
 
 import (
-	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
-	"sync"
 
 	"github.com/hashicorp/raft"
 	boltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -15,135 +12,83 @@ import (
 	"memlith.org/memlith"
 	"memlith.org/memlith/kv"
 	"memlith.org/memlith/raftstore"
+	"memlith.org/memlith/raftstore/internal/txn"
 )
 
-// storage is all that raft and the service keep.
+// storage is all that raft and the service keep. The state is there when raft starts.
 type storage struct {
 	logs      raft.LogStore
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
 	fsm       raft.FSM
-	durable   bool                             // the state is there when raft starts
-	get       func(key []byte) ([]byte, error) // memlith.ErrNotFound
+	view      func(read func(txn.Records) error) error // of the state as of one moment
 	close     func() error
 }
 
-func openStorage(kind, folder string) (*storage, error) {
+func openStorage(kind, folder string, options txn.Options) (*storage, error) {
 	if kind == "memlith" {
-		return openMemlith(folder)
+		return openMemlith(folder, options)
 	}
-	snapshots, err := raft.NewFileSnapshotStore(folder, 2, io.Discard)
+	type logStore interface {
+		raft.LogStore
+		raft.StableStore
+		Close() error
+	}
+	state, err := openBolt(folder, options)
 	if err != nil {
 		return nil, err
 	}
-	state := &memory{values: map[string][]byte{}}
-	opened := &storage{snapshots: snapshots, fsm: state, get: state.get}
+	var log logStore
 	switch kind {
 	case "raft-wal":
-		log, err := wal.Open(folder)
-		if err != nil {
-			return nil, err
-		}
-		opened.logs, opened.stable, opened.close = log, log, log.Close
+		log, err = wal.Open(folder)
 	case "raft-boltdb":
-		log, err := boltdb.NewBoltStore(filepath.Join(folder, "raft.db"))
-		if err != nil {
-			return nil, err
-		}
-		opened.logs, opened.stable, opened.close = log, log, log.Close
+		log, err = boltdb.NewBoltStore(filepath.Join(folder, "raft.db"))
 	default:
-		return nil, fmt.Errorf("there is no storage %q", kind)
+		err = fmt.Errorf("there is no storage %q", kind)
 	}
-	return opened, nil
+	if err != nil {
+		return nil, errors.Join(err, state.close())
+	}
+	closeAll := func() error { return errors.Join(state.close(), log.Close()) }
+	return &storage{log, log, state, state, state.view, closeAll}, nil
 }
 
 // ---- the state in memlith ------------------------------------------------------------------------------------------
 
-const valuesMap = "values"
+type machine struct{ options txn.Options }
 
-type machine struct{}
+func (machine) Maps() []string { return txn.Maps() }
 
-func (machine) Maps() []string { return []string{valuesMap} }
-
-func (machine) Apply(txn *kv.Txn, maps raftstore.Maps, entry *raft.Log) (any, error) {
-	key, value, err := decode(entry.Data)
-	if err != nil {
-		return err, nil
-	}
-	return nil, txn.Put(maps[valuesMap], key, value)
+func (m machine) Apply(in *kv.Txn, maps raftstore.Maps, entry *raft.Log) (any, error) {
+	result, err := txn.Apply(records{in, maps}, entry.Index, entry.Data, m.options)
+	return result, err
 }
 
-func openMemlith(folder string) (*storage, error) {
-	store, err := raftstore.Open(folder, machine{}, raftstore.Options{})
+type records struct {
+	txn  *kv.Txn
+	maps raftstore.Maps
+}
+
+func (r records) Get(name string, key []byte) ([]byte, error) {
+	value, err := r.txn.Get(r.maps[name], key)
+	if errors.Is(err, memlith.ErrNotFound) {
+		return nil, nil
+	}
+	return value, err
+}
+
+func (r records) Put(name string, key, value []byte) error {
+	return r.txn.Put(r.maps[name], key, value)
+}
+
+func openMemlith(folder string, options txn.Options) (*storage, error) {
+	store, err := raftstore.Open(folder, machine{options}, raftstore.Options{})
 	if err != nil {
 		return nil, err
 	}
-	get := func(key []byte) (value []byte, err error) {
-		err = store.State.View(func(txn *kv.Txn, maps raftstore.Maps) (err error) {
-			value, err = txn.Get(maps[valuesMap], key)
-			return err
-		})
-		return value, err
+	view := func(read func(txn.Records) error) error {
+		return store.State.View(func(in *kv.Txn, maps raftstore.Maps) error { return read(records{in, maps}) })
 	}
-	return &storage{store, store, store.State.Snapshots(), store.State, true, get, store.Close}, nil
-}
-
-// ---- a state in memory ---------------------------------------------------------------------------------------------
-
-type memory struct {
-	mutex  sync.RWMutex
-	values map[string][]byte
-}
-
-func (m *memory) get(key []byte) ([]byte, error) {
-	m.mutex.RLock()
-	defer m.mutex.RUnlock()
-	value, ok := m.values[string(key)]
-	if !ok {
-		return nil, memlith.ErrNotFound
-	}
-	return value, nil
-}
-
-func (m *memory) Apply(entry *raft.Log) any {
-	key, value, err := decode(entry.Data)
-	if err != nil {
-		return err
-	}
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	m.values[string(key)] = value
-	return nil
-}
-
-type copied map[string][]byte
-
-func (m *memory) Snapshot() (raft.FSMSnapshot, error) {
-	m.mutex.RLock()
-	defer m.mutex.RUnlock()
-	all := make(copied, len(m.values))
-	for key, value := range m.values {
-		all[key] = value
-	}
-	return all, nil
-}
-
-func (c copied) Persist(sink raft.SnapshotSink) error {
-	if err := gob.NewEncoder(sink).Encode(map[string][]byte(c)); err != nil {
-		return errors.Join(err, sink.Cancel())
-	}
-	return sink.Close()
-}
-
-func (copied) Release() {}
-
-func (m *memory) Restore(source io.ReadCloser) error {
-	all := map[string][]byte{}
-	if err := gob.NewDecoder(source).Decode(&all); err != nil {
-		return err
-	}
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	m.values = all
-	return nil
+	return &storage{store, store, store.State.Snapshots(), store.State, view, store.Close}, nil
 }

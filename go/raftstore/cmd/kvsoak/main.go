@@ -1,8 +1,10 @@
-// Command kvsoak runs three nodes of kvnode on loopback addresses of this machine, kills them at random moments while
-// clients write and read, and checks the clients' history: every operation took effect at one moment between its call
-// and its answer (linearizability, by porcupine), so that nothing acknowledged was lost.
+// Command kvsoak runs three nodes of kvnode on loopback addresses of this machine, and clients that read and send
+// transactions, while nodes are killed (SIGKILL) and stopped (SIGSTOP), and the ways between them are cut. It checks
+// the clients' history: every operation took effect once, at one moment between its call and its answer
+// (linearizability, by porcupine), so that nothing acknowledged was lost.
 //
-// With -planted-stale-reads the nodes have a fault, and the check has to find it.
+// Each run has new stores and a history of its own. After -runs runs with faults of every kind come -rounds rounds in
+// which all three nodes are killed. With -planted FAULT the nodes have a fault, and the check has to find it.
 package main
 
 import (
@@ -10,15 +12,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -29,19 +25,22 @@ import (
 var (
 	program = flag.String("node", "", "the program kvnode")
 	folder  = flag.String("work", "", "a folder for the nodes' stores, which is emptied")
-	rounds  = flag.Int("rounds", 10, "how often nodes are killed")
-	minutes = flag.Float64("minutes", 0, "go on for so long, whatever the rounds")
+	runs    = flag.Int("runs", 200, "runs with faults of every kind")
+	faults  = flag.Int("faults", 4, "of each of these runs")
+	rounds  = flag.Int("rounds", 500, "rounds in which all nodes are killed, after these runs")
+	minutes = flag.Float64("minutes", 0, "go on with runs for so long, and then with the rounds")
 	clients = flag.Int("clients", 6, "clients at a time")
-	seed    = flag.Int64("seed", time.Now().UnixNano(), "of the moments of the kills")
-	stale   = flag.Bool("planted-stale-reads", false, "the nodes answer reads from what they have: must be found")
+	seed    = flag.Int64("seed", time.Now().UnixNano(), "of the faults and their moments")
+	planted = flag.String("planted", "", "a fault of the nodes that must be found: see kvnode")
 )
 
 const (
-	keys    = 5
-	opTime  = 4 * time.Second
-	started = 60 * time.Second // a round without any answer for so long has failed
-	away    = 120              // so many answers, or twice as many, while one node is down
+	roundsOfRun = 10
+	checkTime   = 2 * time.Minute
+	progress    = 50 // runs, after which it says how far it is
 )
+
+var errIllegal = errors.New("the history is not linearizable")
 
 func main() {
 	flag.Parse()
@@ -51,245 +50,148 @@ func main() {
 	}
 }
 
-// ---- clients -------------------------------------------------------------------------------------------------------
-
-type input struct {
-	put   bool
-	key   int
-	value string
-}
-
-type history struct {
-	mutex   sync.Mutex
-	all     []porcupine.Operation
-	answers atomic.Int64
-	rounds  int
-	began   time.Time
-}
-
-func (h *history) now() int64 { return int64(time.Since(h.began)) }
-
-func (h *history) add(client int, in input, output string, call, end int64) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	h.all = append(h.all, porcupine.Operation{ClientId: client, Input: in, Output: output, Call: call, Return: end})
-}
-
-var errUnknown = errors.New("whether it took effect is not known")
-
-type client struct {
-	cluster *nodes.Cluster
-	http    http.Client
-	leader  string
-	random  *rand.Rand
-}
-
-// once tries one node. A nil error with `again` means that nothing happened, and another node should be asked.
-func (c *client) once(in input) (output string, again bool, err error) {
-	address := c.leader
-	if address == "" || (*stale && !in.put) {
-		address = c.cluster.HTTP[c.random.Intn(nodes.Count)]
-	}
-	method, body := http.MethodGet, io.Reader(nil)
-	if in.put {
-		method, body = http.MethodPut, strings.NewReader(in.value)
-	}
-	request, err := http.NewRequest(method, fmt.Sprintf("http://%s/k/key%d", address, in.key), body)
-	if err != nil {
-		return "", false, err
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		c.leader = ""
-		var failed *net.OpError
-		if errors.As(err, &failed) && failed.Op == "dial" {
-			return "", true, nil // nobody heard of it
-		}
-		return "", false, errUnknown
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	switch {
-	case err != nil:
-		c.leader = ""
-		return "", false, errUnknown
-	case response.StatusCode == http.StatusOK:
-		c.leader = address
-		return string(content), false, nil
-	case response.StatusCode == http.StatusNotFound:
-		return "", false, nil
-	case response.StatusCode == http.StatusMisdirectedRequest:
-		c.leader = response.Header.Get("X-Leader")
-		return "", true, nil
-	}
-	c.leader = ""
-	return "", false, errUnknown
-}
-
-func (h *history) client(number int, c *nodes.Cluster, random *rand.Rand, stop <-chan struct{}) {
-	one := &client{cluster: c, http: http.Client{Timeout: opTime}, random: random}
-	for n := 0; ; n++ {
-		in := input{put: random.Intn(2) == 0, key: random.Intn(keys)}
-		if in.put {
-			in.value = fmt.Sprintf("%d of client %d", n, number)
-		}
-		call := h.now()
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			output, again, err := one.once(in)
-			if again {
-				time.Sleep(time.Duration(5+random.Intn(20)) * time.Millisecond)
-				call = h.now()
-				continue
-			}
-			switch {
-			case err == nil:
-				h.add(number, in, output, call, h.now())
-				h.answers.Add(1)
-			case in.put: // it may take effect at any time; a client of its own, because this one goes on
-				h.add(1_000_000+number*100_000+n, in, "", call, 1<<62)
-			}
-			break
-		}
-	}
-}
-
-// ---- the check -----------------------------------------------------------------------------------------------------
-
-// A register for each key.
-var model = porcupine.Model{
-	Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
-		parts := make([][]porcupine.Operation, keys)
-		for _, each := range all {
-			key := each.Input.(input).key
-			parts[key] = append(parts[key], each)
-		}
-		return parts
-	},
-	Init: func() any { return "" },
-	Step: func(state, in, out any) (bool, any) {
-		if asked := in.(input); asked.put {
-			return true, asked.value
-		}
-		return out.(string) == state.(string), state
-	},
-}
+type counts struct{ runs, rounds, operations, commits, conflicts, sentAgain, installed int }
 
 func run() error {
 	if *program == "" || *folder == "" {
 		return errors.New("-node and -work are needed")
 	}
+	fmt.Printf("seed %d\n", *seed)
+	random := rand.New(rand.NewSource(*seed))
+	var all counts
+	if *planted != "" {
+		return findPlanted(&all, random)
+	}
+	end := time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
+	for i := 0; i < *runs || time.Now().Before(end); i++ {
+		if err := once(&all, random, *faults, everyFault); err != nil {
+			return err
+		}
+		if all.runs%progress == 0 {
+			all.print("faults")
+		}
+	}
+	if all.runs%progress != 0 {
+		all.print("faults")
+	}
+	all = counts{}
+	for left := *rounds; left > 0; left -= roundsOfRun {
+		if err := once(&all, random, min(left, roundsOfRun), []fault{allKilled}); err != nil {
+			return err
+		}
+	}
+	if all.runs > 0 {
+		all.print("rounds of all three killed")
+	}
+	return nil
+}
+
+func min(a, b int) int {
+	if a < b {
+		return a
+	}
+	return b
+}
+
+func (c *counts) print(what string) {
+	fmt.Printf("%d runs with %d %s: %d operations, %d commits, %d conflicts, %d requests sent again, %d times a node got "+
+		"the state of another; every history is linearizable\n", c.runs, c.rounds, what, c.operations, c.commits,
+		c.conflicts, c.sentAgain, c.installed)
+}
+
+// The faults that bring a planted one to light.
+var revealing = map[string][]fault{
+	"stale-reads":   {onePaused, oneCut, oneKilled},
+	"lost-votes":    {twoReturn},
+	"lost-entries":  {allKilled},
+	"lost-sessions": {allKilled, onePaused, oneHeld},
+}
+
+// findPlanted tries runs until the check finds the fault.
+func findPlanted(all *counts, random *rand.Rand) error {
+	kinds, ok := revealing[*planted]
+	if !ok {
+		return fmt.Errorf("there is no fault %q", *planted)
+	}
+	for i := 1; i <= *runs; i++ {
+		err := once(all, random, *faults, kinds)
+		if errors.Is(err, errIllegal) {
+			fmt.Printf("%s: found in run %d\n", *planted, i)
+			return nil
+		}
+		if err != nil { // a fault may also bring the nodes down, which shows nothing of the check
+			fmt.Println(err)
+		}
+	}
+	return fmt.Errorf("%s were planted, and the check found nothing", *planted)
+}
+
+// once is a run: new stores, so many faults of these kinds, one history, which is checked.
+func once(all *counts, random *rand.Rand, faults int, kinds []fault) error {
 	if err := os.RemoveAll(*folder); err != nil {
 		return err
 	}
-	fmt.Printf("seed %d\n", *seed)
-	random := rand.New(rand.NewSource(*seed))
-	arguments := []string{"-quick"}
-	if *stale {
-		arguments = append(arguments, "-planted-stale-reads")
+	var arguments []string
+	if *planted != "" {
+		arguments = []string{"-planted", *planted}
 	}
-	c, err := nodes.New(*program, *folder, arguments...)
+	c, err := nodes.New(*program, *folder, append(arguments, "-quick")...)
 	if err != nil {
 		return err
 	}
-	defer c.KillAll()
+	defer c.Close()
+	if err := c.Link(); err != nil {
+		return err
+	}
 	if err := c.StartAll(); err != nil {
 		return err
 	}
-	h := &history{began: time.Now()}
-	stop := make(chan struct{})
-	var all sync.WaitGroup
-	for i := 0; i < *clients; i++ {
-		i, own := i, rand.New(rand.NewSource(random.Int63()))
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			h.client(i, c, own, stop)
-		}()
+	h := newHistory()
+	stop := h.start(c, random)
+	w := &weather{c, h, random}
+	err = h.await(5)
+	for i := 0; i < faults && err == nil; i++ {
+		if random.Intn(4) == 0 { // nodes may be starting, or electing a leader
+			time.Sleep(time.Duration(random.Intn(400_000)) * time.Microsecond)
+		} else if err = h.await(random.Intn(40)); err != nil {
+			break
+		} else {
+			time.Sleep(time.Duration(random.Intn(20_000)) * time.Microsecond)
+		}
+		kind := kinds[random.Intn(len(kinds))]
+		if err = kind(w); err != nil {
+			err = fmt.Errorf("run %d, fault %d: %w", all.runs, i, err)
+		}
 	}
-	err = killing(c, h, random)
-	close(stop)
-	all.Wait()
-	if err != nil {
+	if err == nil {
+		err = h.await(2 * *clients)
+	}
+	if err = errors.Join(err, stop(err == nil)); err != nil {
 		return err
 	}
 	installed, err := c.Logged("Installed remote snapshot")
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d rounds, %d operations, of which %d were answered; %d times a node got the state of another\n", h.rounds,
-		len(h.all), h.answers.Load(), installed)
-	return judge(h)
+	all.runs++
+	all.rounds += faults
+	all.installed += installed
+	h.count(all)
+	return h.judge()
 }
 
-// killing kills all nodes in most rounds, and one of them in the others.
-func killing(c *nodes.Cluster, h *history, random *rand.Rand) error {
-	end := time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
-	for ; h.rounds < *rounds || time.Now().Before(end); h.rounds++ {
-		round := h.rounds
-		if *minutes > 0 && time.Now().After(end) {
-			break
-		}
-		if err := h.await(20 + random.Intn(200)); err != nil {
-			return fmt.Errorf("round %d: %w", round, err)
-		}
-		victims := random.Perm(nodes.Count)
-		if random.Intn(3) == 0 {
-			victims = victims[:1]
-		}
-		for _, victim := range victims {
-			if err := c.Kill(victim); err != nil {
-				return err
-			}
-			time.Sleep(time.Duration(random.Intn(4)) * time.Millisecond)
-		}
-		if len(victims) == 1 { // the others go on, so that it may need the state of one of them
-			if err := h.await(away + random.Intn(away)); err != nil {
-				return err
-			}
-		}
-		for _, victim := range victims {
-			if err := c.Start(victim); err != nil {
-				return err
-			}
-		}
-	}
-	return h.await(20 * keys)
-}
-
-// await returns when so many more operations were answered.
-func (h *history) await(answers int) error {
-	wanted, began := h.answers.Load()+int64(answers), time.Now()
-	for h.answers.Load() < wanted {
-		if time.Since(began) > started {
-			return fmt.Errorf("there are no answers; see the logs of the nodes in %s", *folder)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return nil
-}
-
-func judge(h *history) error {
-	result, info := porcupine.CheckOperationsVerbose(model, h.all, 5*time.Minute)
-	if result == porcupine.Ok && !*stale {
-		fmt.Println("the history is linearizable")
+func (h *history) judge() error {
+	result, info := porcupine.CheckOperationsVerbose(model, h.all, checkTime)
+	switch result {
+	case porcupine.Ok:
 		return nil
-	}
-	if *stale {
-		if result != porcupine.Illegal {
-			return fmt.Errorf("stale reads were planted, and the check says %s", result)
-		}
-		fmt.Println("the planted stale reads were found")
-		return nil
+	case porcupine.Unknown:
+		return fmt.Errorf("the check of %d operations was not done after %s", len(h.all), checkTime)
 	}
 	var picture bytes.Buffer
 	path := filepath.Join(*folder, "history.html")
 	if err := porcupine.Visualize(model, info, &picture); err == nil {
 		_ = os.WriteFile(path, picture.Bytes(), 0o666)
 	}
-	return fmt.Errorf("the history is %s, see %s", result, path)
+	return fmt.Errorf("%w, see %s", errIllegal, path)
 }

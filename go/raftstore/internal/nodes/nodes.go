@@ -3,59 +3,90 @@ package nodes
 
 import (
 	"fmt"
+	"math/rand"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // Count is the number of nodes.
 const Count = 3
 
-// Cluster is the three nodes. The folders and logs of the nodes are in its folder.
+// Cluster is the three nodes. The folders and logs of the nodes are in its folder. One goroutine at a time uses it.
 type Cluster struct {
 	HTTP [Count]string // their addresses
 
 	program, folder string
 	arguments       []string
 	raft            [Count]string
+	links           [Count][Count]*link // from, to; nil: a node reaches the others directly
 	process         [Count]*exec.Cmd
 }
 
-// New chooses addresses that nobody uses now. Every node gets the arguments.
+// The nodes' ports, from these on, at a loopback address of the cluster's own.
+const (
+	raftPort = 7001
+	httpPort = 8001
+)
+
+// New chooses addresses that no process uses now. Every node gets the arguments.
 func New(program, folder string, arguments ...string) (*Cluster, error) {
 	c := &Cluster{program: program, folder: folder, arguments: arguments}
+	host, err := freeHost()
+	if err != nil {
+		return nil, err
+	}
 	for i := 0; i < Count; i++ {
-		var err error
-		if c.raft[i], err = freeAddress(); err != nil {
-			return nil, err
-		}
-		if c.HTTP[i], err = freeAddress(); err != nil {
-			return nil, err
-		}
+		c.raft[i], c.HTTP[i] = fmt.Sprintf("%s:%d", host, raftPort+i), fmt.Sprintf("%s:%d", host, httpPort+i)
 	}
 	return c, os.MkdirAll(folder, 0o777)
 }
 
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// A loopback address at which the first port is free. Connections of other programs, which begin at 127.0.0.1, do not
+// take the ports of nodes that were killed and come back.
+func freeHost() (host string, err error) {
+	random := rand.New(rand.NewSource(time.Now().UnixNano() ^ int64(os.Getpid())))
+	for tries := 0; tries < 100; tries++ {
+		host = fmt.Sprintf("127.%d.%d.%d", 1+random.Intn(254), random.Intn(256), 1+random.Intn(254))
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", fmt.Sprintf("%s:%d", host, raftPort)); err == nil {
+			return host, listener.Close()
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+	return "", err
+}
+
+// Link puts a link of its own between each node and each other one, before the nodes start. Links can be cut.
+func (c *Cluster) Link() (err error) {
+	for from := range c.links {
+		for to := range c.links[from] {
+			if from == to {
+				continue
+			}
+			if c.links[from][to], err = newLink(c.raft[to]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Start starts a node.
 func (c *Cluster) Start(i int) error {
-	var peers []string
+	var peers, via []string
 	for n := 0; n < Count; n++ {
 		peers = append(peers, fmt.Sprintf("n%d=%s=%s", n, c.raft[n], c.HTTP[n]))
+		if way := c.links[i][n]; way != nil {
+			via = append(via, c.raft[n]+"="+way.address())
+		}
 	}
 	name := fmt.Sprint("n", i)
-	arguments := append([]string{"-id", name, "-dir", filepath.Join(c.folder, name), "-peers", strings.Join(peers, ",")},
-		c.arguments...)
+	arguments := append([]string{"-id", name, "-dir", filepath.Join(c.folder, name), "-peers", strings.Join(peers, ","),
+		"-via", strings.Join(via, ",")}, c.arguments...)
 	log, err := os.OpenFile(filepath.Join(c.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
@@ -63,6 +94,7 @@ func (c *Cluster) Start(i int) error {
 	defer log.Close()
 	command := exec.Command(c.program, arguments...)
 	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
 		return err
 	}
@@ -70,9 +102,12 @@ func (c *Cluster) Start(i int) error {
 	return nil
 }
 
-// StartAll starts all nodes.
+// StartAll starts all nodes that do not run.
 func (c *Cluster) StartAll() error {
 	for i := 0; i < Count; i++ {
+		if c.process[i] != nil {
+			continue
+		}
 		if err := c.Start(i); err != nil {
 			return err
 		}
@@ -85,12 +120,47 @@ func (c *Cluster) Kill(i int) error {
 	if c.process[i] == nil {
 		return nil
 	}
-	if err := c.process[i].Process.Kill(); err != nil {
-		return fmt.Errorf("node %d has ended by itself: %w; see its log in %s", i, err, c.folder)
-	}
+	_ = c.process[i].Process.Kill()
 	_ = c.process[i].Wait()
+	status, ok := c.process[i].ProcessState.Sys().(syscall.WaitStatus)
 	c.process[i] = nil
+	if !ok || status.Signal() != syscall.SIGKILL {
+		return fmt.Errorf("node %d has ended by itself; see its log in %s", i, c.folder)
+	}
 	return nil
+}
+
+// Pause stops a node with SIGSTOP, until Continue.
+func (c *Cluster) Pause(i int) error {
+	return c.process[i].Process.Signal(syscall.SIGSTOP)
+}
+
+// Continue lets a paused node go on.
+func (c *Cluster) Continue(i int) error {
+	return c.process[i].Process.Signal(syscall.SIGCONT)
+}
+
+// Cut cuts the ways between a node and the others; with `held`, what is sent on them waits instead.
+func (c *Cluster) Cut(i int, held bool) {
+	c.setWays(i, map[bool]linkState{false: linkCut, true: linkHeld}[held])
+}
+
+// Heal makes them whole again; what was held arrives.
+func (c *Cluster) Heal(i int) { c.setWays(i, linkUp) }
+
+func (c *Cluster) setWays(i int, state linkState) {
+	for n := 0; n < Count; n++ {
+		if n != i {
+			c.links[i][n].set(state)
+			c.links[n][i].set(state)
+		}
+	}
+}
+
+// CutBetween cuts the ways between two nodes, which both reach the third.
+func (c *Cluster) CutBetween(i, n int) {
+	c.links[i][n].set(linkCut)
+	c.links[n][i].set(linkCut)
 }
 
 // Logged counts lines of the nodes' logs that have the text.
@@ -106,9 +176,16 @@ func (c *Cluster) Logged(text string) (int, error) {
 	return count, nil
 }
 
-// KillAll kills what runs.
-func (c *Cluster) KillAll() {
+// Close kills what runs.
+func (c *Cluster) Close() {
 	for i := range c.process {
 		_ = c.Kill(i)
+	}
+	for i := range c.links {
+		for _, way := range c.links[i] {
+			if way != nil {
+				way.close()
+			}
+		}
 	}
 }
