@@ -310,8 +310,8 @@ class Taking {
     }
     first_ = newest;
   }
-  // ORDER all-rings-at-once: a store that another thread has seen before it stored is taken with that thread's store, or
-  // before. No list has moved, and none has come, between two looks that find the same. That comes to an end: nobody
+  // ORDER all-rings-at-once: a store that another thread has seen before it stored is taken with that thread's store,
+  // or before. No list has moved, and none has come, between two looks that find the same. That comes to an end: nobody
   // empties a ring meanwhile, and the owner of a full one waits. [test StoreLists.TakeNoStoreWithoutTheOneBeforeIt]
   void take_all_at_once() {
     const List* newest = nullptr;

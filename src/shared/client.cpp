@@ -164,9 +164,7 @@ Client::~Client() {
 Status Client::check_process() const {
   if (process_ == process_mark()) return kOk;
   return fail(Errc::invalid, Detail::thread,
-              "region \"{}\": this handle is of the process that forked this one; open the shared region in this "
-              "process, "
-              "too",
+              "region \"{}\": this handle is of the process that forked this one; open the shared region here, too",
               name_);
 }
 
