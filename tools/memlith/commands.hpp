@@ -63,7 +63,7 @@ struct FormatArguments {
 struct KeeperArguments {
   std::string path;
   bool create = false;
-  double grace_s = 0;  // 0: the library's
+  double grace_s = 0;          // 0: the library's
   std::int64_t ready_fd = -1;  // none
   Format format = Format::text;
 };
