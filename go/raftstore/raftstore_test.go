@@ -261,8 +261,8 @@ type testNode struct {
 func quick(id string) *raft.Config {
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(id)
-	config.HeartbeatTimeout, config.ElectionTimeout = 100*time.Millisecond, 100*time.Millisecond
-	config.LeaderLeaseTimeout, config.CommitTimeout = 80*time.Millisecond, 2*time.Millisecond
+	config.HeartbeatTimeout, config.ElectionTimeout = 500*time.Millisecond, 500*time.Millisecond
+	config.LeaderLeaseTimeout, config.CommitTimeout = 400*time.Millisecond, 2*time.Millisecond
 	config.TrailingLogs = 10
 	config.SnapshotInterval, config.SnapshotThreshold = time.Hour, 1<<40 // the test says when
 	config.Logger = hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: os.Stderr})

@@ -174,7 +174,7 @@ class UringQueue final : public IoQueue {
 // The byte that the lock of a file of rings is on: behind any content, and behind the bytes that SQLite locks.
 constexpr off_t kRingByte = off_t{1} << 62;
 constexpr auto kSettleEvery = std::chrono::milliseconds(1);
-constexpr int kSettleLooks = 3000;
+constexpr int kSettleLooks = 10'000;
 
 struct flock ring_lock(short type) {
   struct flock lock{};
