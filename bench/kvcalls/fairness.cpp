@@ -66,7 +66,7 @@ class Fairness {
   }
 
  private:
-  // Worker 0 has the long transactions. A worker does one transaction at least, or tries to.
+  // Worker 0 has the long transactions, which it tries once at least; the others do one at least.
   void work(Worker& worker, std::uint64_t number, std::uint64_t wait_ms, const std::atomic<bool>& stopping) const {
     Random random(kSeed + number);
     do {
@@ -75,8 +75,9 @@ class Fairness {
       const std::uint64_t count = is_long ? arguments_.long_records : 1;
       bool given_up = false;
       const auto act = [&](KvTransaction& txn) -> memlith::Result<void> {
-        // Between two tries it may end: it has written nothing then, and does not count.
-        given_up = worker.attempts > 0 && stopping.load(std::memory_order_relaxed);
+        // Between two tries it may end: it has written nothing then, and does not count. A short one succeeds once.
+        const std::uint64_t done = is_long ? worker.attempts : worker.successes;
+        given_up = done > 0 && stopping.load(std::memory_order_relaxed);
         if (given_up) return {};
         ++worker.attempts;
         return change(txn, first, count);
