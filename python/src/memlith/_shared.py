@@ -52,7 +52,8 @@ class SharedRegion:
         """An array whose memory is the region's, from `offset` on. It may outlive close()."""
         # frombuffer keeps the buffer as long as the array lives; numpy.ndarray would give it back at once.
         count = math.prod(shape) if isinstance(shape, tuple) else shape
-        return numpy.frombuffer(self._core, dtype, count, offset).reshape(shape)  # type: ignore[call-overload,no-any-return]
+        whole = numpy.frombuffer(self._core, dtype, count, offset)  # type: ignore[call-overload]
+        return whole.reshape(shape)  # type: ignore[no-any-return]
 
     def transaction(self, *, wait: bool = True) -> SharedTransaction:
         """Begins a transaction, which `with` commits at its end, or aborts after an exception.
