@@ -120,6 +120,9 @@ func (n *node) start(s settings, configuration raft.Configuration, transport raf
 	config.LocalID = s.id
 	level := hclog.Warn
 	config.NoSnapshotRestoreOnStart = true
+	// In raft 1.7.3 a node in a pre-vote that gets a snapshot remains a candidate, and remembers the snapshot's sender as
+	// its leader. If the leader ends then, this node refuses all others, and the group has no leader any more.
+	config.PreVoteDisabled = true
 	// Entries that wait for the log are stored together.
 	config.BatchApplyCh, config.MaxAppendEntries = true, 256
 	if s.quick {
