@@ -289,7 +289,7 @@ def test_a_region_of_another_program_is_no_array(folder: pathlib.Path) -> None:
 
 def test_every_category_has_an_exception() -> None:
     classes = memlith.Error.__subclasses__()
-    assert sorted(each.category for each in classes) == list(range(1, 17))
+    assert sorted(each.category for each in classes) == list(range(1, 18))
     assert all(getattr(memlith, each.__name__) is each for each in classes)
 
 
