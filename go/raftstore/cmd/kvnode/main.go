@@ -126,7 +126,7 @@ func (n *node) start(s settings, configuration raft.Configuration, transport raf
 	// Entries that wait for the log are stored together.
 	config.BatchApplyCh, config.MaxAppendEntries = true, 256
 	if s.quick {
-		config.HeartbeatTimeout, config.ElectionTimeout = 200*time.Millisecond, 200*time.Millisecond
+		config.HeartbeatTimeout, config.ElectionTimeout = 200*time.Millisecond, 600*time.Millisecond
 		config.LeaderLeaseTimeout, config.CommitTimeout = 150*time.Millisecond, 5*time.Millisecond
 		config.SnapshotThreshold, config.SnapshotInterval, config.TrailingLogs = 50, 100*time.Millisecond, 20
 		level = hclog.Info

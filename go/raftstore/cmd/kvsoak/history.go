@@ -19,7 +19,7 @@ import (
 const (
 	keys       = 4
 	answerTime = 600 * time.Millisecond // of one request; then it is sent again
-	patience   = 60 * time.Second       // without any answer for so long, a run has failed
+	patience   = 180 * time.Second      // without any answer for so long, a run has failed
 )
 
 // ---- the model -----------------------------------------------------------------------------------------------------
