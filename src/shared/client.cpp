@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -32,22 +32,22 @@ struct Joined {
   Memories memories;
 };
 
-// Empty: no keeper listens, or it has ended meanwhile.
-Result<std::optional<Joined>> join(const Meeting& meeting, const Request& request) {
+// Null: no keeper listens, or it has ended meanwhile.
+Result<std::unique_ptr<Joined>> join(const Meeting& meeting, const Request& request) {
   auto socket = meeting.connect();
-  if (!socket.ok() && socket.error().category == Errc::not_found) return std::optional<Joined>();
+  if (!socket.ok() && socket.error().category == Errc::not_found) return std::unique_ptr<Joined>();
   MEMLITH_TRY(socket.status());
-  Joined joined;
-  joined.socket = std::move(*socket);
-  if (!send_request(joined.socket.get(), request) ||
-      !receive_answer(joined.socket.get(), joined.answer, &joined.memories)) {
-    return std::optional<Joined>();
+  auto joined = std::make_unique<Joined>();
+  joined->socket = std::move(*socket);
+  if (!send_request(joined->socket.get(), request) ||
+      !receive_answer(joined->socket.get(), joined->answer, &joined->memories)) {
+    return std::unique_ptr<Joined>();
   }
-  MEMLITH_TRY(joined.answer.status());
-  if (joined.memories.region.get() < 0 || joined.memories.control.get() < 0) {
+  MEMLITH_TRY(joined->answer.status());
+  if (joined->memories.region.get() < 0 || joined->memories.control.get() < 0) {
     return fail(Errc::too_many_files, Detail::open, "no descriptor is left for a shared region");
   }
-  return std::optional<Joined>(std::move(joined));
+  return joined;
 }
 
 // Whether a keeper has to be started now: none lives, begins or ends.
@@ -66,8 +66,8 @@ Result<Joined> meet(const ClientOptions& options, const std::string& path, const
   for (int silent = 0;;) {
     auto meeting = Meeting::at(path);
     if (meeting.ok()) {
-      MEMLITH_TRY_ASSIGN(std::optional<Joined> joined, join(*meeting, request));
-      if (joined.has_value()) return std::move(*joined);
+      MEMLITH_TRY_ASSIGN(const std::unique_ptr<Joined> joined, join(*meeting, request));
+      if (joined != nullptr) return std::move(*joined);
     } else if (meeting.error().category != Errc::not_found) {
       return meeting.error();
     }
