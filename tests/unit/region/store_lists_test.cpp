@@ -84,39 +84,60 @@ TEST_F(StoreLists, TellTheAddressesToEachModule) {
   ASSERT_OK(watch_stores(memory_));
 }
 
-// A thread stores, another one sees that and stores: never is the second store taken without the first.
+// A thread stores, another one sees that and stores: never is the second store taken without the first. Lists of other
+// threads lie between those of the two, so that a taker that looks at one after the other needs a while in between.
 TEST_F(StoreLists, TakeNoStoreWithoutTheOneBeforeIt) {
   constexpr std::uint64_t kPlaces =
       kBytes / 32;  // the first thread's at the beginning of 32 bytes, the second's behind
-  for (int pass = 0; pass < 6; ++pass) {
-    std::atomic<std::uint64_t> first{0};
-    std::atomic<std::uint64_t> second{0};
-    const auto store_after = [](std::atomic<std::uint64_t>& seen, std::uint64_t less, std::atomic<std::uint64_t>& mine,
-                                std::uint64_t offset) {
-      for (std::uint64_t place = 0; place < kPlaces; ++place) {
-        while (seen.load(std::memory_order_acquire) < place + 1 - less) {
-        }
-        record(place * 32 + offset, 8);
-        mine.store(place + 1, std::memory_order_release);
+  constexpr int kBetween = 200;
+  std::atomic<std::uint64_t> first{0};
+  std::atomic<std::uint64_t> second{0};
+  std::atomic<int> lists{0};
+  std::atomic<bool> begins{false};
+  const auto make_list = [&] {
+    record(0, 8);
+    record(16, 8);
+    const int made = ++lists;
+    begins.wait(false);
+    return made;
+  };
+  const auto store_after = [&](std::atomic<std::uint64_t>& seen, std::uint64_t less, std::atomic<std::uint64_t>& mine,
+                               std::uint64_t offset) {
+    make_list();
+    for (std::uint64_t place = 0; place < kPlaces; ++place) {
+      while (seen.load(std::memory_order_acquire) < place + 1 - less) {
       }
-    };
-    std::thread one([&] { store_after(second, 1, first, 0); });
-    std::thread two([&] { store_after(first, 0, second, 16); });
-    // By place: 1 when its first store was taken, 2 when its second was. A store may be taken twice.
-    std::vector<unsigned> found(kPlaces);
-    std::uint64_t wrong = 0;
-    const auto look = [&] {
-      const std::vector<Range> taken = take();
-      for (const Range& each : taken) found[each.offset / 32] |= each.offset % 32 == 0 ? 1u : 2u;
-      for (const Range& each : taken) wrong += found[each.offset / 32] == 2 ? 1 : 0;
-    };
-    while (second.load(std::memory_order_relaxed) < kPlaces) look();
-    one.join();
-    two.join();
-    look();
-    EXPECT_EQ(wrong, 0u);
-    EXPECT_EQ(std::count(found.begin(), found.end(), 3), static_cast<std::ptrdiff_t>(kPlaces)) << "none is lost";
-  }
+      record(place * 32 + offset, 8);
+      mine.store(place + 1, std::memory_order_release);
+    }
+  };
+  // The list that was made last is looked at first.
+  std::vector<std::thread> threads;
+  const auto start = [&](auto&& act) {
+    const int before = lists;
+    threads.emplace_back(act);
+    while (lists == before) std::this_thread::yield();
+  };
+  start([&] { store_after(first, 0, second, 16); });
+  for (int i = 0; i < kBetween; ++i) start(make_list);
+  start([&] { store_after(second, 1, first, 0); });
+  (void)take();
+  begins = true;
+  begins.notify_all();
+
+  // By place: 1 when its first store was taken, 2 when its second was. A store may be taken twice.
+  std::vector<unsigned> found(kPlaces);
+  std::uint64_t wrong = 0;
+  const auto look = [&] {
+    const std::vector<Range> taken = take();
+    for (const Range& each : taken) found[each.offset / 32] |= each.offset % 32 == 0 ? 1u : 2u;
+    for (const Range& each : taken) wrong += found[each.offset / 32] == 2 ? 1 : 0;
+  };
+  while (second.load(std::memory_order_relaxed) < kPlaces) look();
+  for (std::thread& each : threads) each.join();
+  look();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(std::count(found.begin(), found.end(), 3), static_cast<std::ptrdiff_t>(kPlaces)) << "none is lost";
 }
 
 // A region is closed: what was stored to it is forgotten, and what was stored to another one is not.
