@@ -1,10 +1,10 @@
-// The control segment of a shared region: who holds which ranges. Floor: shared.
+// The control segment of a shared region: which transaction holds which ranges. Floor: shared.
 //
 // The segment is a memfd that the keeper and all clients map. Its table of ranges is the exclusion between
 // transactions, and at once the journal of what each client is changing: a range is entered before its bytes change,
-// and leaves when they are captured or are as they were. Ranges that somebody waits for are in the table, too: a
-// transaction that has no range yet lets earlier ones pass, so that none waits forever. One that has ranges does not,
-// because those it would wait for may wait for it.
+// and leaves when they are captured or are as they were. Ranges that a transaction waits for are in the table,
+// too: a transaction that has no range yet lets earlier waiters pass, so that none waits forever. A transaction that has
+// ranges does not, because the others may wait for these ranges.
 //
 // A CLIENT MAY DIE ANYWHERE, also while it holds the mutex. The mutex is robust, and every change of the table is one
 // store to `state`: an entry counts from then on, and no longer from then on. So the next owner has nothing to repair.
@@ -47,11 +47,11 @@ struct RangeEntry {
   std::uint64_t bytes;
 };
 
-// Memory of zeros becomes one by Control::prepare().
+// Control::make() makes it from memory of zeros.
 struct ControlSegment {
   pthread_mutex_t mutex;
   pthread_mutex_t keeper_life;          // held by the keeper's thread as long as it lives
-  std::atomic<std::uint32_t> ended;     // 1: somebody has seen that the keeper has ended
+  std::atomic<std::uint32_t> ended;     // 1: a client has seen that the keeper has ended
   std::atomic<std::uint32_t> released;  // counts releases; what is waited on
   std::atomic<std::uint32_t> waiting;   // or more: a client may die while it waits
   std::uint64_t orders;                 // that were given out; guarded by the mutex, as is `used`

@@ -26,9 +26,9 @@ class KeptRegion {
   [[nodiscard]] const Region& region() const { return *open_.region; }
   [[nodiscard]] const Memories& memories() const { return memories_; }
 
-  // Captures the ranges of that transaction, all or nothing, and releases them. Returns the ticket. `waits`: somebody
-  // waits for it at once; else a background thread makes it durable. On full, no_space and no_memory nothing has
-  // happened.
+  // Captures the ranges of that transaction, all or nothing, and releases them. Returns the ticket. `waits`: the
+  // client waits for the ticket at once; else a background thread makes the commit durable. On full, no_space and
+  // no_memory nothing has happened.
   Result<Lsn> commit(Owner owner, bool waits);
   // The ranges of a client that has ended are as they were captured last, and are released.
   void undo(std::uint32_t client);

@@ -170,7 +170,7 @@ class Client {
       recorded_.actions.push_back({Action::Kind::read, place.key(), std::nullopt, {}, {}});
     }
   }
-  // What it read before, what is not there, or what somebody wrote once.
+  // Expects what the client read before, no value, or a value that any client wrote once.
   void put_if() {
     const Place place = draw();
     Seen expected;
