@@ -3,8 +3,8 @@
 // The segment is a memfd that the keeper and all clients map. Its table of ranges is the exclusion between
 // transactions, and at once the journal of what each client is changing: a range is entered before its bytes change,
 // and leaves when they are captured or are as they were. Ranges that a transaction waits for are in the table, too: a
-// transaction that has no range yet lets earlier waiters pass, so that none waits forever. A transaction that has ranges
-// does not, because the others may wait for these ranges.
+// transaction that has no range yet lets earlier waiters pass, so that none waits forever. A transaction that has
+// ranges does not, because the others may wait for these ranges.
 //
 // A CLIENT MAY DIE ANYWHERE, also while it holds the mutex. The mutex is robust, and every change of the table is one
 // store to `state`: an entry counts from then on, and no longer from then on. So the next owner has nothing to repair.
