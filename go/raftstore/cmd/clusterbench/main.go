@@ -1,7 +1,7 @@
 // Command clusterbench measures puts of a replicated key-value service, three processes of kvnode on this machine, with
 // raft's log on memlith, raft-wal and raft-boltdb in turns. A put is answered when a majority has it on the disk. The
-// state is durable, too: with memlith in its store, with the others in a file of bbolt. It prints a line of JSON for
-// each.
+// state is durable, too, with memlith in its store, with the others in a file of bbolt; or, with the others, it is in
+// maps of Go. It prints a line of JSON for each.
 package main
 
 import (
@@ -26,6 +26,7 @@ var (
 	seconds = flag.Float64("seconds", 5, "for each storage and number of clients")
 	turns   = flag.Int("turns", 3, "turns of each storage")
 	bytes   = flag.Int("value-bytes", 100, "size of a value")
+	storage = flag.String("sides", "memlith,raft-wal-map,raft-boltdb-map,raft-wal,raft-boltdb", "storages of kvnode")
 )
 
 const (
@@ -126,6 +127,16 @@ func (s *side) turn(slice time.Duration) error {
 	return nil
 }
 
+func (s *side) state() string {
+	switch {
+	case s.storage == "memlith":
+		return "memlith"
+	case strings.HasSuffix(s.storage, "-map"):
+		return "memory"
+	}
+	return "bbolt"
+}
+
 func (s *side) print() error {
 	for _, count := range clients {
 		times := s.times[count]
@@ -133,7 +144,7 @@ func (s *side) print() error {
 		at := func(quantile float64) float64 { return float64(times[int(quantile*float64(len(times)-1))]) / 1000 }
 		line, err := json.Marshal(map[string]any{
 			"suite": "replica-puts", "side": s.storage, "clients": count, "value_bytes": *bytes, "durability": "sync",
-			"state":  map[bool]string{true: "memlith", false: "bbolt"}[s.storage == "memlith"],
+			"state":  s.state(),
 			"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999),
 			"ops_per_s": float64(len(times)) / s.took[count].Seconds(),
 		})
@@ -150,7 +161,7 @@ func run() error {
 		return errors.New("-node and -dir are needed; -turns and -value-bytes are at least 1")
 	}
 	var sides []*side
-	for _, storage := range []string{"memlith", "raft-wal", "raft-boltdb"} {
+	for _, storage := range strings.Split(*storage, ",") {
 		sides = append(sides, &side{storage, map[int][]time.Duration{}, map[int]time.Duration{}})
 	}
 	slice := time.Duration(*seconds * float64(time.Second) / float64(*turns))

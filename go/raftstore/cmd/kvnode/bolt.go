@@ -48,9 +48,6 @@ var (
 
 func openBolt(folder string, options txn.Options) (*bolt, error) {
 	b := &bolt{folder: folder, options: options}
-	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return nil, err
-	}
 	return b, b.open()
 }
 

@@ -31,7 +31,10 @@ import (
 	"memlith.org/memlith/raftstore/internal/txn"
 )
 
-const timeout = 5 * time.Second
+const (
+	timeout   = 5 * time.Second
+	redoBytes = 64 << 20 // made at first, so that the log need not grow under load; raft-wal makes as much
+)
 
 type node struct {
 	raft  *raft.Raft
@@ -54,7 +57,8 @@ func main() {
 	flag.StringVar((*string)(&s.id), "id", "", "the node's name")
 	flag.StringVar(&s.peers, "peers", "", "all nodes: NAME=RAFT-ADDRESS=HTTP-ADDRESS,...")
 	flag.StringVar(&s.via, "via", "", "other addresses to reach nodes by: RAFT-ADDRESS=ADDRESS,...")
-	flag.StringVar(&s.storage, "storage", "memlith", "to measure others: raft-wal or raft-boltdb, with a state in bbolt")
+	flag.StringVar(&s.storage, "storage", "memlith",
+		"to measure others: raft-wal or raft-boltdb, with a state in bbolt, or -map behind the name: in memory")
 	flag.StringVar(&s.planted, "planted", "", "a fault for tests: see planted.go")
 	flag.BoolVar(&s.quick, "quick", false, "short timeouts and logs, as tests on one machine want them")
 	flag.Parse()
@@ -95,7 +99,11 @@ func run(s settings) error {
 		return errors.New("-dir and -id are needed, and -peers has to name this node")
 	}
 
-	n.store, err = openStorage(s.storage, s.folder, txn.Options{ForgetSessions: s.planted == lostSessions})
+	redo := uint64(redoBytes)
+	if s.quick {
+		redo = 0
+	}
+	n.store, err = openStorage(s.storage, s.folder, redo, txn.Options{ForgetSessions: s.planted == lostSessions})
 	if err != nil {
 		return err
 	}
@@ -119,7 +127,7 @@ func (n *node) start(s settings, configuration raft.Configuration, transport raf
 	config := raft.DefaultConfig()
 	config.LocalID = s.id
 	level := hclog.Warn
-	config.NoSnapshotRestoreOnStart = true
+	config.NoSnapshotRestoreOnStart = !n.store.inMemory
 	// In raft 1.7.3 a node in a pre-vote that gets a snapshot remains a candidate, and remembers the snapshot's sender as
 	// its leader. If the leader ends then, this node refuses all others, and the group has no leader any more.
 	config.PreVoteDisabled = true

@@ -59,7 +59,7 @@ func TestStatesAreTheSame(t *testing.T) {
 	open := func() {
 		for i := range kinds {
 			var err error
-			stores[i], err = openStorage(kinds[i], places[i], txn.Options{})
+			stores[i], err = openStorage(kinds[i], places[i], 0, txn.Options{})
 			check(t, err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestStatesAreTheSame(t *testing.T) {
 		}
 		meta, source, err := stores[i].snapshots.Open(listed[0].ID)
 		check(t, err)
-		other, err := openStorage(kinds[i], folder(t), txn.Options{})
+		other, err := openStorage(kinds[i], folder(t), 0, txn.Options{})
 		check(t, err)
 		// One that ends with an entry that is none of the state's.
 		sink, err := other.snapshots.Create(meta.Version, meta.Index+7, meta.Term, meta.Configuration, 1, nil)
@@ -135,9 +135,44 @@ func TestStatesAreTheSame(t *testing.T) {
 	}
 }
 
+// A state in memory is restored from a snapshot and gives the same answers then.
+func TestStateInMemory(t *testing.T) {
+	place := folder(t)
+	store, err := openStorage("raft-boltdb-map", place, 0, txn.Options{})
+	check(t, err)
+	entry, err := (&txn.Transaction{Client: 3, Number: 1, Writes: []txn.Write{{Key: "1", Value: []byte("one")}}}).Encode()
+	check(t, err)
+	log := &raft.Log{Index: 7, Term: 1, Type: raft.LogCommand, Data: entry}
+	answer := store.fsm.Apply(log)
+	if answer != (txn.Result{Status: txn.Committed, Version: 7}) {
+		t.Fatal(answer)
+	}
+	snapshot, err := store.fsm.Snapshot()
+	check(t, err)
+	_, transport := raft.NewInmemTransport("")
+	sink, err := store.snapshots.Create(1, 7, 1, raft.Configuration{}, 1, transport)
+	check(t, err)
+	check(t, snapshot.Persist(sink))
+	wanted := contents(t, store)
+	check(t, store.close())
+
+	store, err = openStorage("raft-boltdb-map", place, 0, txn.Options{})
+	check(t, err)
+	_, source, err := store.snapshots.Open(sink.ID())
+	check(t, err)
+	check(t, store.fsm.Restore(source))
+	if got := contents(t, store); !reflect.DeepEqual(got, wanted) || string(got[1].Data) != "one" {
+		t.Fatalf("%v instead of %v", got, wanted)
+	}
+	if again := store.fsm.Apply(log); again != answer { // the client's number is known
+		t.Fatal(again)
+	}
+	check(t, store.close())
+}
+
 // The largest transaction that is accepted fits the log and the state.
 func TestLargestTransaction(t *testing.T) {
-	store, err := openStorage("memlith", folder(t), txn.Options{})
+	store, err := openStorage("memlith", folder(t), 0, txn.Options{})
 	check(t, err)
 	var transaction txn.Transaction
 	for bytes := 0; bytes+txn.ValueBytesMax < txn.BodyBytesMax; bytes += txn.ValueBytesMax {
