@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "log/format.hpp"
+#include "mutants/mutants.hpp"
 
 namespace memlith::lab {
 

@@ -16,12 +16,6 @@
 #include "base/sync.hpp"
 #include "readers/world.hpp"
 
-namespace memlith::core {
-Mutant active_mutant = Mutant::none;
-std::uint64_t given_identity = 0;
-thread_local Controller* controller = nullptr;
-}  // namespace memlith::core
-
 namespace memlith::test {
 namespace {
 

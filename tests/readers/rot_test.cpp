@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "copy/source.hpp"
 #include "copy/target.hpp"
+#include "mutants/mutants.hpp"
 #include "readers/world.hpp"
 
 namespace memlith::test {
