@@ -8,12 +8,14 @@
 #include <set>
 
 #include "mutants/mutants.hpp"
+#include "sim/power_cuts.hpp"
 #include "sim_cluster.hpp"
 
 namespace memlith_postgres::test {
 namespace {
 
 using core::Mutant;
+using core::PowerCuts;
 using core::Random;
 using core::SimMedium;
 using core::SimTrace;
@@ -202,21 +204,14 @@ class Explorer {
     SimMedium medium(story_.trace());
     for (std::size_t at = 0; at < story_.trace().records.size(); ++at) {
       medium.step();
-      for (std::size_t sample = 0; sample < memlith::test::scaled(8); ++sample) {
-        if (std::string wrong = look(cut(medium, sample), at + 1); !wrong.empty()) return wrong;
+      for (PowerCuts cuts(medium, {3, memlith::test::scaled(6)}, random_); cuts.next();) {
+        if (std::string wrong = look(cuts.image(), at + 1); !wrong.empty()) return wrong;
       }
     }
     return {};
   }
 
  private:
-  core::SimImage cut(const SimMedium& medium, std::size_t sample) {
-    if (sample < 2) return medium.cut([sample](std::size_t) { return sample == 1; });
-    const std::uint64_t odds = 2 + random_.below(4);
-    const bool keep_few = random_.one_in(2);
-    return medium.cut([&](std::size_t) { return random_.one_in(odds) == keep_few; });
-  }
-
   std::string look(const core::SimImage& image, std::size_t at) {
     if (!seen_.insert(image.hash() * 31 + at).second) return {};
     ++g_distinct;
@@ -232,13 +227,15 @@ class Explorer {
     SimMedium medium(trace);
     for (std::size_t i = 0; i < trace.records.size(); ++i) {
       medium.step();
-      if (!random_.one_in(4)) continue;
-      SimVolume again(cut(medium, random_.below(6)));
-      const auto later = recover(again, kPaths);
+      if (!random_.one_in(12)) continue;
       const std::string where =
           "a cut at operation " + std::to_string(at) + ", and at " + std::to_string(i + 1) + " of the recovery: ";
-      if (!later) return where + "the replay failed";
-      if (std::string wrong = story_.check(*later, at); !wrong.empty()) return where + wrong;
+      for (PowerCuts cuts(medium, {2, 1}, random_); cuts.next();) {
+        SimVolume again(cuts.image());
+        const auto later = recover(again, kPaths);
+        if (!later) return where + "the replay failed";
+        if (std::string wrong = story_.check(*later, at); !wrong.empty()) return where + wrong;
+      }
     }
     return {};
   }

@@ -16,6 +16,7 @@
 #include "base/checksum.hpp"
 #include "base/random.hpp"
 #include "mutants/mutants.hpp"
+#include "sim/power_cuts.hpp"
 #include "sim_world.hpp"
 #include "sqlite/src/disk_journal.hpp"
 #include "support/crash_world.hpp"
@@ -24,6 +25,7 @@
 namespace memlith::test {
 namespace {
 
+using core::PowerCuts;
 using core::Random;
 using core::SimImage;
 using core::SimMedium;
@@ -187,18 +189,10 @@ class Story {
       ++crash_points_;
       const auto [first, last] = allowed(at);
       const std::size_t pending = medium.pending_count();
-      const bool exhaustive = pending <= options.exhaustive_items_max;
-      const std::size_t subsets = exhaustive ? std::size_t{1} << pending : options.samples + 2;
-      for (std::size_t subset = 0; subset < subsets; ++subset) {
-        Random coins(random.next());
-        const std::uint64_t bias = 1 + coins.below(7);
-        const SimImage image = medium.cut([&](std::size_t item) {
-          if (exhaustive) return (subset >> item & 1) != 0;
-          return subset < 2 ? subset == 1 : coins.below(8) < bias;
-        });
-        check(image, first, last, options, random,
+      for (PowerCuts cuts(medium, {options.exhaustive_items_max, options.samples}, random); cuts.next();) {
+        check(cuts.image(), first, last, options, random,
               fmt::format("power cut after operation {} of {}, {} unflushed items, subset {}, seed {}", at,
-                          trace.records.size(), pending, subset, seed));
+                          trace.records.size(), pending, cuts.number(), seed));
       }
       if (pending > 0)
         check_kill(trace, at, first, last, options, random, fmt::format("kill -9 after operation {}", at));
@@ -415,16 +409,8 @@ class Story {
     for (std::size_t at = 0; at < trace.records.size() && violations_ < 3; ++at) {
       medium.step();
       if (at < from) continue;
-      const std::size_t pending = medium.pending_count();
-      // All subsets of two items; else nothing, everything, by lot, and twice everything but one.
-      const std::size_t subsets = pending <= 2 ? std::size_t{1} << pending : 6;
-      for (std::size_t subset = 0; subset < subsets; ++subset) {
-        const std::uint64_t coins = random.next();
-        const SimImage image = medium.cut([=](std::size_t item) {
-          if (pending <= 2) return (subset >> item & 1) != 0;
-          if (subset >= 4) return item != coins % pending;
-          return subset < 2 ? subset == 1 : (coins >> item % 64 & 1) != 0;
-        });
+      for (PowerCuts cuts(medium, {2, 4}, random); cuts.next();) {
+        const SimImage image = cuts.image();
         ++states_;
         ++recovery_cuts_;
         SimVolume volume(image);

@@ -10,12 +10,14 @@
 
 #include "base/random.hpp"
 #include "mutants/mutants.hpp"
+#include "sim/power_cuts.hpp"
 #include "sim_world.hpp"
 #include "support/crash_world.hpp"
 
 namespace memlith::test {
 namespace {
 
+using core::PowerCuts;
 using core::Random;
 using core::SimFaults;
 using core::SimMedium;
@@ -78,8 +80,8 @@ class Crowd {
       if (at < made_ || medium.pending_count() == 0) continue;
       int promised = 0;
       for (const Told& each : told_) promised = each.operation <= at ? std::max(promised, each.number) : promised;
-      for (int subset = 0; subset < 3; ++subset) {
-        SimVolume cut(medium.cut([&](std::size_t) { return subset > 0 && random.one_in(2); }), true);
+      for (PowerCuts cuts(medium, {1, 2}, random); cuts.next();) {
+        SimVolume cut(cuts.image(), true);
         const int found = number_on(cut);
         if (found < promised || found > started_) ++violations;
       }
