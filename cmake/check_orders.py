@@ -3,8 +3,7 @@
 
 Usage: check_orders.py [REPOSITORY | --self-test]
 A comment `// ORDER name: the crash that the order of the next lines prevents. [REFERENCE]` ends with one or more
-references, with commas between: `mutant NAME` of src/base/mutant.hpp breaks the order, and the laboratory kills it;
-`sabotage NAME` of a plugin's sabotage.hpp breaks it, and the plugin's crash test notices;
+references, with commas between: `mutant NAME` of testing/mutants/mutants.hpp breaks the order, and a test notices;
 `workload NAME` of testing/lab, or `test SUITE.NAME`, fails when the lines change places. Prints each violation as
 `file:line: what` and exits with 1 if there was one. --self-test shows that each is found.
 """
@@ -15,7 +14,7 @@ import tempfile
 
 ORDER = re.compile(r"^\s*// ORDER (?P<names>[a-z-]+(?:, [a-z-]+)*): ")
 COMMENT = re.compile(r"^\s*// ?(.*)")
-REFERENCES = re.compile(r"\[((?:mutant|sabotage|workload|test) [^\[\]]+)\]$")
+REFERENCES = re.compile(r"\[((?:mutant|workload|test) [^\[\]]+)\]$")
 
 
 def names_in(root, folder, pattern):
@@ -29,8 +28,7 @@ def existing(root):
     tests = {test for folder in ("tests", "plugins")
              for test in names_in(root, folder, r"\bTEST(?:_F|_P)?\((\w+),\s*(\w+)\)")}
     return {
-        "mutant": names_in(root, "src/base", r"\bX\((\w+), \w+, \""),
-        "sabotage": names_in(root, "plugins", r"\bbool (\w+) = false; +// "),
+        "mutant": names_in(root, "testing/mutants", r"\bX\((\w+), \w+, \""),
         "workload": names_in(root, "testing/lab", r"(?m)^ +\{(?:\.name = )?\"([a-z0-9-]+)\","),
         "test": {f"{suite}.{name}" for suite, name in tests},
     }
@@ -59,8 +57,8 @@ def violations(root):
             where = f"{file.relative_to(root)}:{number}"
             references = REFERENCES.search(text)
             if not ORDER.match(text) or not references:
-                yield (f"{where}: it reads // ORDER name: why. [mutant NAME], [sabotage NAME], [workload NAME] or "
-                       "[test SUITE.NAME]")
+                yield (f"{where}: it reads // ORDER name: why. [mutant NAME], [workload NAME] or [test "
+                       "SUITE.NAME]")
                 continue
             for reference in references[1].split(", "):
                 kind, _, name = reference.partition(" ")
@@ -70,7 +68,8 @@ def violations(root):
 
 def self_test():
     tree = {
-        "src/base/mutant.hpp": '#define LIST(X) \\\n  X(flush_left_out, log, "a flush is left out")\n',
+        "testing/mutants/mutants.hpp": '#define LIST(X) \\\n  X(flush_left_out, log, "a flush is left out") \\\n'
+                                       '  X(skip_mark, one, "nothing says so")\n',
         "src/log/good.cpp": "// ORDER one-before-two: why. [mutant flush_left_out]\n"
                             "  // ORDER two-before-three: because of a crash that is told in\n"
                             "  // two lines. [workload two-commits, workload reopened, test Log.ComesBack]\nint x;\n"
@@ -80,14 +79,13 @@ def self_test():
                            "// ORDER four: why. [test Log.ComesBack, test Log.No]\n"
                            "// ORDER five: why. [workload one-commit]\nint y;\n"
                            "// Order six: no tag is no tag. [mutant none]\n",
-        "plugins/one/src/sabotage.hpp": "struct Sabotage {\n  bool skip_mark = false;  // nothing says so\n};\n",
-        "plugins/one/src/marks.cpp": "// ORDER one-before-two: why. [sabotage skip_mark]\nint x;\n"
-                                     "// ORDER two-before-three: why. [sabotage keep_mark]\n",
+        "plugins/one/src/marks.cpp": "// ORDER one-before-two: why. [mutant skip_mark]\nint x;\n"
+                                     "// ORDER two-before-three: why. [mutant keep_mark]\n",
         "testing/lab/workloads.cpp": 'Row rows[] = {\n    {"two-commits", "two commits", options},\n};\n',
         "testing/lab/more.cpp": 'Row rows[] = {\n    {.name = "reopened",\n     .sentence = "reopening"},\n};\n',
         "tests/unit/log/log_test.cpp": "TEST_F(Log,\n       ComesBack) {}\n",
     }
-    expected = ["plugins/one/src/marks.cpp:3: there is no sabotage keep_mark", "src/log/bad.cpp:1: it reads",
+    expected = ["plugins/one/src/marks.cpp:3: there is no mutant keep_mark", "src/log/bad.cpp:1: it reads",
                 "src/log/bad.cpp:2: it reads", "src/log/bad.cpp:4: there is no mutant",
                 "src/log/bad.cpp:5: there is no test Log.No", "src/log/bad.cpp:6: there is no workload one-commit"]
     with tempfile.TemporaryDirectory() as folder:

@@ -16,9 +16,9 @@ ENGINE_LINES_MAX = 500  # of a file in src/
 FUNCTION_LINES_MAX = 70  # of the body of a function in src/
 COLUMNS_MAX = 120
 # Their lines cannot be wrapped: documents that a benchmark writes, notebooks, lists of regular expressions, checksums,
-# the interface of a version.
+# the interface of a version, lines of our text with a character in front.
 WIDE = re.compile(r"docs/figures.*\.md|.*\.ipynb|.*/(go|stock)\.sum|plugins/sqlite/tests/suite/known.*\.txt|"
-                  r"tests/golden/.*/abi\.json")
+                  r"tests/golden/.*/abi\.json|testing/mutants/.*\.patch")
 # Files in src/ that are still longer. The list only shrinks: an entry that is not needed any more is a violation too.
 STILL_LONG = set()
 CODE_FOLDERS = ["src", "include", "testing", "plugins", "tools", "examples", "tests", "bench", "python"]

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/mutant.hpp"
 #include "base/random.hpp"
 #include "region/per_thread.hpp"
 #include "store/refusal.hpp"
@@ -36,7 +35,7 @@ bool holds_applog(const Region& region) {
 std::uint64_t AppLog::in_use_from() const {
   // ORDER release-before-reuse: bytes are used again only when the frame that released them is in the redo log, so
   // that it lies before the frame that overwrites them. [mutant applog_reused_early]
-  return MEMLITH_MUTANT(applog_reused_early) ? read_.at : consumed_.at;
+  return consumed_.at;
 }
 
 bool AppLog::has_room(std::uint64_t bytes) const {
@@ -282,16 +281,13 @@ void AppLog::add(Changes& changes, std::uint64_t offset, const void* bytes, std:
 }
 
 void AppLog::add_ring(Changes& changes, std::uint64_t from, std::uint64_t to) const {
-  bool first = true;
   ring_.for_each_run(from, to - from, [&](std::uint64_t offset, std::uint64_t run) {
-    if (first || !MEMLITH_MUTANT(applog_wrap_cut)) add(changes, offset, region_.address() + offset, run);
-    first = false;
+    add(changes, offset, region_.address() + offset, run);
   });
 }
 
 // From the caller's copy: writers may append over the mark in memory while the frame is being made.
 void AppLog::add_end_mark(Changes& changes, std::uint64_t position, const EntryHeader& mark) const {
-  if (MEMLITH_MUTANT(applog_end_not_marked)) return;
   const auto* from = reinterpret_cast<const std::byte*>(&mark);
   ring_.for_each_run(position, sizeof mark, [&](std::uint64_t offset, std::uint64_t run) {
     add(changes, offset, from, run);

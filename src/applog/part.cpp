@@ -1,7 +1,5 @@
 #include "applog/part.hpp"
 
-#include "base/mutant.hpp"
-
 namespace memlith::core::applog {
 
 Status AppLogPart::append(std::span<const AppLog::Content> entries) {
@@ -46,11 +44,7 @@ Result<FrameNeed> AppLogPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
 
 Status AppLogPart::add_to(JointFrame& frame) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   if (!entries_.all.empty()) log_.place_held(entries_, changes_, mark_);
-  if (consumed_.has_value() && MEMLITH_MUTANT(applog_position_apart)) {
-    AppLog::Changes apart;
-    log_.add(apart, kPositionOffset, &*consumed_, sizeof *consumed_);
-    MEMLITH_TRY(region().commit_bytes(apart.extents, apart.sources, false).status());
-  } else if (consumed_.has_value()) {
+  if (consumed_.has_value()) {
     log_.add(changes_, kPositionOffset, &*consumed_, sizeof *consumed_);
   }
   frame.extents.insert(frame.extents.end(), changes_.extents.begin(), changes_.extents.end());

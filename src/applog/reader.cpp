@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "applog/applog.hpp"
-#include "base/mutant.hpp"
 #include "base/no_throw.hpp"
 
 namespace memlith::core::applog {
@@ -163,7 +162,7 @@ Status AppLog::move_to_larger(std::uint64_t capacity) {
   const EntryHeader mark = end_mark(numbers_.logged() + 1, seed_);
   if (appended_ > wrap) {
     std::memmove(region_.address() + larger.offset_of(wrap), region_.address() + kRingOffset, appended_ - wrap);
-    if (handed_ > wrap && !MEMLITH_MUTANT(applog_growth_not_moved)) {
+    if (handed_ > wrap) {
       add(changes, larger.offset_of(wrap), region_.address() + larger.offset_of(wrap), handed_ - wrap);
     }
   }

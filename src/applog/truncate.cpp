@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "applog/applog.hpp"
-#include "base/mutant.hpp"
 
 namespace memlith::core::applog {
 
@@ -47,9 +46,7 @@ Status AppLog::truncate_after(std::uint64_t last) MEMLITH_NO_THREAD_SAFETY_ANALY
     add_end_mark(changes, at, mark);
     // ORDER cut-before-replacement: the frame of the cut lies before those of the entries that take the place of what
     // is dropped. Without it a crash before them brings the dropped entries back. [mutant applog_cut_in_memory]
-    if (!MEMLITH_MUTANT(applog_cut_in_memory)) {
-      MEMLITH_TRY_ASSIGN(end, region_.commit_bytes(changes.extents, changes.sources, false));
-    }
+    MEMLITH_TRY_ASSIGN(end, region_.commit_bytes(changes.extents, changes.sources, false));
     handed_ = at;
     lowest_handed_ = std::min(lowest_handed_, at);
     numbers_.cut(last, end);
@@ -110,10 +107,6 @@ Status AppLog::restart(std::uint64_t next) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   add(changes, kPositionOffset, &position, sizeof position);
   // ORDER position-with-mark: one frame has both, because a position is found again only with the entry or the mark
   // of its number behind it. [mutant applog_restart_in_two]
-  if (MEMLITH_MUTANT(applog_restart_in_two)) {
-    MEMLITH_TRY(region_.commit_bytes(changes.extents, changes.sources, true).status());  // not packed with the next
-    changes = {};
-  }
   add_end_mark(changes, handed_, mark);
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
   put(handed_, &mark, sizeof mark);

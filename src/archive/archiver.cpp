@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/mutant.hpp"
 #include "base/random.hpp"
 
 namespace memlith::core {
@@ -91,7 +90,7 @@ Status Archiver::resume() {
   source_.tell_archived(position_.lsn);
   MEMLITH_TRY_ASSIGN(const ArchiveSource::Reach reach, source_.find(position_));
   if (reach == ArchiveSource::Reach::gone) return begin_run("gap");
-  const bool other = reach == ArchiveSource::Reach::elsewhere && !MEMLITH_MUTANT(archive_continues_other_history);
+  const bool other = reach == ArchiveSource::Reach::elsewhere;
   return other ? begin_run("history") : put_manifest(manifest_);
 }
 
@@ -169,11 +168,6 @@ Status Archiver::take(const Frame& frame) {
   if (waiting_.empty()) {
     waiting_from_ = {frame.lsn, position_.previous};
     waiting_since_ns_ = now();
-    if (MEMLITH_MUTANT(archive_gap_overlooked)) {
-      FrameHeader header;
-      std::memcpy(&header, frame.bytes.data(), sizeof header);
-      waiting_from_.previous = header.previous;
-    }
   }
   waiting_.insert(waiting_.end(), frame.bytes.begin(), frame.bytes.end());
   position_ = frame.after;
@@ -204,13 +198,11 @@ Status Archiver::seal() {
   header.first_time_ns = first_time_ns_ != 0 ? first_time_ns_ : header.made_ns;
   Manifest next = manifest_;
   ++next.next_segment;
-  if (MEMLITH_MUTANT(archive_tells_too_early)) source_.tell_archived(position_.lsn);
   Run& run = next.runs.back();
   run.end = position_;
   run.end_segment = next.next_segment;
   run.end_ns = header.made_ns;
   std::uint64_t stored_bytes = 0;
-  if (MEMLITH_MUTANT(archive_manifest_first)) MEMLITH_TRY(put_manifest(next));
   // ORDER segment-before-manifest: what a manifest names is there, whole. [mutant archive_manifest_first]
   MEMLITH_TRY(put_segment(header, stored_bytes));
   run.bytes += stored_bytes;

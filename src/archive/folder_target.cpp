@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "archive/target.hpp"
-#include "base/mutant.hpp"
 
 namespace memlith::core {
 
@@ -28,11 +27,11 @@ class FolderSink final : public ArchiveSink {
   Status finish() override {
     // ORDER content-before-name: an object that has its name is complete after a power cut. [mutant
     // archive_named_unflushed]
-    if (!MEMLITH_MUTANT(archive_named_unflushed)) MEMLITH_TRY(device_->flush());
+    MEMLITH_TRY(device_->flush());
     MEMLITH_TRY(volume_.rename(name_ + kFresh, name_));
     device_ = nullptr;
     // ORDER name-before-next: the manifest that names this object is put after it. [mutant archive_name_unflushed]
-    return MEMLITH_MUTANT(archive_name_unflushed) ? kOk : volume_.sync_folder("");
+    return volume_.sync_folder("");
   }
 
  private:

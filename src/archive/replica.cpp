@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "base/mutant.hpp"
 #include "store/recovery.hpp"
 
 namespace memlith::core {
@@ -141,7 +140,7 @@ Status Replica::append(std::span<const std::byte> frames, LogPosition from, LogP
   MEMLITH_TRY(make_room(to));
   MEMLITH_TRY(write_frames(frames, from.lsn));
   // ORDER frames-before-head: whatever is before the head is complete on the medium. [mutant standby_counts_early]
-  if (!MEMLITH_MUTANT(standby_counts_early)) MEMLITH_TRY(files_.log_device->flush());
+  MEMLITH_TRY(files_.log_device->flush());
   Superblock& next = superblocks_->current();
   next.incarnation = std::max(next.incarnation, incarnation);
   next.begun_lsn = to.lsn.value;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mutant.hpp"
-
 namespace memlith::core {
 
 Status Restorer::look() {
@@ -90,7 +88,6 @@ Status Restorer::find_time(std::uint64_t ns, RestorePlan& plan) {
   plan.until = plan.full.complete_at;
   bool later = false;  // a later time was seen
   const auto note = [&](std::uint64_t record_ns, Lsn place) {
-    if (MEMLITH_MUTANT(archive_time_of_next) && record_ns > ns && !later) plan.until = std::max(plan.until, place);
     if (record_ns > ns) {
       later = true;
     } else if (place > plan.until) {

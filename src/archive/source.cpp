@@ -5,7 +5,6 @@
 #include <cstring>
 #include <set>
 
-#include "base/mutant.hpp"
 #include "store/folder_directory.hpp"
 #include "store/stats.hpp"
 
@@ -104,7 +103,7 @@ Result<bool> ArchiveSource::ask_log() {
   const LogPosition end = files_.log->recovered();
   // ORDER flush-before-archive: what a writer that was killed did not flush can be read, and lost in a power cut. An
   // archive that had it would be ahead of the store. [mutant archive_of_unflushed_log]
-  if (!files_.was_clean && !MEMLITH_MUTANT(archive_of_unflushed_log)) {
+  if (!files_.was_clean) {
     const Status flushed = files_.log_device->flush();
     const bool no_flush_here = flushed.os_errno == EINVAL || flushed.os_errno == EROFS;
     if (!no_flush_here) MEMLITH_TRY(flushed);
@@ -122,22 +121,21 @@ Result<bool> ArchiveSource::ask_log() {
 
 Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& visit) {
   MEMLITH_TRY(find_durable());
-  if (at.lsn > durable_) return MEMLITH_MUTANT(archive_believes_all) ? Reach::all : Reach::elsewhere;
+  if (at.lsn > durable_) return Reach::elsewhere;
   const Lsn wanted = durable_;
   for (int looks = 0;;) {
     const LogPosition before = at;
     LogReader reader = files_.log->follower(at);
-    while (at.lsn < wanted || MEMLITH_MUTANT(archive_believes_all)) {
+    while (at.lsn < wanted) {
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
       if (!frame.has_value()) break;
-      if (frame->after.lsn > wanted && !MEMLITH_MUTANT(archive_believes_all)) break;
+      if (frame->after.lsn > wanted) break;
       MEMLITH_TRY(visit(*frame));
       at = frame->after;
     }
     if (at.lsn >= wanted) return Reach::all;
     const LogPosition tail = files_.log->tail();
-    const bool gap_overlooked = MEMLITH_MUTANT(archive_gap_overlooked) && looks == kLooksAtLog;
-    if (tail.lsn > at.lsn && (tail.previous == at.previous || gap_overlooked)) {
+    if (tail.lsn > at.lsn && tail.previous == at.previous) {
       at = tail;
       continue;
     }

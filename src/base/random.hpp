@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "base/mutant.hpp"
-
 namespace memlith::core {
 
 class Random {
@@ -32,9 +30,6 @@ class Random {
 // A random number that identifies a store; never 0.
 inline std::uint64_t random_identity() {
   std::uint64_t value = 0;
-#ifdef MEMLITH_MUTANTS
-  value = given_identity;
-#endif
   while (value == 0) {
     if (::getrandom(&value, sizeof value, 0) != sizeof value) value = 0;
   }

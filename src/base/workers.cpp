@@ -5,14 +5,11 @@
 #include <utility>
 
 #include "base/assert.hpp"
-#include "base/mutant.hpp"
 
 namespace memlith::core {
 
 Workers::~Workers() {
-  if (MEMLITH_MUTANT(stop_told_outside_lock)) {
-    ending_ = true;
-  } else {
+  {
     const LockGuard lock(mutex_);
     MEMLITH_ASSERT(waiting_ == 0);
     ending_ = true;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/buffer.hpp"
-#include "base/mutant.hpp"
 
 namespace memlith::core {
 
@@ -49,10 +48,6 @@ Result<bool> CopySource::try_to_walk(CopySink& sink) {
   MEMLITH_TRY(look());
   MEMLITH_TRY(sink.begin(state()));
   MEMLITH_TRY_ASSIGN(std::vector<ObjectId> left, homes_there());
-  if (MEMLITH_MUTANT(copy_reads_log_first)) {
-    MEMLITH_TRY_ASSIGN(const bool followed, follower_.finish());
-    if (!followed) return false;
-  }
   MEMLITH_TRY_ASSIGN(const bool taken, take_homes(sink, left));
   if (!taken) return false;
   follower_.set_on_full([this, &sink] { return put_gathered(sink); });
@@ -62,10 +57,8 @@ Result<bool> CopySource::try_to_walk(CopySink& sink) {
   }
   // ORDER home-before-log-end: what a checkpoint writes home while it is read must be in the frames that are put on
   // top, so the log is read to its end last. [mutant copy_reads_log_first]
-  if (!MEMLITH_MUTANT(copy_reads_log_first)) {
-    MEMLITH_TRY_ASSIGN(const bool followed, follower_.finish());
-    if (!followed) return false;
-  }
+  MEMLITH_TRY_ASSIGN(const bool followed, follower_.finish());
+  if (!followed) return false;
   MEMLITH_TRY(put_gathered(sink));
   MEMLITH_TRY(settle());
   MEMLITH_TRY(check_objects());
@@ -180,7 +173,7 @@ Result<bool> CopySource::read_home(CopySink& sink, ObjectId object) {
 // The log is read along, so that only the time of one step counts against the writer's log.
 Result<bool> CopySource::read_along(std::uint64_t bytes) {
   bytes_since_look_ += bytes;
-  if (!follower_.writes() || bytes_since_look_ < steps_.look_bytes || MEMLITH_MUTANT(copy_reads_log_first)) return true;
+  if (!follower_.writes() || bytes_since_look_ < steps_.look_bytes) return true;
   bytes_since_look_ = 0;
   return follower_.gather();
 }
@@ -190,7 +183,7 @@ Result<bool> CopySource::read_along(std::uint64_t bytes) {
 // A home may be older than the frames that were put.
 Status CopySource::put_read(CopySink& sink, ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes) {
   const auto found = put_.find(object);
-  if (found == put_.end() || MEMLITH_MUTANT(copy_home_over_frames)) return sink.put(object, offset, bytes);
+  if (found == put_.end()) return sink.put(object, offset, bytes);
   return found->second.for_each_gap(offset, offset + bytes.size(), [&](std::uint64_t begin, std::uint64_t end) {
     return sink.put(object, begin, bytes.subspan(begin - offset, end - begin));
   });

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/mutant.hpp"
 #include "base/random.hpp"
 #include "log/superblocks.hpp"
 #include "store/blocks.hpp"
@@ -177,7 +176,7 @@ Status CopyTarget::finish_homes(const CopiedState& state) {
     if (home->bytes != info.size_bytes) MEMLITH_TRY(home->device->truncate(info.size_bytes));
     home->bytes = info.size_bytes;
     if (kind_ == StoreKind::one_file) MEMLITH_TRY(finish_file(state, *home));
-    if (!MEMLITH_MUTANT(copy_named_unflushed)) MEMLITH_TRY(as_no_space(home->device->flush()));
+    MEMLITH_TRY(as_no_space(home->device->flush()));
     if (kind_ == StoreKind::one_file) continue;
     MEMLITH_TRY(as_no_space(home->sums->finish(volume_, working_.sums(info.id), log_id_, *home->device)));
   }

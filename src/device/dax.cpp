@@ -31,7 +31,6 @@ class MappedLines {
  public:
   explicit MappedLines(std::byte* base) : base_(base) {}
   void stream(std::uint64_t offset, const std::byte* line) { store_line(base_ + offset, line); }
-  void cache(std::uint64_t offset, const std::byte* line) { std::memcpy(base_ + offset, line, kLineBytes); }
   void read(std::uint64_t offset, std::byte* line) { std::memcpy(line, base_ + offset, kLineBytes); }
   void fence() { fence_lines(); }
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/buffer.hpp"
-#include "base/mutant.hpp"
 #include "base/units.hpp"
 #include "device/volume.hpp"
 
@@ -51,7 +50,7 @@ Status Device::do_discard(std::uint64_t offset, std::uint64_t bytes) {
 }
 
 Status Device::check_latch() const {
-  if (!latched() || MEMLITH_MUTANT(failed_flush_retried) || MEMLITH_MUTANT(poisoned_log_goes_on)) return kOk;
+  if (!latched()) return kOk;
   const LockGuard lock(latch_mutex_);
   return fail(Errc::poisoned, Detail::write,
               "{}: an earlier write or flush failed, so nothing more is written; close and reopen to get back the last "

@@ -23,7 +23,6 @@
 #include <string_view>
 
 #include "base/descriptor.hpp"
-#include "base/mutant.hpp"
 #include "base/status.hpp"
 #include "base/sync.hpp"
 #include "device/disk_facts.hpp"
@@ -141,7 +140,6 @@ class Device {
   // Flushes run one at a time: of two concurrent flushes, one may fail and lose the bytes of both, and the other may
   // then return ok. That would amount to retrying a failed flush and believing it. [schedule/flush-fails]
   Status flush() {
-    if (MEMLITH_MUTANT(flushes_side_by_side)) return flush_unless_latched();
     const LockGuard lock(flush_mutex_);
     return flush_unless_latched();
   }

@@ -4,7 +4,6 @@
 // into whole lines, gives each to `Lines` once, and fences behind the last one: what it has written survives power
 // loss when finish() returns. `Lines` is a mapping of the file (dax.cpp) or the simulated medium of the tests:
 //   void stream(std::uint64_t offset, const std::byte* line);    stores the line past the cache
-//   void cache(std::uint64_t offset, const std::byte* line);     stores the line to the cache only; planted faults do
 //   void read(std::uint64_t offset, std::byte* line);            the line as it is; zeros beyond the end of the file
 //   void fence();                                                what was streamed before is on the medium
 #pragma once
@@ -16,7 +15,6 @@
 #include <cstring>
 #include <span>
 
-#include "base/mutant.hpp"
 #include "base/units.hpp"
 
 namespace memlith::core {
@@ -49,14 +47,12 @@ class LineWriter {
   }
 
   void finish() {
-    if (begun_ && MEMLITH_MUTANT(last_line_left_in_cache)) {
-      lines_.cache(line_offset_, line_.data());
-    } else if (begun_) {
+    if (begun_) {
       end_line();
     }
     // ORDER lines-before-fence: a commit is acknowledged when this returns, and lines that no fence follows may be
     // lost. [mutant lines_not_fenced]
-    if (!MEMLITH_MUTANT(lines_not_fenced)) lines_.fence();
+    lines_.fence();
   }
 
  private:
@@ -64,7 +60,7 @@ class LineWriter {
     begun_ = true;
     line_offset_ = round_down(offset_, kLineBytes);
     line_ = {};
-    if (!MEMLITH_MUTANT(rest_of_line_lost)) lines_.read(line_offset_, line_.data());
+    lines_.read(line_offset_, line_.data());
   }
   void end_line() {
     lines_.stream(line_offset_, line_.data());

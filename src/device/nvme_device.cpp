@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "base/units.hpp"
 
 namespace memlith::core {
@@ -116,18 +115,14 @@ class NvmeDevice final : public Device {
   Result<bool> do_write_through(std::uint64_t offset, std::span<const iovec> pieces) override {
     const std::uint64_t bytes = bytes_in(pieces);
     if (!can_write_through(bytes) || pieces.size() > IOV_MAX) return false;
-    MEMLITH_TRY(run({.op = NvmeOp::write,
-                     .forced = !MEMLITH_MUTANT(command_not_forced),
-                     .offset = offset,
-                     .bytes = bytes,
-                     .memory = pieces}));
+    MEMLITH_TRY(run({.op = NvmeOp::write, .forced = true, .offset = offset, .bytes = bytes, .memory = pieces}));
     MEMLITH_TRY(shared_->pages.wrote(offset, pieces));
     return true;
   }
 
   // A device without a volatile cache has nothing to flush. One whose cache is off now may have it on by then.
   Status do_flush() override {
-    if (!facts_.has_cache || MEMLITH_MUTANT(cache_not_flushed)) return kOk;
+    if (!facts_.has_cache) return kOk;
     return run({.op = NvmeOp::flush});
   }
 
@@ -203,9 +198,7 @@ class NvmeDevice final : public Device {
       const std::uint64_t most = round_down(std::min(buffer.size(), facts_.transfer_bytes_max), facts_.block_bytes);
       const std::span<std::byte> blocks = buffer.span().first(std::min(most, end - begin));
       const std::uint64_t step = std::min(bytes, blocks.size() - (offset - begin));
-      if (!MEMLITH_MUTANT(rest_of_block_lost)) {
-        MEMLITH_TRY(read_rest(begin, blocks, offset, offset + step));
-      }
+      MEMLITH_TRY(read_rest(begin, blocks, offset, offset + step));
       gather(blocks.subspan(offset - begin, step), pieces, skip);
       const iovec now{blocks.data(), blocks.size()};
       MEMLITH_TRY(write_now(begin, {&now, 1}, now.iov_len));

@@ -9,7 +9,6 @@
 #include <cerrno>
 
 #include "base/buffer.hpp"
-#include "base/mutant.hpp"
 #include "base/units.hpp"
 
 namespace memlith::core {
@@ -99,7 +98,6 @@ Result<Mappable> NvmePages::map(std::uint64_t offset, std::uint64_t bytes, const
 }
 
 Status NvmePages::wrote(std::uint64_t offset, std::span<const iovec> pieces) {
-  if (MEMLITH_MUTANT(mapped_pages_not_written)) return kOk;
   const LockGuard lock(mutex_);
   for (const iovec& piece : pieces) {
     const auto* const source = static_cast<const std::byte*>(piece.iov_base);

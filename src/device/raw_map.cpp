@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/buffer.hpp"
-#include "base/mutant.hpp"
 #include "base/random.hpp"
 
 namespace memlith::core {
@@ -306,7 +305,7 @@ Status RawMapCopies::write(Device& device, RawMap& map, const Flush& flush) {
   std::memcpy(bytes.data(), &head, sizeof head);
   const std::size_t first = first_to_write();
   MEMLITH_TRY(write_copy(device, first, bytes, false));
-  if (!MEMLITH_MUTANT(map_copies_at_once)) MEMLITH_TRY(flush());
+  MEMLITH_TRY(flush());
   for (std::size_t i = 0; i < copies_.size(); ++i) {
     if (i != first) MEMLITH_TRY(write_copy(device, i, bytes, true));
   }

@@ -11,8 +11,6 @@
 #include <cstring>
 #include <string>
 
-#include "base/mutant.hpp"
-
 #ifndef MFD_CLOEXEC
 #define MFD_CLOEXEC 1U
 #endif
@@ -340,7 +338,7 @@ Result<Lsn> FileImage::capture(Range range, bool will_sync, bool is_last) {
   if (!changed_.empty() || size != committed_bytes_) MEMLITH_TRY(store_.put_guard());
   MEMLITH_TRY(reserve(size, is_last));
   const bool regrown = cut_off_by_length(size).bytes > 0;
-  choose(regrown && MEMLITH_MUTANT(regrown_pages_not_in_range_committed) ? Range{0, size} : range, size);
+  choose(range, size);
   if (shortest_bytes_ < committed_bytes_) twins_->clear();  // of bytes that were cut off
   const bool nothing = chosen_.empty() && size == committed_bytes_ && !regrown;
   if (nothing) return last_lsn_;  // others may be writing what they captured
@@ -354,7 +352,6 @@ Result<Lsn> FileImage::capture(Range range, bool will_sync, bool is_last) {
 // range. [mutant cut_off_bytes_come_back]
 void FileImage::add_zeros(Range gone) {
   static constexpr std::array<std::byte, 64 * kKiB> kZeros{};
-  if (MEMLITH_MUTANT(cut_off_bytes_come_back)) return;
   for (const Range& each : left_) {
     const std::uint64_t end = std::min(each.offset + each.bytes, gone.offset + gone.bytes);
     for (std::uint64_t at = std::max(each.offset, gone.offset); at < end;) {

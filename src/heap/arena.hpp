@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "base/assert.hpp"
-#include "base/mutant.hpp"
 #include "base/sync.hpp"
 #include "heap/segment.hpp"
 
@@ -57,9 +56,7 @@ struct alignas(64) SlabArena {
     if (word < slab->first_word) slab->first_word = word;
     --slab->used;
     if (!slab->listed) list(slab);
-    if (slab->used > (MEMLITH_MUTANT(heap_slab_freed_early) ? 1 : 0) ||
-        first[slab->size_class] == last[slab->size_class])
-      return false;
+    if (slab->used > 0 || first[slab->size_class] == last[slab->size_class]) return false;
     unlist(slab);
     slab->owner.store(nullptr);
     return true;

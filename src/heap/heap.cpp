@@ -4,7 +4,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "base/mutant.hpp"
 #include "heap/checks.hpp"
 #include "heap/open_heaps.hpp"
 #include "region/thread_number.hpp"
@@ -104,7 +103,7 @@ void Heap::create() {
   header.segments_max = segments_for(region_.reserve());
   header.check = header_check(header);
   *header_ = header;
-  if (!MEMLITH_MUTANT(heap_header_not_captured)) wrote(header_, sizeof header);
+  wrote(header_, sizeof header);
   const HeaderExtent extent = header_extent(header.header_pages);
   for (std::uint32_t segment = 0; segment < extent.segments; ++segment) set_entry(segment, SegmentKind::table, 0, 0);
   SegmentHeader& first = *header_at(extent.segments, extent.pages);
@@ -170,20 +169,18 @@ Status Heap::corrupt(std::uint64_t offset, std::string_view what) const {
 
 // Any number of locks, which the analysis cannot follow; the one of the structure stands for all.
 void Heap::hold() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (MEMLITH_MUTANT(heap_captured_unlocked)) return;
   structure_.lock();
   for (std::uint32_t i = 0; i < arena_count_; ++i) arenas_[i].mutex.lock();
 }
 
 void Heap::let_go() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (MEMLITH_MUTANT(heap_captured_unlocked)) return;
   for (std::uint32_t i = arena_count_; i > 0; --i) arenas_[i - 1].mutex.unlock();
   structure_.unlock();
 }
 
 // Between hold() and let_go(), which the analysis cannot see.
 void Heap::rolled_back() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (!MEMLITH_MUTANT(heap_rollback_not_noticed)) forget_all();
+  forget_all();
   // A heap that no persist has captured is gone; a heap is there for as long as it is open.
   if (header_->magic == 0) create();
 }
@@ -227,7 +224,7 @@ Result<void*> Heap::allocate_locked(SlabArena& arena, std::uint32_t size_class) 
 
 void* Heap::take(SlabArena& arena, Slab& slab) {
   const std::uint32_t block = arena.take(&slab);
-  if (!MEMLITH_MUTANT(heap_block_not_captured)) wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
+  wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
   return slab.base + std::uint64_t{block} * slab.block_bytes;
 }
 
@@ -302,7 +299,7 @@ Result<bool> Heap::free_from_slab(Slab& slab, std::byte* address) {
     if (slab.owner.load(std::memory_order_relaxed) != owner) continue;  // another arena has taken it over
     if (!slab.in_use(block)) return no_block(offset_of(address), "it was freed before");
     const bool empty = owner->give(&slab, block);
-    if (!MEMLITH_MUTANT(heap_free_not_captured)) wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
+    wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
     return empty;
   }
 }
@@ -336,7 +333,7 @@ Status Heap::free_locked(std::byte* address) {
   if (pages == 0 || pages > pages_in(number) - page) {
     return corrupt(offset, fmt::format("page {} of segment {} says that {} pages begin there", page, number, pages));
   }
-  if (!MEMLITH_MUTANT(heap_extent_not_cleared)) set_page_word(segment, page, 0);
+  set_page_word(segment, page, 0);
   give_pages(segment, page, pages);
   return kOk;
 }

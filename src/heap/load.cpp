@@ -5,7 +5,6 @@
 // its place.
 #include <algorithm>
 
-#include "base/mutant.hpp"
 #include "heap/heap.hpp"
 
 namespace memlith::core {
@@ -133,7 +132,7 @@ Status Heap::inspect_run(std::uint32_t segment, const Run& run) const {
     default: fits = is_slab(run.kind) && run.pages == kSizeClasses[run.kind - kPageSlab].pages; break;
   }
   for (std::uint32_t page = run.page + 1; page < run.page + run.pages; ++page) {
-    fits = fits && (header.pages[page] == 0 || MEMLITH_MUTANT(heap_overlap_not_noticed));
+    fits = fits && (header.pages[page] == 0);
   }
   // The other pages of the header's own run say nothing; a free page that should be the header's is one that lies over
   // it.
@@ -153,7 +152,7 @@ Status Heap::inspect_blocks(std::uint32_t segment, const Run& run) const {
   const std::uint64_t* const bits = header.blocks[run.page];
   for (std::uint32_t word = blocks / 64; word < run.pages * 4; ++word) {
     const std::uint64_t allowed = word == blocks / 64 ? (std::uint64_t{1} << blocks % 64) - 1 : 0;
-    if ((bits[word] & ~allowed) == 0 || MEMLITH_MUTANT(heap_bits_not_checked)) continue;
+    if ((bits[word] & ~allowed) == 0) continue;
     return corrupt(offset_of(&bits[word]),
                    fmt::format("a block is marked in pages {} to {} of segment {} where there is none", run.page,
                                run.page + run.pages - 1, segment));

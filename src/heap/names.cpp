@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "heap/checks.hpp"
 #include "heap/heap.hpp"
 
@@ -166,7 +165,7 @@ void Heap::link_first(NameRecord& record) {
   wrote(&record, record_bytes(record));
   if (record.next != 0) {
     auto& next = *reinterpret_cast<NameRecord*>(base_ + record.next);
-    if (!MEMLITH_MUTANT(heap_names_out_of_order)) next.previous = offset_of(&record);
+    next.previous = offset_of(&record);
     wrote(&next.previous, sizeof next.previous);
   }
   header_->names_first = offset_of(&record);
@@ -202,7 +201,7 @@ void Heap::unlink(NameRecord& record) {
   if (record.next != 0) relink(&reinterpret_cast<NameRecord*>(base_ + record.next)->previous, record.previous);
   relink(record.previous == 0 ? &header_->names_first : &reinterpret_cast<NameRecord*>(base_ + record.previous)->next,
          record.next);
-  relink(&header_->names_count, header_->names_count - (MEMLITH_MUTANT(heap_name_counted_twice) ? 0 : 1));
+  relink(&header_->names_count, header_->names_count - 1);
 }
 
 Status Heap::remove_name(std::string_view name) {

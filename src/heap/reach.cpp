@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "base/units.hpp"
 
 namespace memlith::core {
@@ -38,9 +37,6 @@ void Reach::look_through(std::span<const std::byte> bytes, std::uint64_t address
     std::memcpy(&word, bytes.data() + at, sizeof word);
     const std::uint64_t offset = word - address_;
     if (offset <= memory_.size()) {
-      if (MEMLITH_MUTANT(heap_inside_of_blocks_not_reached)) {
-        if (const std::uint32_t block = block_of(offset); block == kNone || blocks_[block].offset != offset) continue;
-      }
       reach(offset);
       if (offset > 0) reach(offset - 1);  // the end of a block
       continue;

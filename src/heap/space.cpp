@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "heap/checks.hpp"
 #include "heap/heap.hpp"
 
@@ -71,7 +70,7 @@ Segment* Heap::make_headed(std::uint32_t segment, std::uint32_t header_page) {
   if (header_page > 0) header.pages[0] = page_word(kPageHugeEnd, header_page);
   header.pages[header_page] = page_word(kPageHeader, kSegmentHeaderPages);
   wrote(&header, offsetof(SegmentHeader, unused));
-  if (!MEMLITH_MUTANT(heap_segment_not_written)) set_entry(segment, SegmentKind::headed, header_page, 0);
+  set_entry(segment, SegmentKind::headed, header_page, 0);
   Segment* const made = remember(segment, header_page);
   const std::uint32_t first = header_page + kSegmentHeaderPages;
   made->give(first, pages_in(segment) - first);
@@ -200,7 +199,7 @@ Status Heap::grow_to(std::uint64_t least) {
   MEMLITH_TRY(grown);
   MEMLITH_ASSERT(region_.size() >= least && region_.size() > size);
   if (Segment* const segment = loaded_[last].load(std::memory_order_relaxed);
-      segment != nullptr && pages_in(last) > before && !MEMLITH_MUTANT(heap_growth_forgotten)) {
+      segment != nullptr && pages_in(last) > before) {
     segment->give(before, pages_in(last) - before);
     note_room(*segment);
   }
@@ -246,7 +245,7 @@ Result<std::byte*> Heap::allocate_huge(std::uint32_t pages) {
   }
   MEMLITH_ASSERT(whole > 0 && first + whole + (tail > 0 ? 1 : 0) <= segment_count());
   set_entry(first, SegmentKind::huge, 0, whole * kSegmentPages + tail);
-  for (std::uint32_t i = 1; i < whole && !MEMLITH_MUTANT(heap_large_block_half_written); ++i) {
+  for (std::uint32_t i = 1; i < whole; ++i) {
     set_entry(first + i, SegmentKind::huge_rest, 0, 0);
   }
   if (tail > 0) make_headed(first + whole, tail);

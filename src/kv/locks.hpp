@@ -24,7 +24,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "base/sync.hpp"
 #include "kv/ranges.hpp"
 
@@ -89,20 +88,16 @@ class Locks {
   // The bytes of the key belong to the transaction already.
   Taken read(LockSet& own, const RecordKey& record) {
     const LockGuard lock(mutex_);
-    const Taken free = free_of(own, [&](const LockSet& other) {
-      return other.writes.contains(record) && !MEMLITH_MUTANT(kv_dirty_read);
-    });
+    const Taken free = free_of(own, [&](const LockSet& other) { return other.writes.contains(record); });
     if (free != Taken::yes) return free;
     enter(own);
-    if (MEMLITH_MUTANT(kv_read_locks_released_early)) own.reads.clear();
     own.reads.insert(record);
     return Taken::yes;
   }
   Taken write(LockSet& own, const RecordKey& record, const Pending& pending) {
     const LockGuard lock(mutex_);
     const Taken free = free_of(own, [&](const LockSet& other) {
-      return other.writes.contains(record) || (other.reads.contains(record) && !MEMLITH_MUTANT(kv_lost_update)) ||
-             (other.ranges.contains(record) && !MEMLITH_MUTANT(kv_gaps_not_locked));
+      return other.writes.contains(record) || other.reads.contains(record) || other.ranges.contains(record);
     });
     if (free != Taken::yes) return free;
     enter(own);
@@ -141,17 +136,6 @@ class Locks {
     const LockGuard lock(mutex_);
     return waiters_.size();
   }
-#ifdef MEMLITH_MUTANTS
-  // What another transaction has not committed, for the planted fault that reads it.
-  const Pending* pending_of_others(const LockSet& own, const RecordKey& record) {
-    const LockGuard lock(mutex_);
-    for (const LockSet* other : active_) {
-      const auto found = other->writes.find(record);
-      if (other != &own && found != other->writes.end()) return &found->second;
-    }
-    return nullptr;
-  }
-#endif
 
  private:
   // In the frame of the thread that waits.

@@ -7,7 +7,6 @@
 #include <emmintrin.h>
 #endif
 
-#include "base/mutant.hpp"
 #include "region/mapped_array.hpp"
 
 namespace memlith::core::kv {
@@ -172,9 +171,8 @@ void Pages::keep(PageNumber page, Stamp stamp) {
     const LockGuard lock(kept_mutex_);
     kept_[page].push_back({stamp, copy});
     kept_copies_.fetch_add(1, std::memory_order_relaxed);
-    if (!MEMLITH_MUTANT(kv_copy_apart_from_word)) word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
+    word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
   }
-  if (MEMLITH_MUTANT(kv_copy_apart_from_word)) word_of(page).store(stamp_ << 1 | 1, std::memory_order_relaxed);
 }
 
 std::byte* Pages::change(PageNumber page) {
@@ -247,9 +245,7 @@ void Pages::end(std::uint64_t commit) {
   own_header().commits = commit;
   // ORDER header-in-each-frame: the log may take the batch in several frames, and a crash may leave the first of them.
   // The header has to be that of its last commit. [mutant kv_frame_without_header]
-  if (batch_.uncut_bytes() >= cut_bytes_) {
-    MEMLITH_MUTANT(kv_frame_without_header) ? batch_.cut(commit) : cut_batch();
-  }
+  if (batch_.uncut_bytes() >= cut_bytes_) cut_batch();
   for (const PageNumber page : changing_) word_of(page).store(stamp_ << 1, std::memory_order_release);
   changing_.clear();
   imaged_.clear();
@@ -352,7 +348,7 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
       MEMLITH_TRY(check(page));
       continue;
     }
-    if (view == kNewest || word >> 1 <= view || MEMLITH_MUTANT(kv_snapshot_moves)) {
+    if (view == kNewest || word >> 1 <= view) {
       if ((word & 1) == 0) return PageView{bytes_of(page), page, word, nullptr};
     } else {
       const LockGuard lock(kept_mutex_);

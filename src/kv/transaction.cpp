@@ -153,12 +153,6 @@ Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::
   } else if (!locks_.reads.contains({map, key})) {
     MEMLITH_TRY(took(kv_.locks_.read(locks_, {map, keep(key)})));
   }
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(kv_dirty_read)) {
-    const Pending* const dirty = kv_.locks_.pending_of_others(locks_, {map, key});
-    if (dirty != nullptr && dirty->kind == Pending::Kind::put) return std::optional(keep(dirty->value));
-  }
-#endif
   MEMLITH_TRY(confirm_map(number));
   auto found = read_tree(map, key);
   MEMLITH_TRY(had_locks());

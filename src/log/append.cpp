@@ -2,7 +2,6 @@
 #include <bit>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "log/copy.hpp"
 #include "log/log.hpp"
 
@@ -44,8 +43,6 @@ Result<Lsn> FrameWriter::finish() {
     const FrameHeader header = log.compose_header(begin_, kind_, payload_bytes_);
     std::memcpy(payload_ - sizeof header, &header, sizeof header);
     end = begin_.advance(log.geometry_.frame_bytes(payload_bytes_));
-  } else if (MEMLITH_MUTANT(pack_sealed_under_writers)) {
-    return end;
   }
   Log::Batch& batch = log.batch(sequence_);
   if (batch.unfinished.fetch_sub(1, std::memory_order_release) == 1) batch.unfinished.notify_all();
@@ -74,7 +71,7 @@ FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t paylo
 // Chains the frame to the frame that was sealed before it. Called in LSN order.
 void Log::chain(FrameHeader& header, std::uint64_t durable_lsn) {
   header.previous = last_checksum_;
-  header.durable_lsn = MEMLITH_MUTANT(durable_lsn_not_told) ? 0 : durable_lsn;
+  header.durable_lsn = durable_lsn;
   header.checksum = header_checksum(header, log_id_);
 }
 
@@ -165,8 +162,8 @@ Log::Obstacle Log::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& str
   if (large) memory_.large_used = true;
   const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= open.capacity;
   if (!room) return Obstacle::full_batch;
-  if (streamed && streaming_ && !MEMLITH_MUTANT(two_streams_at_once)) return Obstacle::other_stream;
-  if (streamed && in_flight() == options_.in_flight_max && !MEMLITH_MUTANT(stream_beyond_in_flight_max)) {
+  if (streamed && streaming_) return Obstacle::other_stream;
+  if (streamed && in_flight() == options_.in_flight_max) {
     return Obstacle::all_in_flight;
   }
   return slots_needed(head_.advance(frame_bytes)) <= space_.free.size() ? Obstacle::none : Obstacle::full_log;
@@ -257,7 +254,7 @@ FrameWriter Log::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
   if (bytes > 0) take(bytes);
   const std::uint64_t offset = sizeof(FrameHeader) + pack_.payload_bytes;
   pack_.payload_bytes += payload_bytes;
-  if (!MEMLITH_MUTANT(pack_sealed_under_writers)) open.unfinished.fetch_add(1, std::memory_order_relaxed);
+  open.unfinished.fetch_add(1, std::memory_order_relaxed);
   return FrameWriter(*this, open_sequence_, FrameWriter::Way::packed, pack_.frame + offset, pack_.begin.advance(offset),
                      payload_bytes, kind);
 }
@@ -319,11 +316,7 @@ Status Log::sync(Lsn lsn) {
   const LockGuard lock(mutex_);
   for (;;) {
     if (durable_position_.lsn >= lsn) return kOk;
-    if (!failure_.ok()) {
-      const Status failure = failure_.tell();
-      if (MEMLITH_MUTANT(poisoned_log_goes_on)) forget_failure();
-      return failure;
-    }
+    if (!failure_.ok()) return failure_.tell();
     MEMLITH_ASSERT(lsn <= head_);
     if (batch(open_sequence_).begin < lsn) {
       if (may_lead()) {

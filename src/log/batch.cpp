@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "log/log.hpp"
 
 namespace memlith::core {
@@ -19,7 +18,7 @@ void Log::wait_for(std::uint32_t sequence) {
   for (std::uint32_t turn = 0; turn < options_.turns_awake && word.load(std::memory_order_acquire) == seen; ++turn) {
     yield_thread();
   }
-  await(word, MEMLITH_MUTANT(waiter_looks_late) ? word.load() : seen);
+  await(word, seen);
   mutex_.lock();
 }
 
@@ -90,7 +89,7 @@ void Log::lead() {
   mutex_.unlock();
   seal(sealed, sequence);
   const auto begin = SteadyClock::now();
-  const Status status = make_durable(sealed, sequence);
+  const Status status = make_durable(sealed);
   complete(sequence, status, SteadyClock::now() - begin);
 }
 
@@ -143,22 +142,19 @@ Log::Pieces Log::pieces_of(Batch& sealed, const Stretch& stretch) {
 // One command where the disk has forced unit access and the batch lies in one slot; else a write for each slot, and a
 // flush. Nothing but the batch relies on this flush: growth, superblocks and moved slots have flushes of their own, and
 // the batches in flight beside it are acknowledged after theirs.
-Status Log::make_durable(Batch& sealed, std::uint32_t sequence) {
+Status Log::make_durable(Batch& sealed) {
   const Stretch& last = sealed.stretches.back();
-  const bool through = (sealed.stretches.size() == 1 || MEMLITH_MUTANT(last_piece_written_through)) &&
-                       device_.can_write_through(last.bytes + geometry_.block_bytes);
+  const bool through = sealed.stretches.size() == 1 && device_.can_write_through(last.bytes + geometry_.block_bytes);
   for (const Stretch& stretch : sealed.stretches) {
     const Pieces pieces = pieces_of(sealed, stretch);
     if (through && &stretch == &last) return device_.write_through(pieces.offset, pieces.used());
     MEMLITH_TRY(device_.write_pieces(pieces.offset, pieces.used()));
   }
-  if (MEMLITH_MUTANT(durable_told_before_flush)) tell_durable_early(sequence);
   return device_.flush();
 }
 
 // Until every batch before this one is acknowledged.
 void Log::await_done(std::uint32_t sequence) {
-  if (MEMLITH_MUTANT(complete_out_of_order)) return;
   for (std::uint32_t now = 0; (now = done_sequence_.load(std::memory_order_acquire)) != sequence;) {
     await(done_sequence_, now);
   }
@@ -166,7 +162,6 @@ void Log::await_done(std::uint32_t sequence) {
 
 // Where the log is durable to when this batch is.
 LogPosition Log::end_of(std::uint32_t sequence) {
-  if (MEMLITH_MUTANT(acknowledge_next_batch) && sealed_sequence_.load() - sequence == 2) ++sequence;
   const Batch& done = batch(sequence);
   return {done.begin.advance(done.used), done.after_checksum};
 }

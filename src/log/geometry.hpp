@@ -7,7 +7,6 @@
 
 #include "base/assert.hpp"
 #include "base/checksum.hpp"
-#include "base/mutant.hpp"
 #include "base/units.hpp"
 #include "log/format.hpp"
 
@@ -24,7 +23,7 @@ std::uint64_t header_checksum(const Header& header, std::uint64_t seed) {
 // lost frame is written again and torn, the new header must not vouch for the old payload. [workload lines-few]
 inline std::uint64_t payload_seed(std::uint64_t log_id, Lsn lsn, std::uint64_t incarnation) {
   constexpr std::uint64_t kStride = 0x9e3779b97f4a7c15;  // far beyond any LSN
-  return log_id + lsn.value + (MEMLITH_MUTANT(payload_of_any_incarnation) ? 0 : incarnation * kStride);
+  return log_id + lsn.value + incarnation * kStride;
 }
 
 // The value that the next frame carries in `previous`: it covers the whole frame, header and payload.

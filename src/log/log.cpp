@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/mutant.hpp"
 #include "log/zeros.hpp"
 
 namespace memlith::core {
@@ -63,11 +62,11 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
   // Later than all existing incarnations. If the newest superblock is damaged, the other copy does not know of the last
   // opening, whose slots and frames must not be taken for those of this opening. [log/forgotten_incarnation]
   superblocks_.current().incarnation = std::max(superblocks_.current().incarnation, found_.incarnation_seen);
-  incarnation_ = superblocks_.current().incarnation += MEMLITH_MUTANT(constant_incarnation) ? 0 : 1;
+  incarnation_ = superblocks_.current().incarnation += 1;
   MEMLITH_TRY(allocate_buffers());
   // ORDER copy-after-kill: the newest copy may have been written by a program that was killed before the flush. The
   // other copy must not be written until the newest one is on the medium. [mutant start_over_unflushed_copy]
-  if (!is_flushed && !MEMLITH_MUTANT(start_over_unflushed_copy)) MEMLITH_TRY(device_.flush());
+  if (!is_flushed) MEMLITH_TRY(device_.flush());
   {
     const LockGuard lock(superblocks_.mutex());
     MEMLITH_TRY(superblocks_.write(tail, client, found_.end, LogEnd::open));
@@ -123,14 +122,11 @@ Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, Gr
   const std::uint64_t bytes = kSlotsOffset + superblocks_.current().slot_count_made * geometry_.slot_bytes;
   if (grown) {
     // The slots that grow() added are removed. The log continues in a new segment, which may lie in any slot.
-    if (!MEMLITH_MUTANT(cut_log_goes_on_in_lost_slot)) {
-      const std::uint64_t segments = geometry_.segment_of(end.lsn.advance(geometry_.segment_bytes() - 1));
-      end.lsn = Lsn{segments * geometry_.segment_bytes()};
-    }
+    const std::uint64_t segments = geometry_.segment_of(end.lsn.advance(geometry_.segment_bytes() - 1));
+    end.lsn = Lsn{segments * geometry_.segment_bytes()};
     from = end;
     superblocks_.current().slot_count = superblocks_.current().slot_count_made;
   }
-  if (grown && MEMLITH_MUTANT(log_cut_early)) MEMLITH_TRY(device_.truncate(bytes));
   const Status status = superblocks_.write(from, client, end, LogEnd::closed);
   if (!status.ok()) poison(status);
   if (!status.ok() || !grown) return status;
@@ -206,13 +202,6 @@ LogPosition Log::tail() const {
 
 LogPosition Log::durable() const {
   const LockGuard lock(mutex_);
-#ifdef MEMLITH_MUTANTS
-  if (const std::uint32_t sealed = sealed_sequence_.load();
-      MEMLITH_MUTANT(checkpoint_beyond_durable) && sealed > done_sequence_.load()) {
-    const Batch& last = *batches_[(sealed - 1) % batches_.size()];
-    return {last.begin.advance(last.used), last.after_checksum};
-  }
-#endif
   return durable_position_;
 }
 

@@ -111,9 +111,6 @@ class FrameWriter {
   }
   // Returns the end of the frame, or of the payload in a packed frame, for sync().
   Result<Lsn> finish();
-#ifdef MEMLITH_MUTANTS
-  [[nodiscard]] Lsn begin() const { return begin_; }  // also if the frame fails later
-#endif
 
  private:
   friend class Log;
@@ -419,19 +416,11 @@ class Log {
   void publish_sealed(std::uint32_t sequence);
   void chain(FrameHeader& header, std::uint64_t durable_lsn);
   Pieces pieces_of(Batch& sealed, const Stretch& stretch);
-  Status make_durable(Batch& sealed, std::uint32_t sequence);
+  Status make_durable(Batch& sealed);
   void await_done(std::uint32_t sequence);
   [[nodiscard]] LogPosition end_of(std::uint32_t sequence);
   // Called without mutex_, returns with it.
   void complete(std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) MEMLITH_ACQUIRE(mutex_);
-  // What two mutants do (base/mutant.hpp); never called in the library.
-  void tell_durable_early(std::uint32_t sequence) {
-    if (done_sequence_.load() == sequence) durable_lsn_.store(end_of(sequence).lsn.value);
-  }
-  void forget_failure() {
-    failed_ = false;
-    failure_.forget();
-  }
   void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretches) const MEMLITH_REQUIRES(mutex_);
   void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
   void open_next_batch() MEMLITH_REQUIRES(mutex_);

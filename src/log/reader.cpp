@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "base/checksum.hpp"
-#include "base/mutant.hpp"
 
 namespace memlith::core {
 
@@ -109,9 +108,8 @@ std::optional<Frame> take_frame(const FrameHeader& header, const std::byte* star
   const std::span<const std::byte> payload{start + sizeof header, header.payload_bytes};
   FrameTrailer trailer;
   std::memcpy(&trailer, start + frame_bytes - sizeof trailer, sizeof trailer);
-  const bool unchecked = MEMLITH_MUTANT(skip_payload_checksum);
   const Lsn lsn{header.lsn};
-  if (checksum(payload, payload_seed(log_id, lsn, header.incarnation)) != trailer.payload_checksum && !unchecked) {
+  if (checksum(payload, payload_seed(log_id, lsn, header.incarnation)) != trailer.payload_checksum) {
     why = "the checksum of the payload is wrong";
     return std::nullopt;
   }
@@ -154,7 +152,7 @@ Result<std::optional<Frame>> LogReader::next() {
   // A lost frame that is written again and torn can make the old frame intact: if only sectors of the same payload were
   // kept, nothing of the new frame is visible. Frames that were in flight behind the old one follow it, so the chain
   // does not help; the incarnation does, which had ended before this place. [crash/killed]
-  if (position_.lsn >= begun_ && header.incarnation < incarnation_ && !MEMLITH_MUTANT(earlier_incarnation_taken)) {
+  if (position_.lsn >= begun_ && header.incarnation < incarnation_) {
     return stop("the frame was written by an earlier opening (stale)");
   }
   const std::uint64_t readable = readable_from(position_.lsn);

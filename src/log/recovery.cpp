@@ -4,7 +4,6 @@
 #include <map>
 #include <numeric>
 
-#include "base/mutant.hpp"
 #include "log/log.hpp"
 #include "log/recovery_table.hpp"
 #include "log/zeros.hpp"
@@ -54,7 +53,6 @@ Status Log::read_slots() {
     if (header.segment < followed_segment) continue;
     found_.claims[slot] = header.segment;
     const auto [found, fresh] = claims.try_emplace(header.segment, Claim{slot, header.incarnation});
-    if (MEMLITH_MUTANT(first_claim_counts)) continue;
     if (!fresh && header.incarnation > found->second.incarnation) found->second = {slot, header.incarnation};
   }
   std::uint64_t first_segment = tail_segment;
@@ -120,7 +118,7 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
     end = reader.position();
     why = reader.why();
   }
-  if (!MEMLITH_MUTANT(no_check_for_damage)) MEMLITH_TRY(decide(end, told, why));
+  MEMLITH_TRY(decide(end, told, why));
   found_.end = end;
   head_ = end.lsn;
   durable_position_ = end;
@@ -226,8 +224,8 @@ Status Log::hold(const ClientBytes& client) {
 // Not in place: the newest of these frames may have been acknowledged, and a power cut can damage bytes that are being
 // written. A free slot takes the segment over, with a later incarnation than the old slot's.
 Status Log::secure() {
-  if (found_.proven >= found_.end.lsn || MEMLITH_MUTANT(unproven_frames_believed)) return kOk;
-  if (!superblocks_.agree() && !MEMLITH_MUTANT(frames_moved_under_old_tail)) {
+  if (found_.proven >= found_.end.lsn) return kOk;
+  if (!superblocks_.agree()) {
     // ORDER tail-before-move: if the two copies differ, the newer may be in the page cache only. Slots from the older
     // copy's tail on must not be overwritten. [mutant frames_moved_under_old_tail]
     MEMLITH_TRY(device_.flush());
@@ -245,7 +243,7 @@ Status Log::secure() {
     MEMLITH_TRY(copy_segment(segment, targets[segment - first], buffer));
   }
   // ORDER copy-before-claim: a slot must have all of the segment when it claims it. [mutant moved_frames_claimed_early]
-  if (!MEMLITH_MUTANT(moved_frames_claimed_early)) MEMLITH_TRY(device_.flush());
+  MEMLITH_TRY(device_.flush());
   incarnation_ = std::max(superblocks_.current().incarnation, found_.incarnation_seen) + 1;
   for (std::uint64_t segment = first; segment < end; ++segment) {
     const std::uint32_t slot = targets[segment - first];
@@ -264,11 +262,6 @@ Status Log::secure() {
 Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment) {
   const std::uint64_t needed = end_segment - first_segment;
   std::vector<std::uint32_t> targets;
-  if (MEMLITH_MUTANT(frames_moved_in_place)) {
-    for (std::uint64_t segment = first_segment; segment < end_segment; ++segment)
-      targets.push_back(space_.slots.at(segment));
-    return targets;
-  }
   for (std::uint32_t slot = 0; slot < found_.claims.size() && targets.size() < needed; ++slot) {
     if (found_.claims[slot] == kNoSegment || found_.claims[slot] >= end_segment) targets.push_back(slot);
   }
@@ -319,7 +312,7 @@ Status Log::copy_segment(std::uint64_t segment, std::uint32_t slot, const Aligne
     MEMLITH_TRY(device_.write(target + at, piece));
     at += piece.size();
   }
-  if (until == geometry_.segment_bytes() || MEMLITH_MUTANT(moved_frames_not_ended)) return kOk;
+  if (until == geometry_.segment_bytes()) return kOk;
   // ORDER end-before-claim: an earlier, interrupted recovery may have copied more frames to this slot than survived the
   // crash. Without the zeros, these frames would follow the moved ones and come back. [mutant moved_frames_not_ended]
   std::memset(buffer.data(), 0, geometry_.block_bytes);

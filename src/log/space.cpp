@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <new>
 
-#include "base/mutant.hpp"
 #include "log/log.hpp"
 #include "log/zeros.hpp"
 
@@ -16,22 +15,15 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
     UniqueLock superblock_lock(superblocks_.mutex());
     // ORDER tail-before-reuse: slots are reused only when the new tail is durable. Otherwise, after a crash, the old
     // tail could point into overwritten frames. [mutant trim_not_written]
-    const Status status =
-        MEMLITH_MUTANT(trim_not_written) ? kOk : superblocks_.write(tail, client, durable(), LogEnd::open);
+    const Status status = superblocks_.write(tail, client, durable(), LogEnd::open);
     if (!status.ok()) {
       poison(status);
       return status;
     }
-    if (MEMLITH_MUTANT(tail_moved_outside_lock)) superblock_lock.unlock();
     const LockGuard lock(mutex_);
     MEMLITH_ASSERT(tail_.lsn <= tail.lsn && tail.lsn <= durable_position_.lsn);
     tail_ = tail;
     release_slots_before(geometry_.segment_of(tail.lsn));
-#ifdef MEMLITH_MUTANTS
-    if (MEMLITH_MUTANT(trim_frees_live_slot) && space_.slots.first() < space_.slots.end()) {
-      space_.free.push_back(space_.slots.at(space_.slots.first()));
-    }
-#endif
     change_space();
     spare = take_spare();
   }
@@ -100,11 +92,7 @@ void Log::refuse_room(Status cause) {
     const LockGuard lock(mutex_);
     space_.refusal.keep(cause);
     ++space_.refusals;
-    if (MEMLITH_MUTANT(refusal_wakes_nobody)) {
-      space_.waiters = 0;
-    } else {
-      change_space();
-    }
+    change_space();
   }
   space_word_.notify_all();
 }
@@ -125,13 +113,6 @@ Status Log::set_bytes_max(std::uint64_t bytes) {
 Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
   const std::uint64_t begin = kSlotsOffset + superblocks_.current().slot_count * geometry_.slot_bytes;
   const std::uint64_t end = begin + more * geometry_.slot_bytes;
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(growth_not_durable)) {
-    superblocks_.current().slot_count += more;
-    MEMLITH_TRY(superblocks_.write(tail, superblocks_.client_bytes(), head, LogEnd::open));
-    superblocks_.current().slot_count -= more;
-  }
-#endif
   MEMLITH_TRY_ASSIGN(const AlignedBuffer zeros, zeros_for(begin, end));
   MEMLITH_TRY(device_.reserve(end));
   // ORDER growth-before-name: the new slots are zeros on the medium before the superblock counts them.
@@ -144,13 +125,7 @@ Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
 
 Status Log::grow(std::uint64_t more_slots) {
   if (poisoned()) return failure_for_late_comer();
-#ifdef MEMLITH_MUTANTS
-  const std::uint64_t count_before = superblocks_.current().slot_count;
-#endif
   const LockGuard superblock_lock(superblocks_.mutex());
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(growth_sized_outside_lock)) superblocks_.current().slot_count = count_before;
-#endif
   const std::uint64_t old_count = superblocks_.current().slot_count;
   // Another thread grew the log meanwhile; begin() checks again.
   if (old_count + more_slots > slot_count_max()) return kOk;

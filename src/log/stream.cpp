@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "log/copy.hpp"
 #include "log/log.hpp"
 

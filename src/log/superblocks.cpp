@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/checksum.hpp"
-#include "base/mutant.hpp"
 #include "log/geometry.hpp"
 
 namespace memlith::core {
@@ -16,8 +15,7 @@ enum class Verdict : std::uint8_t { valid, foreign, torn, other_version, nonsens
 
 Verdict judge(const Superblock& copy) {
   if (copy.magic != kSuperblockMagic) return Verdict::foreign;
-  const bool unchecked = MEMLITH_MUTANT(skip_superblock_checksum);
-  if (copy.checksum != header_checksum(copy, kSuperblockSeed) && !unchecked) return Verdict::torn;
+  if (copy.checksum != header_checksum(copy, kSuperblockSeed)) return Verdict::torn;
   if (copy.version != kFormatVersion) return Verdict::other_version;
   const bool sane =
       is_log_block(copy.block_bytes) && copy.slot_bytes % 4096 == 0 && copy.slot_bytes >= 2 * copy.block_bytes &&
@@ -131,9 +129,6 @@ Result<std::uint64_t> Superblocks::prepare(LogPosition tail, const ClientBytes& 
   next.head_previous = head.previous;
   std::memcpy(next.client, client.data(), client.size());
   next.client_bytes = kClientBytes;
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(tail_too_far) && tail.lsn.value > 0) next.tail_lsn += next.block_bytes;
-#endif
   next.checksum = header_checksum(next, kSuperblockSeed);
   const std::uint64_t bytes = std::max<std::uint64_t>(next.block_bytes, sizeof next);
   std::memset(block_.data(), 0, bytes);
@@ -146,8 +141,8 @@ Status Superblocks::write(LogPosition tail, const ClientBytes& client, LogPositi
   // ORDER copy-after-copy: one copy is intact at any time, and when this returns both are equal. If one copy is lost
   // later, the other is never older than a state that was relied on: a tail after which slots were reused, or a clean
   // mark after which frames were written. [mutant superblock_copies_at_once]
-  for (int copy = 0; copy < (MEMLITH_MUTANT(superblock_copies_in_turn) ? 1 : 2); ++copy) {
-    if (!MEMLITH_MUTANT(one_superblock_copy)) at_ = 1 - at_;
+  for (int copy = 0; copy < 2; ++copy) {
+    at_ = 1 - at_;
     const std::uint64_t offset = static_cast<std::uint64_t>(at_) * kSuperblockStrideBytes;
     MEMLITH_TRY(device_.write(offset, {block_.data(), bytes}));
     MEMLITH_TRY(device_.flush());

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/mutant.hpp"
 #include "base/units.hpp"
 #include "region/mapped_array.hpp"
 #include "region/tracker.hpp"
@@ -32,9 +31,7 @@ class CapturedPages {
     for (std::uint64_t page = range.offset / kPageBytes; page < beyond; ++page) ends_[page] = end;
   }
   // Whether the page's home is complete, if everything before `home` is home.
-  [[nodiscard]] bool is_home(std::uint64_t page, Lsn home) const {
-    return ends_[page] <= home || MEMLITH_MUTANT(home_twin_too_old);
-  }
+  [[nodiscard]] bool is_home(std::uint64_t page, Lsn home) const { return ends_[page] <= home; }
 
  private:
   explicit CapturedPages(std::uint64_t pages) : pages_(pages) {}

@@ -1,14 +1,13 @@
 // Changes: what is stored between the beginning and the end of one is captured as a whole, or undone. Floor: region.
 //
 // A change needs no images of its own: at its beginning everything is captured, so that a rollback leads back there.
-#include "base/mutant.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core {
 
 Status Region::check_unchanging() const {
   const Change change = change_.load();
-  if (change == Change::none || MEMLITH_MUTANT(change_captured_inside)) return kOk;
+  if (change == Change::none) return kOk;
   if (change == Change::under_way) {
     return fail(Errc::busy, Detail::object,
                 "region \"{}\": a change that is committed as a whole or undone (transact, memlith_change_begin) is "
@@ -26,9 +25,7 @@ Result<Lsn> Region::begin_change(std::span<Region* const> regions) {
   // ORDER capture-before-change: an undo leads back to the last capture. What was stored before the change and was not
   // captured yet would be undone with it. [mutant change_begins_uncaptured]
   Lsn end;
-  if (!MEMLITH_MUTANT(change_begins_uncaptured)) {
-    MEMLITH_TRY_ASSIGN(end, capture(regions, Scope::process, false));
-  }
+  MEMLITH_TRY_ASSIGN(end, capture(regions, Scope::process, false));
   std::vector<Region*> begun;
   begun.reserve(regions.size());
   for (Region* const region : regions) {
@@ -54,7 +51,7 @@ Status Region::undo_change(std::span<Region* const> regions) {
   for (Region* const region : regions) {
     const Held held(*region);
     if (region->change_ != Change::under_way) continue;
-    const Status undone = MEMLITH_MUTANT(change_not_undone) ? kOk : region->roll_back_with_client(kAllThreads);
+    const Status undone = region->roll_back_with_client(kAllThreads);
     // ORDER half-is-never-captured: a capture of a region in which the undo failed would make half of the change
     // durable. [test Changes.AnUndoThatFailsIsNeverCaptured]
     region->change_ = undone.ok() ? Change::none : Change::left_half;

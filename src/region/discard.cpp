@@ -4,7 +4,6 @@
 // home, so a checkpoint follows the commit.
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core {
@@ -62,7 +61,7 @@ Status Region::discard_held(Range part) {
   if (twins_ != nullptr) twins_->forget(part);
   if (captured_ != nullptr) captured_->note(part, *end);
   Status status = store_.bring_home(*end);
-  if (status.ok() && !MEMLITH_MUTANT(discard_keeps_memory)) {
+  if (status.ok()) {
     const auto read = [this](std::uint64_t offset, std::span<std::byte> target) {
       return store_.read_home_into(object_, offset, target);
     };

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "region/drop_pages.hpp"
 #include "region/page_difference.hpp"
 
@@ -76,7 +75,7 @@ Status EqualPages::drop_equal(std::uint64_t first, std::uint64_t end) {
   for (std::uint64_t page = 0; page < end - first; ++page) {
     if (!wanted_[page]) continue;
     const bool equal = equals_twin(at + page * kPageBytes, home_.data() + page * kPageBytes);
-    if (!equal && !MEMLITH_MUTANT(changed_pages_released)) wanted_[page] = false;
+    if (!equal) wanted_[page] = false;
   }
   for (std::uint64_t page = 0, next = 0; page < end - first; page = next + 1) {
     for (next = page; next < end - first && wanted_[next]; ++next) {

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "region/mapped_array.hpp"
 #include "region/page_difference.hpp"
 
@@ -35,7 +34,6 @@ HotPages::~HotPages() { unmap_array(copies_, 2 * kPagesMax * kPageBytes); }
 // ---- a capture -------------------------------------------------------------------------------------------------
 
 void HotPages::add_pieces(Range part, std::vector<SourceExtent>& pieces) {
-  if (MEMLITH_MUTANT(hot_pages_not_compared)) return;
   for (HotPage& hot : pages_) {
     if (part == kWholeRegion || lies_in({hot.page * kPageBytes, kPageBytes}, part)) add_pieces(hot, pieces);
   }
@@ -62,7 +60,7 @@ void HotPages::add_pieces(HotPage& hot, std::vector<SourceExtent>& pieces) {
 
 void HotPages::accept() {
   for (HotPage& hot : pages_) {
-    if (hot.found == Found::changed && !MEMLITH_MUTANT(hot_twin_not_renewed)) {
+    if (hot.found == Found::changed) {
       hot.second_is_twin = !hot.second_is_twin;
       hot.has_twin = true;
     }
@@ -72,7 +70,6 @@ void HotPages::accept() {
 }
 
 void HotPages::give_back() {
-  if (MEMLITH_MUTANT(hot_twin_renewed_when_full)) return accept();
   for (HotPage& hot : pages_) hot.found = Found::not_compared;
 }
 

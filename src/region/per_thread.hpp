@@ -6,10 +6,6 @@
 #include <utility>
 
 #include "base/sync.hpp"
-#ifdef MEMLITH_MUTANTS
-#include <cstdint>
-#include <map>
-#endif
 
 namespace memlith::core {
 
@@ -19,12 +15,6 @@ namespace memlith::core {
 // calls exit(), it lives until the process ends.
 template <class T>
 T& of_this_thread() {
-#ifdef MEMLITH_MUTANTS
-  if (controller != nullptr) {  // the laboratory's threads may share one of the system's
-    static std::map<std::uint32_t, T> objects;
-    return objects[controller->thread()];
-  }
-#endif
   thread_local T* object = nullptr;
   thread_local bool ending = false;
   struct Owner {

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "region/address.hpp"
 #include "region/drop_pages.hpp"
 #include "region/participant.hpp"
@@ -152,7 +151,7 @@ Status Region::map(const ObjectInfo& info) {
   if (!store_.read_only()) {
     committed_lsn_ = store_.committed_lsn(object_);
     // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
-    if (!MEMLITH_MUTANT(region_mapped_out_of_date)) MEMLITH_TRY(store_.bring_home(Lsn{committed_lsn_->load()}));
+    MEMLITH_TRY(store_.bring_home(Lsn{committed_lsn_->load()}));
   }
   MEMLITH_TRY(map_pages(0, end, PROT_READ | PROT_WRITE));
   mapped_bytes_ = end;
@@ -253,7 +252,6 @@ Status Region::prepare(const void* address, std::uint64_t bytes) {
 }
 
 Result<ThreadNumber> Region::thread_of(Scope scope) const {
-  if (MEMLITH_MUTANT(wrong_scope)) return kAllThreads;
   if (scope == Scope::process) return kAllThreads;
   if (client_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
@@ -359,7 +357,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
     ~Capture() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       while (taken > 0) {
         Region* const region = regions[--taken];
-        MEMLITH_MUTANT(stored_dropped_when_full) ? region->accept(kWholeRegion) : region->give_back();
+        region->give_back();
       }
       for (Region* region : regions) region->unlock();
     }
@@ -368,14 +366,13 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
   {
     Capture capture(regions);
     for (Region* region : regions) {
-      if (MEMLITH_MUTANT(persist_of_first_region_only) && region != regions.front()) continue;
       MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(wish.scope));
       if (!wish.ends_change) MEMLITH_TRY(region->check_unchanging());
       ++capture.taken;
       MEMLITH_TRY(region->take(thread, part, work.frame));
       if (pointers_are_checked()) region->append_addresses(work.addresses);
       // With nothing stored since, this call still answers for what another thread captured and is writing now.
-      if (!MEMLITH_MUTANT(persist_does_not_join)) end = std::max(end, region->newest_commit());
+      end = std::max(end, region->newest_commit());
     }
     std::optional<Lsn> committed(Lsn{0});
     if (!work.frame.extents.empty() || !work.frame.sizes.empty()) {

@@ -1,7 +1,5 @@
 #include "region/region_part.hpp"
 
-#include "base/mutant.hpp"
-
 namespace memlith::core {
 
 // The region stays locked beyond the calls, which the analysis cannot follow.
@@ -29,7 +27,6 @@ Result<FrameNeed> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 Status RegionPart::add_to(JointFrame& frame) {
-  if (MEMLITH_MUTANT(joint_region_forgotten)) return kOk;
   frame.extents.insert(frame.extents.end(), captured_.extents.begin(), captured_.extents.end());
   frame.sources.insert(frame.sources.end(), captured_.sources.begin(), captured_.sources.end());
   frame.sizes.insert(frame.sizes.end(), captured_.sizes.begin(), captured_.sizes.end());

@@ -2,7 +2,6 @@
 // to be logged. Floor: region.
 #include <algorithm>
 
-#include "base/mutant.hpp"
 #include "region/participant.hpp"
 #include "region/pointer_check.hpp"
 #include "region/region.hpp"
@@ -30,8 +29,7 @@ Status Region::collect(ThreadNumber thread, Range part) {
   stored_.clear();
   MEMLITH_TRY(tracker_->collect(thread, stored_));
   normalize(stored_);
-  if (MEMLITH_MUTANT(last_range_forgotten) && stored_.size() > 1) stored_.pop_back();
-  if (!MEMLITH_MUTANT(bytes_beyond_the_end)) cut_to_size();
+  cut_to_size();
   cut_to_part(part);
   return kOk;
 }
@@ -63,8 +61,7 @@ void Region::append_addresses(std::vector<AddressWord>& words) const {
 Status Region::take(ThreadNumber thread, Range part, JointFrame& frame) {
   MEMLITH_TRY(collect(thread, part));
   append_extents(part, frame.extents, frame.sources);
-  const bool resized = size_changed_ && !MEMLITH_MUTANT(region_size_not_persisted);
-  if (resized) frame.sizes.push_back({object_, size_bytes_});
+  if (size_changed_) frame.sizes.push_back({object_, size_bytes_});
   return kOk;
 }
 
@@ -82,7 +79,7 @@ void Region::keep_taken(Range part, Lsn end) {
 
 void Region::accept(Range part) {
   for (const Range& range : stored_) note_copied(range);
-  tracker_->accept_part(MEMLITH_MUTANT(rest_of_range_forgotten) ? kWholeRegion : part);
+  tracker_->accept_part(part);
   if (twins_ != nullptr) twins_->accept();
   if (hot_ != nullptr) hot_->accept();
 }
@@ -122,8 +119,7 @@ Result<bool> Region::is_for_making(std::string_view what, bool create, bool excl
   const std::span<const std::byte> first(base_, std::min(size(), kBlankBytes));
   // The first bytes are left to the mark of use.
   const auto rest = first.subspan(std::min<std::size_t>(first.size(), kFileMarkBytes));
-  const bool blank = !MEMLITH_MUTANT(half_made_not_noticed) &&
-                     (first.size() < kFileMarkBytes || is_left_to_mark(base_)) &&
+  const bool blank = (first.size() < kFileMarkBytes || is_left_to_mark(base_)) &&
                      std::all_of(rest.begin(), rest.end(), [](std::byte each) { return each == std::byte{0}; });
   if (!blank && create && exclusive) {
     return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store_.path(), name_);

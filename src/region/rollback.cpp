@@ -1,5 +1,4 @@
 // Rollback of one region: memory is again as it was last captured. Floor: region.
-#include "base/mutant.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core {
@@ -15,7 +14,6 @@ Status Region::roll_back_with_client(ThreadNumber thread) {
 }
 
 Status Region::roll_back(ThreadNumber thread) {
-  if (MEMLITH_MUTANT(rollback_forgotten)) return kOk;
   stored_.clear();
   struct GiveBack {
     Tracker* tracker;

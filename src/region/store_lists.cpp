@@ -13,7 +13,6 @@
 #include <new>
 #include <thread>
 
-#include "base/mutant.hpp"
 #include "base/process.hpp"
 #include "base/units.hpp"
 #include "region/range_pile.hpp"
@@ -181,7 +180,6 @@ bool spill(List& list) {
   list.taken.store(to, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);  // or a handler that widens a slot may not see that it is taken
   drain(list, from, to);
-  if (MEMLITH_MUTANT(record_lost_in_full_list)) list.pile.drop({0, ~std::uintptr_t{0}});
   list.pile.prepare(kRing);
   return true;
 }
@@ -204,9 +202,6 @@ List g_unlisted;
 void end_list(void* value) {
   auto* const list = static_cast<List*>(value);
   t_list = nullptr;  // a later destructor of this thread that stores makes another list
-  if (MEMLITH_MUTANT(record_of_ended_thread_lost)) {
-    for (Slot& slot : list->ring) slot.begin = 0;
-  }
   list->use.store(Use::ended, std::memory_order_release);
 }
 
@@ -369,8 +364,7 @@ void record_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
     Slot& last = list->slot(pushed - 1);
     const std::uintptr_t last_begin = last.begin.load(std::memory_order_relaxed);
     const std::uintptr_t last_end = last.end.load(std::memory_order_relaxed);
-    if (begin - last_begin <= last_end - last_begin &&
-        (end <= last_end || MEMLITH_MUTANT(record_cut_short) || widen(last.end, last_end, end)) &&
+    if (begin - last_begin <= last_end - last_begin && (end <= last_end || widen(last.end, last_end, end)) &&
         !is_taken(*list, pushed - 1)) {
       return;
     }

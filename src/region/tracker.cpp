@@ -22,9 +22,6 @@ std::atomic<ThreadNumber> g_numbers{0};
 }  // namespace
 
 ThreadNumber this_thread_number() {
-#ifdef MEMLITH_MUTANTS
-  if (controller != nullptr) return controller->thread();
-#endif
   if (t_number == 0) t_number = g_numbers.fetch_add(1, std::memory_order_relaxed) + 1;
   return t_number;
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mutant.hpp"
-
 namespace memlith::core {
 
 namespace {
@@ -73,7 +71,6 @@ Status Transaction::touch_before(Region& region, const void* address, std::uint6
 // The ranges in order, without those that others cover.
 void Transaction::collect_extents() {
   sorted_ = touched_;
-  if (MEMLITH_MUTANT(transaction_range_forgotten) && sorted_.size() > 1) sorted_.pop_back();
   std::sort(sorted_.begin(), sorted_.end(), [](const Touched& a, const Touched& b) {
     return a.region != b.region ? a.region->object() < b.region->object() : a.range.offset < b.range.offset;
   });
@@ -96,14 +93,14 @@ void Transaction::collect_extents() {
 // [mutant transaction_without_size]
 Status Transaction::commit_sizes(bool will_sync) {
   for (const Joined& each : regions_) {
-    if (!MEMLITH_MUTANT(transaction_without_size)) MEMLITH_TRY(each.region->commit_size(will_sync));
+    MEMLITH_TRY(each.region->commit_size(will_sync));
   }
   return kOk;
 }
 
 void Transaction::note_commit(Lsn end) {
   for (const Joined& each : regions_) {
-    if (!MEMLITH_MUTANT(transaction_not_noted)) each.region->note_commit(end);
+    each.region->note_commit(end);
   }
   note_copied();
 }
@@ -156,7 +153,6 @@ Result<Lsn> Transaction::capture_buffers(std::span<const BufferedWrite> writes, 
     return Lsn{};
   }
   MEMLITH_TRY_ASSIGN(const Lsn end, commit(will_sync));
-  if (MEMLITH_MUTANT(buffers_not_applied)) return end;
   for (const BufferedWrite& write : writes) {
     if (write.count > 0) std::memcpy(write.target, write.bytes, write.count);
   }
@@ -164,7 +160,6 @@ Result<Lsn> Transaction::capture_buffers(std::span<const BufferedWrite> writes, 
 }
 
 void Transaction::abort() {
-  if (MEMLITH_MUTANT(abort_oldest_image_last)) std::reverse(touched_.begin(), touched_.end());
   // ORDER newest-image-first: a range that was announced twice gets the bytes of its first image.
   // [mutant abort_oldest_image_last]
   for (auto each = touched_.rbegin(); each != touched_.rend(); ++each) {

@@ -1,7 +1,6 @@
 // Transactions in which several structures take part. Floor: region.
 #include <algorithm>
 
-#include "base/mutant.hpp"
 #include "base/no_throw.hpp"
 #include "region/transaction.hpp"
 
@@ -60,13 +59,6 @@ Result<Lsn> Transaction::commit_frame(bool will_sync, std::size_t& changed) {
     ++changed;
   }
   if (frame_.extents.empty() && frame_.sizes.empty()) return Lsn{0};
-  if (MEMLITH_MUTANT(joint_commit_in_two) && frame_.extents.size() > 1) {
-    const std::size_t half = frame_.extents.size() / 2;
-    const std::span<const Extent> extents(frame_.extents);
-    const std::span<const std::byte* const> sources(frame_.sources);
-    MEMLITH_TRY(store_.commit_weak({extents.first(half), sources.first(half), {}}, will_sync).status());
-    return store_.commit_weak({extents.subspan(half), sources.subspan(half), frame_.sizes}, will_sync);
-  }
   return store_.commit_weak({frame_.extents, frame_.sources, frame_.sizes}, will_sync);
 }
 

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "region/mapped_array.hpp"
 #include "region/page_difference.hpp"
 
@@ -105,10 +104,6 @@ void Twins::add_whole(std::uint64_t offset, const std::byte* memory, std::vector
 void Twins::accept() {
   for (const Pending& each : pending_) {
     Place& place = place_of(each.page);
-    if (MEMLITH_MUTANT(twin_not_renewed) && place.page == each.page) {
-      free_.push_back(each.copy);
-      continue;
-    }
     vacate(place);
     place = {each.page, each.copy};
   }
@@ -116,7 +111,6 @@ void Twins::accept() {
 }
 
 void Twins::give_back() {
-  if (MEMLITH_MUTANT(twin_renewed_when_full)) return accept();
   for (const Pending& each : pending_) free_.push_back(each.copy);
   pending_.clear();
 }

@@ -48,8 +48,8 @@ void DurableAnswers::answer(const std::vector<Due>& all) {
   Lsn newest;
   for (const Due& each : all) newest = std::max(newest, each.ticket);
   // ORDER durable-before-answer: a crash behind an answer that came before would take an acknowledged commit back.
-  // [test SharedPlanted.AnAnswerBeforeTheFlushIsNoticed]
-  const Status durable = MEMLITH_SHARED_IS_PLANTED(answer_before_durable) ? kOk : session_.wait(newest);
+  // [mutant answer_before_durable]
+  const Status durable = session_.wait(newest);
   MEMLITH_SHARED_STEP();
   for (const Due& each : all) {
     if (durable.ok()) each.timer.note_persist(*session_.store().stats());

@@ -99,10 +99,6 @@ Status KeptRegion::stage(const std::vector<Range>& ranges) {
 
 Result<Lsn> KeptRegion::commit(Owner owner, bool waits) {
   const std::vector<Range> ranges = control_.collect(owner);
-  if (MEMLITH_SHARED_IS_PLANTED(capture_after_release)) {
-    control_.release(owner);
-    MEMLITH_SHARED_STEP();
-  }
   MEMLITH_TRY(stage(ranges));
   MEMLITH_SHARED_STEP();
   MEMLITH_TRY_ASSIGN(const Lsn ticket, open_.region->commit_bytes(extents_, sources_, waits));
@@ -112,7 +108,7 @@ Result<Lsn> KeptRegion::commit(Owner owner, bool waits) {
   }
   MEMLITH_SHARED_STEP();
   // ORDER capture-before-release: what the next owner of a range reads there and commits has a later ticket, so a crash
-  // that takes this commit back takes that one back, too. [test SharedPlanted.ACaptureAfterTheReleaseIsNoticed]
+  // that takes this commit back takes that one back, too. [mutant capture_after_release]
   control_.release(owner);
   if (!waits) open_.session.store().flush_soon(ticket);
   return ticket;
@@ -121,17 +117,13 @@ Result<Lsn> KeptRegion::commit(Owner owner, bool waits) {
 void KeptRegion::undo(std::uint32_t client) {
   const Owner owner{client, kEveryTx};
   const std::vector<Range> ranges = control_.collect(owner);
-  if (MEMLITH_SHARED_IS_PLANTED(release_before_undo)) {
-    control_.release(owner);
-    MEMLITH_SHARED_STEP();
-  }
   for (const Range& range : ranges) {
-    if (!has(range) || MEMLITH_SHARED_IS_PLANTED(undo_left_out)) continue;
+    if (!has(range)) continue;
     std::memcpy(shared_ + range.offset, open_.region->address() + range.offset, range.bytes);
     MEMLITH_SHARED_STEP();
   }
   // ORDER undo-before-release: the next owner of a range would read, and commit, what was never committed.
-  // [test SharedPlanted.AReleaseBeforeTheUndoIsNoticed]
+  // [mutant release_before_undo]
   control_.release(owner);
 }
 

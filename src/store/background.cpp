@@ -31,9 +31,6 @@ Registry& registry() {
 }  // namespace
 
 std::shared_ptr<Background> Background::of_process() {
-#ifdef MEMLITH_MUTANTS
-  if (controller != nullptr) return std::make_shared<Background>();  // threads of this schedule
-#endif
   Registry& own = registry();
   const LockGuard lock(own.mutex);
   std::shared_ptr<Background> shared = own.shared.lock();

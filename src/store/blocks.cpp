@@ -97,13 +97,7 @@ Status KeptBlocks::write(std::span<const std::byte> content) {
 // complete.
 Status KeptBlocks::make() {
   if (device_ != nullptr) return kOk;
-  std::string fresh = files_.names.fresh_blocks();
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(recovered_blocks_written_over) && *files_.volume.exists(files_.names.blocks)) {
-    fresh = files_.names.blocks;
-    in_place_ = true;
-  }
-#endif
+  const std::string fresh = files_.names.fresh_blocks();
   // An existing file is overwritten and not removed: a power cut might undo the removal but not the renaming.
   MEMLITH_TRY_ASSIGN(const bool left_over, files_.volume.exists(fresh));
   const OpenMode mode = left_over ? OpenMode::read_write : OpenMode::create;

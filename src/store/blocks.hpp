@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "store/directory.hpp"
 #include "store/overlay.hpp"
 #include "store/store_files.hpp"
@@ -33,7 +32,7 @@ class KeptBlocks {
 
   // Recovery: puts the blocks that were kept for the commits after the tail into the empty overlay.
   Status gather(Overlay& overlay);
-  [[nodiscard]] bool in_use() const { return files_.whole_blocks() && !MEMLITH_MUTANT(blocks_not_kept); }
+  [[nodiscard]] bool in_use() const { return files_.whole_blocks(); }
   // Before home files are written: keeps every block of which the overlay has a part, complete. Earlier home writes are
   // flushed.
   Status keep(const Overlay& overlay);

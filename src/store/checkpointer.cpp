@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <new>
 
-#include "base/mutant.hpp"
 #include "store/archived.hpp"
 
 namespace memlith::core {
@@ -75,7 +74,7 @@ void Checkpointer::show_progress(double home) {
 Status Checkpointer::run_unless_poisoned(Pacing& pacing, LogPosition to) {
   // A superblock whose write failed may be on the medium nevertheless, and may have freed the frames that a second try
   // would write home: from now on home files are not written.
-  if (!MEMLITH_MUTANT(poisoned_homes_written)) MEMLITH_TRY(files_.log->failure());
+  MEMLITH_TRY(files_.log->failure());
   Status status = kOk;
   try {
     status = run(pacing, to);
@@ -86,7 +85,6 @@ Status Checkpointer::run_unless_poisoned(Pacing& pacing, LogPosition to) {
     replay_->forget();
     return status;
   }
-  if (MEMLITH_MUTANT(failed_checkpoint_goes_on)) return status;
   if (!status.ok() && !files_.log->poisoned()) files_.log->poison(status);
   return status;
 }
@@ -114,11 +112,8 @@ Status Checkpointer::run(Pacing& pacing, LogPosition to) {
   }
   // ORDER shown-before-home: a process that follows the store takes what it sees to be durable, and copies home files.
   // It must not find bytes there of commits that it does not know to be durable. [mutant durable_not_shown]
-  if (publisher_ != nullptr && !MEMLITH_MUTANT(durable_not_shown)) publisher_->show_now();
+  if (publisher_ != nullptr) publisher_->show_now();
   MEMLITH_TRY(gather(from, to, pacing));
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(trim_before_homes)) MEMLITH_TRY(log.trim(to, directory_.client_bytes()));
-#endif
   // ORDER moment-before-home: a file that holds anything of these commits must say so. Otherwise an older log could be
   // replayed over them. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(from, to));
@@ -140,8 +135,7 @@ Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
       return fail(Errc::corrupt, Detail::frame, "{}: the log cannot be read back at LSN {}, which was durable: {}",
                   files_.log_device->path(), reader.position().lsn.value, reader.why());
     }
-    const bool missed = MEMLITH_MUTANT(checkpoint_misses_last_frame) && reader.position() == to;
-    if (!missed) MEMLITH_TRY(replay_->gather(*frame).status());
+    MEMLITH_TRY(replay_->gather(*frame).status());
     replay_->note_gathered(static_cast<double>(bytes_between(from.lsn, reader.position().lsn)) /
                            static_cast<double>(bytes_between(from.lsn, to.lsn)));
     if (replay_->is_full()) {
@@ -157,7 +151,7 @@ Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
 Status Checkpointer::settle(LogPosition to) {
   // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
   // home_not_flushed_by_checkpoint]
-  if (!MEMLITH_MUTANT(home_not_flushed_by_checkpoint)) MEMLITH_TRY(replay_->flush_homes());
+  MEMLITH_TRY(replay_->flush_homes());
   MEMLITH_TRY(replay_->flush_sums());
   replay_->assert_at_rest();
   // ORDER home-before-moment, moment-before-tail: the log frees only commits that the file holds and says that it
@@ -287,8 +281,7 @@ Status Checkpointer::run_for_all(bool hurry) {
     const LockGuard lock(wake_mutex_);
     assert_state();
     shared_.log_full = false;
-    if (stopping_ || files_.log->poisoned() ||
-        (!files_.log->room_is_waited_for() || MEMLITH_MUTANT(late_waiter_forgotten))) {
+    if (stopping_ || files_.log->poisoned() || !files_.log->room_is_waited_for()) {
       shared_.running = false;
       return status;
     }
@@ -306,7 +299,7 @@ Status Checkpointer::run_once(bool hurry) {
   } catch (const std::bad_alloc&) {
     status = fail(Errc::no_memory, Detail::object, "out of memory before a checkpoint");
   }
-  if (is_lack(status) && !MEMLITH_MUTANT(lack_poisons)) {
+  if (is_lack(status)) {
     // A later commit may find memory again. Commits that wait for room get the failure, and lose nothing.
     log.refuse_room(status);
     ask_again_after(log.head(), log.capacity_bytes() / 8);

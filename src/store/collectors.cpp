@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/mutant.hpp"
 #include "store/refusal.hpp"
 #include "store/store.hpp"
 
@@ -98,7 +97,7 @@ Status Collectors::set_aside_all() {
     }
   }
   // Before waiting_ is less: any_waits() is true throughout. [mutant set_aside_not_waiting]
-  if (!held_.empty() && !MEMLITH_MUTANT(set_aside_not_waiting)) aside_waits_.store(true);
+  if (!held_.empty()) aside_waits_.store(true);
   for (Collector* const each : held_) {
     each->set_aside();
     each->waits_.store(false, std::memory_order_relaxed);
@@ -140,7 +139,6 @@ Status Collectors::send(bool will_sync) {
       pieces_.push_back(each->first(frame_bytes_max));
       bytes += pieces_.back().bytes;
       steps += pieces_.back().steps;
-      if (MEMLITH_MUTANT(collectors_closed_apart)) break;
     }
     const auto end = commit(pieces_, will_sync);
     if (end.ok()) {
@@ -154,7 +152,6 @@ Status Collectors::send(bool will_sync) {
     } else if (is_refusal(end.error()) && aside_.size() == 1 && steps > 1) {
       frame_bytes_max = bytes / 2;
     } else {
-      if (MEMLITH_MUTANT(kv_refused_batch_dropped)) drop_aside();
       return end.error();
     }
   }
@@ -162,7 +159,7 @@ Status Collectors::send(bool will_sync) {
 }
 
 void Collectors::note_refused() {
-  const bool any = !aside_.empty() && !MEMLITH_MUTANT(kv_refusal_not_counted);
+  const bool any = !aside_.empty();
   refused_.store(any);
   aside_waits_.store(any);
 }

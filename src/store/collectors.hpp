@@ -154,14 +154,6 @@ class Collectors {
   Status refused_because(Status cause) MEMLITH_REQUIRES(mutex_);
   // No closing is under way: what is set aside still was refused.
   void note_refused() MEMLITH_REQUIRES(mutex_);
-  // What a mutant does (base/mutant.hpp); never called in the library.
-  void drop_aside() MEMLITH_REQUIRES(mutex_) {
-    for (Collector* const each : aside_) {
-      (void)each->first(~std::uint64_t{0});
-      (void)each->in_log(newest_);
-    }
-    aside_.clear();
-  }
 
   Store& store_;
   std::atomic<std::uint32_t> waiting_{0};  // collectors of which waits_ is set

@@ -47,7 +47,6 @@ void Store::put_commit_header(FrameWriter& writer, std::span<const Extent> exten
 Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::span<const SizeChange> sizes,
                                         bool will_sync) {
   MEMLITH_TRY(check_process());
-  if (MEMLITH_MUTANT(size_not_logged)) sizes = {};
   MEMLITH_TRY(files_.vacant.fill(extents, files_.homes));
   MEMLITH_TRY_ASSIGN(FrameWriter writer,
                      files_.log->begin(directory_->commit_bytes(extents, sizes), kFrameKindCommit, will_sync));
@@ -73,7 +72,7 @@ Result<Lsn> Store::commit_weak(const Changes& changes, bool will_sync) {
 
 Result<std::optional<Lsn>> Store::commit_weak_at_once(const Changes& changes, bool will_sync) {
   MEMLITH_TRY(check_process());
-  const auto sizes = MEMLITH_MUTANT(size_not_logged) ? std::span<const SizeChange>{} : changes.sizes;
+  const auto sizes = changes.sizes;
   MEMLITH_TRY(files_.vacant.fill(changes.extents, files_.homes));
   MEMLITH_TRY_ASSIGN(std::optional<FrameWriter> writer,
                      files_.log->begin_at_once(directory_->commit_bytes(changes.extents, sizes), kFrameKindCommit,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "store/file_directory.hpp"
 #include "store/folder_directory.hpp"
 
@@ -134,7 +133,6 @@ Status Directory::reserve_home(ObjectId id, std::uint64_t size_bytes) {
     return poison_on_failure(device->flush());
   }
   MEMLITH_TRY(poison_on_failure(device->reserve(size_bytes)));
-  if (MEMLITH_MUTANT(home_grown_unflushed)) return kOk;
   return poison_on_failure(device->flush());
 }
 
@@ -147,7 +145,6 @@ Status Directory::poison_on_failure(Status status) {
 // ORDER space-before-commits: every page of a home file has disk space before a commit may change it. [test
 // Environment.SparseFileOnFullTmpfs]
 Status Directory::fill_holes() {
-  if (MEMLITH_MUTANT(holes_left)) return kOk;
   for (const ObjectInfo& info : objects()) {
     MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(info.id));
     MEMLITH_TRY(device->fill_holes());

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <thread>
 
-#include "base/mutant.hpp"
 #include "store/moment.hpp"
 #include "store/stats.hpp"
 
@@ -201,13 +200,11 @@ Status FileDirectory::settle_lengths() {
   if (files_.made_log) return kOk;  // make_first() took the length as it was, and flushed the file; the names are, too
   const std::uint64_t wanted = length_at_home();
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   // Undoes a growth that no persist made part of the file. A right length may also be in the page cache only.
-  const bool settle = size > wanted || !MEMLITH_MUTANT(cached_length_believed);
-  if (settle && !files_.was_clean) MEMLITH_TRY(file->truncate(wanted));
+  if (!files_.was_clean) MEMLITH_TRY(file->truncate(wanted));
   // If the length is right already, the program that set it may have been killed before the flush. Between two uses the
   // file is the user's own, and neither its content nor its name need be flushed. [crash/killed]
-  if (!MEMLITH_MUTANT(truncate_not_flushed_by_open)) MEMLITH_TRY(file->flush());
+  MEMLITH_TRY(file->flush());
   const Status named = files_.volume.sync_folder("");
   return named.category == Errc::permission ? kOk : named;  // a folder that the process may enter but not read
 }
@@ -248,7 +245,7 @@ Status FileDirectory::cut_home_to_size() {
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (size == wanted) return kOk;  // otherwise grown and never persisted
   MEMLITH_TRY(file->truncate(wanted));
-  return MEMLITH_MUTANT(truncate_not_flushed_by_close) ? kOk : file->flush();
+  return file->flush();
 }
 
 std::uint64_t FileDirectory::log_bytes_first() const { return kFileLogBytesFirst; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/mutant.hpp"
 #include "base/no_throw.hpp"
 
 namespace memlith::core {
@@ -138,7 +137,7 @@ std::optional<Workers::Time> Flusher::flush() {
     }
     if (!wanted()) {
       shared_.queued.store(false);
-      if (!wanted() || MEMLITH_MUTANT(flusher_ends_without_a_look)) return next_closing();
+      if (!wanted()) return next_closing();
       shared_.queued.store(true);
     }
     if (interval_ms_ > 0 && !now_) {

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "base/mutant.hpp"
-
 namespace memlith::core {
 
 namespace {
@@ -87,9 +85,9 @@ Status FolderDirectory::create_home(ObjectId id, std::uint64_t size_bytes) {
     MEMLITH_TRY_ASSIGN(device, make());
   }
   Status status = device->reserve(size_bytes);
-  if (status.ok() && !MEMLITH_MUTANT(home_created_unflushed)) status = device->flush();
+  if (status.ok()) status = device->flush();
   if (status.ok()) status = files_.sums.make(id, size_bytes);
-  if (status.ok() && !MEMLITH_MUTANT(home_created_unsynced)) status = files_.volume.sync_folder("objects");
+  if (status.ok()) status = files_.volume.sync_folder("objects");
   if (!status.ok()) {
     const KeptSentence why;
     (void)files_.volume.remove(name);
@@ -141,9 +139,7 @@ Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commi
   std::memcpy(bytes + kDirectoryEntryBytes, &entry, sizeof entry);
   const Extent extents[2] = {{kDirectory, 0, kDirectoryEntryBytes},
                              {kDirectory, slot * kDirectoryEntryBytes, kDirectoryEntryBytes}};
-  const bool header_left_out = MEMLITH_MUTANT(directory_header_not_logged);
-  const Status committed = header_left_out ? commit_entries({extents + 1, 1}, bytes + kDirectoryEntryBytes, commit)
-                                           : commit_entries(extents, bytes, commit);
+  const Status committed = commit_entries(extents, bytes, commit);
   if (!committed.ok()) {
     files_.homes.forget(info.id);
     return committed;
@@ -162,7 +158,7 @@ Status FolderDirectory::remove(ObjectId id, const Commit& commit, const Checkpoi
     const Entry* const entry = find_entry(id);
     if (entry == nullptr) return no_such_object(id);
     extents[1].offset = entry->slot * kDirectoryEntryBytes;
-    const DirectoryHeader header = header_bytes(entries_.size() - (MEMLITH_MUTANT(wrong_live_count) ? 0 : 1));
+    const DirectoryHeader header = header_bytes(entries_.size() - 1);
     std::memcpy(bytes, &header, sizeof header);
   }
   MEMLITH_TRY(commit_entries(extents, bytes, commit));
@@ -172,7 +168,7 @@ Status FolderDirectory::remove(ObjectId id, const Commit& commit, const Checkpoi
   }
   // ORDER replay-before-unlink: the home file stays as long as the log has frames for the object. [mutant
   // unlink_before_checkpoint]
-  if (!MEMLITH_MUTANT(unlink_before_checkpoint)) MEMLITH_TRY(checkpoint());
+  MEMLITH_TRY(checkpoint());
   files_.homes.forget(id);
   MEMLITH_TRY(files_.sums.remove(id));
   return files_.volume.remove(files_.names.home(id));
@@ -382,7 +378,7 @@ Status FolderDirectory::fill_holes() {
 }
 
 Status FolderDirectory::settle_lengths() {
-  if (files_.was_clean || MEMLITH_MUTANT(cached_length_believed)) return kOk;
+  if (files_.was_clean) return kOk;
   const auto cut = [this](ObjectId id, std::uint64_t bytes) -> Status {
     MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
     MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());

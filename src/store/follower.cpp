@@ -6,7 +6,6 @@
 #include <cstring>
 #include <thread>
 
-#include "base/mutant.hpp"
 #include "store/stats.hpp"
 
 namespace memlith::core {
@@ -99,7 +98,7 @@ Result<bool> Follower::read() {
     if (!frame.has_value()) break;
     durable_ = std::max(durable_, frame->durable);
     MEMLITH_TRY(gather_waiting());
-    if (frame->after.lsn <= durable_ || MEMLITH_MUTANT(view_believes_all)) {
+    if (frame->after.lsn <= durable_) {
       MEMLITH_TRY(gather_frame(*frame));
     } else {
       waiting_.push_back({*frame, {frame->payload.begin(), frame->payload.end()}});
@@ -145,7 +144,7 @@ Result<bool> Follower::follow_nobody() {
   durable_ = at_.lsn;
   // ORDER flush-before-view: what a writer that was killed did not flush can be read, and lost in a power cut. [test
   // Follow.ShowsOnlyWhatAPowerCutKeeps]
-  if (!files_.was_clean && !MEMLITH_MUTANT(view_of_unflushed_log)) {
+  if (!files_.was_clean) {
     const Status flushed = files_.log_device->flush();
     const bool no_flush_here = flushed.os_errno == EINVAL || flushed.os_errno == EROFS;
     if (!no_flush_here) MEMLITH_TRY(flushed);

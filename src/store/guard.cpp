@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/mutant.hpp"
 #include "store/store.hpp"
 
 namespace memlith::core {
@@ -26,7 +25,7 @@ Status Store::put_guard() {
   MEMLITH_TRY(commit({extents, sources, {}}));
   // ORDER guard-before-commits: the mark is in the file, durably, before the log has anything that the file has not.
   // [mutant guard_not_home]
-  if (!MEMLITH_MUTANT(guard_not_home)) MEMLITH_TRY(checkpoint());
+  MEMLITH_TRY(checkpoint());
   is_guarded_ = true;
   return kOk;
 }
@@ -36,7 +35,7 @@ Status Store::end_guard() {
   // ORDER home-before-own-bytes: the file is complete before it begins with its own bytes again.
   // [mutant guard_ends_too_early]
   MEMLITH_TRY(sync(files_.log->head()));
-  if (!MEMLITH_MUTANT(guard_ends_too_early)) MEMLITH_TRY(checkpoint());
+  MEMLITH_TRY(checkpoint());
   MEMLITH_TRY(cut_home_to_size());
   const FileRecord file = directory_->record_at_home();
   const std::uint64_t has_bytes = std::min(file.object.size_bytes, kFileMarkBytes);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "base/units.hpp"
 
 namespace memlith::core {
@@ -71,7 +70,6 @@ Status DirectHome::put(std::uint64_t offset, std::span<const std::byte> bytes) {
 
 Status DirectHome::finish() {
   if (used_ > 0) MEMLITH_TRY(send());
-  if (MEMLITH_MUTANT(direct_home_not_waited)) return kOk;
   return queue_->wait_all();
 }
 

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/checksum.hpp"
-#include "base/mutant.hpp"
 
 namespace memlith::core {
 
@@ -86,7 +85,7 @@ Status FileMoment::read(bool must_be_marked) {
   // The mark may be half written over SQLite's own bytes; then a later commit of the log has it complete.
   if (files_.keeps_mark && mark[1] == kUnmarkedRest) return kOk;
   // A crash tore it: it was being written when the power failed, and the log is the one that it was being written for.
-  if (is_whole_moment(mark[1]) || MEMLITH_MUTANT(torn_moment_believed)) moment_ = mark[1];
+  if (is_whole_moment(mark[1])) moment_ = mark[1];
   return kOk;
 }
 
@@ -105,7 +104,7 @@ void FileMoment::look_for(LogPosition tail, LogPosition at) {
 
 Status FileMoment::check() {
   take_step(Step::frames_are_read, Step::compared);
-  if (!moment_.has_value() || found_ || MEMLITH_MUTANT(moments_not_compared)) return kOk;
+  if (!moment_.has_value() || found_) return kOk;
   return fail(Errc::corrupt, Detail::open,
               "{}: is not of the same moment as its log {}: nowhere from LSN {} to {} did this log hold what the file "
               "holds. One of the two is a copy of another time, or belongs to another file; put back the two as they "
@@ -128,8 +127,6 @@ Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) 
   MEMLITH_ASSERT(step_ == Step::frames_are_read || step_ == Step::decided);
   MEMLITH_ASSERT(whole.lsn <= reach.lsn);
   if (!files_.may_be_marked()) return kOk;
-  if (whole.lsn != reach.lsn && MEMLITH_MUTANT(moment_not_told_before_home)) return kOk;
-  if (whole.lsn == reach.lsn && MEMLITH_MUTANT(moment_not_told_behind_home)) return kOk;
   const std::uint64_t moment = moment_of(whole, reach, files_.log->log_id());
   const auto bytes = std::as_bytes(std::span(&moment, 1));
   std::uint64_t coming = 0;
@@ -150,7 +147,7 @@ Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) 
   MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
   if (mark[0] != files_.mark() || mark[1] == moment) return kOk;
   MEMLITH_TRY(file->write(sizeof(std::uint64_t), bytes));
-  return MEMLITH_MUTANT(moment_not_flushed) ? kOk : file->flush();
+  return file->flush();
 }
 
 Status check_no_mark(StoreFiles& files) {

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/mutant.hpp"
 #include "base/random.hpp"
 #include "store/blocks.hpp"
 
@@ -252,25 +251,17 @@ Status Opening::make_log() {
   const std::uint64_t log_id = random_identity();
   MEMLITH_TRY(directory_.make_first(log_id));
   const LogFormat format = log_format(device->caps().log_block_bytes);
-#ifdef MEMLITH_MUTANTS
-  if (MEMLITH_MUTANT(log_formatted_late)) {
-    MEMLITH_TRY(files_.volume.rename(fresh_name, files_.names.log));
-    MEMLITH_TRY(files_.volume.sync_folder(""));
-    return Log::format(*device, format, directory_.client_bytes(), log_id);
-  }
-#endif
   MEMLITH_TRY(Log::format(*device, format, directory_.client_bytes(), log_id));
   MEMLITH_TRY(files_.volume.rename(fresh_name, files_.names.log));
   made_log_ = files_.names.log;
   files_.made_log = true;
-  if (MEMLITH_MUTANT(store_renamed_unsynced)) return kOk;
   return files_.volume.sync_folder("");
 }
 
 LogFormat Opening::log_format(std::uint32_t block_bytes) const {
   const StoreOptions& options = files_.options;
   LogFormat format;
-  const bool as_told = !files_.whole_blocks() || MEMLITH_MUTANT(blocks_taken_for_sectors);
+  const bool as_told = !files_.whole_blocks();
   format.block_bytes = as_told ? block_bytes : static_cast<std::uint32_t>(KeptBlocks::kBlockBytes);
   std::uint64_t log_bytes = options.log_bytes;
   if (log_bytes == 0) log_bytes = directory_.log_bytes_first();

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mutant.hpp"
-
 namespace memlith::core {
 
 namespace {
@@ -78,7 +76,7 @@ Status Overlay::apply_to_page(Page& page, std::uint32_t begin, std::span<const s
   // The common case: the same bytes again.
   const auto same = at_or_after(page);
   if (same != page.end() && same->begin == begin && same->bytes == bytes.size() && !is_zeros(same->data)) {
-    if (!MEMLITH_MUTANT(first_version_wins)) std::memcpy(same->data, bytes.data(), bytes.size());
+    std::memcpy(same->data, bytes.data(), bytes.size());
     return kOk;
   }
   make_room(page);

@@ -1,7 +1,6 @@
 // Reading back what commits left in the log, beside commits and checkpoints. Floor: store.
 #include <algorithm>
 
-#include "base/mutant.hpp"
 #include "store/logged_commit.hpp"
 #include "store/store.hpp"
 
@@ -50,7 +49,7 @@ Status Store::read_log(std::span<const Extent> wanted, Lsn end, Overlay& found) 
     const LogPosition from = log.tail();
     LogReader reader = log.reader(from, log.durable_lsn());
     bool whole = true;
-    while (whole && reader.position().lsn < end && !MEMLITH_MUTANT(rollback_reads_home_only)) {
+    while (whole && reader.position().lsn < end) {
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
       whole = frame.has_value();
       const bool has_commits = whole && frame->kind != kFrameKindTime;

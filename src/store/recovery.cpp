@@ -2,8 +2,6 @@
 
 #include <cerrno>
 
-#include "base/mutant.hpp"
-
 namespace memlith::core {
 
 Status Recovery::run() {
@@ -37,7 +35,7 @@ Status Recovery::flush_log() {
   if (files_.read_only()) return kOk;
   // The last steps of the creation must not be lost either, once the store is in use: incarnation 0 was never opened
   // before.
-  const bool never_opened = files_.log->superblock().incarnation == 0 && !MEMLITH_MUTANT(store_renamed_unsynced);
+  const bool never_opened = files_.log->superblock().incarnation == 0;
   return never_opened ? files_.volume.sync_folder("") : kOk;
 }
 
@@ -58,7 +56,7 @@ Status Recovery::take(const Frame& frame) {
   frames_bytes_ += bytes_between(frame.lsn, frame.after.lsn);
   if (files_.options.progress) files_.options.progress(frames_bytes_, files_.log->mapped_bytes());
   if (files_.read_only() || !replay_.is_full()) return gather(frame);
-  const bool proven = frame.durable >= gathered_.lsn || MEMLITH_MUTANT(unproven_pieces_written_home);
+  const bool proven = frame.durable >= gathered_.lsn;
   if (!proven) {
     waiting_.push_back({frame, {frame.payload.begin(), frame.payload.end()}});
     return kOk;
@@ -69,12 +67,7 @@ Status Recovery::take(const Frame& frame) {
 }
 
 Status Recovery::gather(const Frame& frame) {
-  const bool misses =
-      MEMLITH_MUTANT(recovery_misses_first_frame) || (MEMLITH_MUTANT(view_misses_first_frame) && files_.read_only());
-  std::uint64_t commits = 1;
-  if (!misses || files_.counters.replayed_commits > 0) {
-    MEMLITH_TRY_ASSIGN(commits, replay_.gather(frame));
-  }
+  MEMLITH_TRY_ASSIGN(const std::uint64_t commits, replay_.gather(frame));
   files_.counters.replayed_commits += commits;
   gathered_ = frame.after;
   return kOk;
@@ -109,7 +102,7 @@ Status Recovery::bring_home() {
   MEMLITH_TRY(replay_.write_home(nullptr));
   replay_.forget_unreachable();  // as check_homes() found it
   MEMLITH_TRY(directory_.settle_lengths());
-  if (!MEMLITH_MUTANT(home_not_flushed_by_recovery)) MEMLITH_TRY(replay_.flush_homes());
+  MEMLITH_TRY(replay_.flush_homes());
   for (const ObjectInfo& info : directory_.objects()) MEMLITH_TRY(files_.sums.keep(info.id, info.size_bytes));
   MEMLITH_TRY(replay_.flush_sums());
   replay_.assert_at_rest();

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/mutant.hpp"
 #include "store/home_writer.hpp"
 
 namespace memlith::core {
@@ -16,19 +15,17 @@ Result<std::uint64_t> Replay::gather(const Frame& frame) {
   do {
     MEMLITH_TRY(gather_commit(frame, rest));
     ++commits;
-  } while (!rest.empty() && !MEMLITH_MUTANT(packed_commits_dropped));
+  } while (!rest.empty());
   return commits;
 }
 
 Status Replay::gather_commit(const Frame& frame, std::span<const std::byte>& rest) {
   MEMLITH_TRY(take_commit(*files_.log, frame, rest, extents_));
-  if (MEMLITH_MUTANT(extents_reversed)) std::reverse(extents_.begin(), extents_.end());
-  if (MEMLITH_MUTANT(last_extent_dropped) && extents_.size() > 1) extents_.pop_back();
   for (const LoggedExtent& each : extents_) {
     const Extent& place = each.place;
     if (!each.is_discard) {
       MEMLITH_TRY(overlay_.apply(place.object, place.offset, each.bytes));
-    } else if (!MEMLITH_MUTANT(discard_not_replayed)) {
+    } else {
       overlay_.apply_zeros(place.object, place.offset, place.bytes);
     }
   }
@@ -89,7 +86,6 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
   }
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device->size());
   note_written(object);
-  if (MEMLITH_MUTANT(sums_before_home)) MEMLITH_TRY(files_.sums.note(object, *device, overlay_));
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<DirectHome> direct, direct_home(object, *device, pace));
   BufferedHome buffered(*device, pace != nullptr ? pace->write_bytes_max() : ReplayPace::kWriteBytesMax,
                         files_.counters.home_bytes,
@@ -116,7 +112,7 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
     if (offset + bytes.size() > size) {
       unreachable_.emplace(object, offset + bytes.size());  // the directory decides whether it matters
       // A user's file may shrink later in the log, and an earlier recovery may have cut it; the remaining bytes count.
-      if (!directory_.homes_may_shrink() || offset >= size || MEMLITH_MUTANT(bytes_over_the_end_dropped)) return kOk;
+      if (!directory_.homes_may_shrink() || offset >= size) return kOk;
       bytes = bytes.first(size - offset);
     }
     work_.home += work_.piece;
@@ -127,8 +123,7 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
   MEMLITH_TRY(discard());
   if (direct != nullptr) MEMLITH_TRY(direct->finish());
   MEMLITH_TRY(buffered.finish());
-  const bool sums_left_out = MEMLITH_MUTANT(sums_not_renewed) || MEMLITH_MUTANT(sums_before_home);
-  return sums_left_out ? kOk : files_.sums.note(object, *device, overlay_);
+  return files_.sums.note(object, *device, overlay_);
 }
 
 // At opening the home file is not mapped, so it may be written past the page cache. That pays if there is much to
@@ -145,7 +140,7 @@ Status Replay::written(ObjectId object, std::uint64_t page_bytes, ReplayPace* pa
   home_bytes_unflushed_ += page_bytes;
   if (pace == nullptr || home_bytes_unflushed_ < pace->step_bytes(work_.home)) return kOk;
   MEMLITH_TRY(flush_homes());
-  if (!MEMLITH_MUTANT(checkpoint_forgets_home)) note_written(object);  // there may be more of it
+  note_written(object);  // there may be more of it
   pace->pause();
   return kOk;
 }
@@ -163,10 +158,8 @@ Status Replay::flush_homes() {
 void Replay::assert_at_rest() const {
   MEMLITH_ASSERT(overlay_.piece_count() == 0);
   MEMLITH_ASSERT(unreachable_.empty());
-  const bool flush_left_out =
-      MEMLITH_MUTANT(home_not_flushed_by_checkpoint) || MEMLITH_MUTANT(home_not_flushed_by_recovery);
   MEMLITH_ASSERT(files_.sums.all_flushed());
-  MEMLITH_ASSERT(flush_left_out || (written_homes_.empty() && home_bytes_unflushed_ == 0));
+  MEMLITH_ASSERT(written_homes_.empty() && home_bytes_unflushed_ == 0);
 }
 
 }  // namespace memlith::core

@@ -4,8 +4,6 @@
 #include <cstring>
 #include <iterator>
 
-#include "base/mutant.hpp"
-
 namespace memlith::core {
 
 void RotFinder::begin() {
@@ -97,7 +95,7 @@ std::vector<DamagedBytes> RotFinder::damaged(std::span<const ObjectInfo> objects
     const auto touched = touched_.find(info.id);
     for (const std::uint64_t offset : suspects->second) {
       if (offset >= info.size_bytes) continue;
-      if (touched != touched_.end() && !MEMLITH_MUTANT(rot_in_touched_blocks)) {
+      if (touched != touched_.end()) {
         const auto behind = touched->second.upper_bound(offset);
         if (behind != touched->second.begin() && std::prev(behind)->second > offset) continue;
       }

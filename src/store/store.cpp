@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/mutant.hpp"
 #include "store/archived.hpp"
 #include "store/recovery.hpp"
 
@@ -146,9 +145,7 @@ Status Store::finish() {
   Log& log = *files_.log;
   MEMLITH_TRY(log.sync(log.head()));
   LogPosition tail = log.tail();
-  if (!MEMLITH_MUTANT(close_without_checkpoint)) {
-    MEMLITH_TRY_ASSIGN(tail, checkpointer_.checkpoint_for_close());
-  }
+  MEMLITH_TRY_ASSIGN(tail, checkpointer_.checkpoint_for_close());
   MEMLITH_TRY(cut_home_to_size());
   const auto wait = look_for_archiver(files_.volume, files_.names.archived, log.log_id());
   const bool awaited = wait.has_value() && wait->archived < tail.lsn;
@@ -326,8 +323,7 @@ Result<HomeCopies> Store::copy_homes(std::span<const ObjectId> objects) {
     }
     return kOk;
   };
-  MEMLITH_TRY(MEMLITH_MUTANT(snapshot_of_old_homes) ? checkpointer_.between_checkpoints(copy_all)
-                                                    : checkpointer_.checkpoint_and(copy_all));
+  MEMLITH_TRY(checkpointer_.checkpoint_and(copy_all));
   return result;
 }
 

@@ -28,7 +28,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "base/process.hpp"
 #include "store/background.hpp"
 #include "store/checkpointer.hpp"
@@ -109,7 +108,6 @@ class Store {
   // Nothing is committed from now on: memory has changed in a way that no frame has.
   void poison(Status cause) { files_.log->poison(cause); }
   Status sync(Lsn lsn) {
-    if (MEMLITH_MUTANT(persist_does_not_wait)) return kOk;
     MEMLITH_TRY(check_process());
     return files_.log->sync(lsn);
   }

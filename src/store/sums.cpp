@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/checksum.hpp"
-#include "base/mutant.hpp"
 #include "log/geometry.hpp"
 
 namespace memlith::core {
@@ -84,7 +83,7 @@ Status SumsFile::turn_to(std::uint64_t number) {
   number_ = number;
   const bool never_written = is_zero(std::as_bytes(std::span(&page_, 1)));
   const bool torn = !never_written && page_.checksum != header_checksum(page_, seed(number));
-  if (missing || (never_written && home_ == Home::unknown) || (torn && !MEMLITH_MUTANT(torn_sums_believed))) {
+  if (missing || (never_written && home_ == Home::unknown) || torn) {
     std::fill(std::begin(page_.sums), std::end(page_.sums), kSumUnknown);
   }
   return kOk;
@@ -249,9 +248,7 @@ Status Sums::note(ObjectId object, Device& home, const Overlay& overlay) {
 
 Status Sums::flush() {
   const LockGuard lock(mutex_);
-  if (!MEMLITH_MUTANT(sums_not_flushed)) {
-    for (const auto& [object, file] : unflushed_) MEMLITH_TRY(file->flush());
-  }
+  for (const auto& [object, file] : unflushed_) MEMLITH_TRY(file->flush());
   unflushed_.clear();
   return kOk;
 }

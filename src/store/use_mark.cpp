@@ -3,7 +3,6 @@
 // use".
 #include <array>
 
-#include "base/mutant.hpp"
 #include "store/store.hpp"
 
 namespace memlith::core {
@@ -41,14 +40,14 @@ Status Store::mark_use(std::uint64_t magic, bool is_new) {
   MEMLITH_TRY(commit({{&kMarkExtent, 1}, {&source, 1}, {}}));
   // ORDER use-mark-before-commits: the mark is in the file, durably, before the log has anything that the file has not.
   // [mutant use_mark_not_home]
-  return MEMLITH_MUTANT(use_mark_not_home) ? kOk : checkpoint();
+  return checkpoint();
 }
 
 Status Store::end_use_mark() {
   if (!files_.marks_use || read_only()) return kOk;
   // ORDER home-before-mark-ends: the file is complete before it lacks the mark. [mutant use_mark_ends_too_early]
   MEMLITH_TRY(sync(files_.log->head()));
-  if (!MEMLITH_MUTANT(use_mark_ends_too_early)) MEMLITH_TRY(checkpoint());
+  MEMLITH_TRY(checkpoint());
   MEMLITH_TRY(cut_home_to_size());
   const std::array<std::uint64_t, 2> none{};
   const auto* const source = reinterpret_cast<const std::byte*>(none.data());

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/mutant.hpp"
-
 namespace memlith::core {
 
 namespace {
@@ -43,13 +41,6 @@ Result<bool> View::try_to_move(ShownObject* added, bool anew) {
   anew = anew || !position_.has_value() || !writes || (added != nullptr && position_->lsn < tail.lsn);
   follower_.start_at(anew || added != nullptr ? tail : *position_);
   if (anew) files_.counters.replayed_commits = files_.counters.replayed_bytes = 0;
-  if (MEMLITH_MUTANT(view_copies_late)) {
-    MEMLITH_TRY_ASSIGN(const bool followed, follower_.finish());
-    if (!followed) return false;
-    MEMLITH_TRY(copy_homes(added, anew));
-    MEMLITH_TRY(show_all(added, anew));
-    return true;
-  }
   // ORDER home-before-log: what a checkpoint writes home while it is copied must be in the frames that are read, so
   // those are read last. [mutant view_copies_late]
   MEMLITH_TRY(copy_homes(added, anew));
@@ -84,8 +75,7 @@ Status View::copy_home(ShownObject& object) {
     MEMLITH_TRY(home->read(done, copy.subspan(done, step)));
     done += step;
     // The log is read along, so that only the time of one step counts against the writer's log.
-    if (follower_.writes() && done < copy.size() && !MEMLITH_MUTANT(view_copies_late))
-      MEMLITH_TRY(follower_.gather().status());
+    if (follower_.writes() && done < copy.size()) MEMLITH_TRY(follower_.gather().status());
   }
   return kOk;
 }

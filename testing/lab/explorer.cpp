@@ -8,6 +8,7 @@
 
 #include "heap_life.hpp"
 #include "log/format.hpp"
+#include "sim/power_cuts.hpp"
 
 namespace memlith::lab {
 
@@ -163,26 +164,10 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     judge(run, medium.cut(choices, kGarbageSeed), expected, life);
   };
   const std::size_t pending = choices.size();
-  if (pending <= budget_.exhaustive_items) {
-    for (std::size_t subset = 0; subset < std::size_t{1} << pending && !enough(); ++subset) {
-      for (std::size_t i = 0; i < pending; ++i) {
-        choices[i] = {(subset >> i & 1) != 0 ? SimFate::kept : SimFate::lost, 0};
-      }
-      count_shown(medium, choices, true);
-      try_it();
-    }
-  } else {
-    for (std::size_t sample = 0; sample < budget_.samples + 2 && !enough(); ++sample) {
-      if (sample < 2) {
-        choices.assign(pending, {sample == 0 ? SimFate::lost : SimFate::kept, 0});
-      } else {
-        // A sample keeps each item with a probability of its own, so that "nearly all" and "hardly any" are seen too.
-        const std::uint64_t bias = 1 + random_.below(7);
-        for (SimChoice& choice : choices) choice = {random_.below(8) < bias ? SimFate::kept : SimFate::lost, 0};
-      }
-      count_shown(medium, choices, true);
-      try_it();
-    }
+  for (PowerCuts cuts(medium, {budget_.exhaustive_items, budget_.samples}, random_); !enough() && cuts.next();) {
+    choices = cuts.choices();
+    count_shown(medium, choices, true);
+    try_it();
   }
   // What the killed program wrote and what the next one writes may be torn together.
   if (also_allowed_ != nullptr && faults_.has(Fault::garbage) && !medium.lines() && !medium.whole_sectors() &&
@@ -597,21 +582,10 @@ void Explorer::crash_recovery(const SimTrace& trace, Fingerprint found, int leve
   const Fault fault = level == 1 ? Fault::recovery_crash : Fault::recovery_crash_twice;
   for (std::size_t position = 1; position <= trace.records.size() && !enough(); ++position) {
     medium.step();
-    const std::size_t pending = medium.pending_count();
-    std::vector<SimChoice> choices(pending);
-    const bool exhaustive = pending <= 2;
-    const std::size_t subsets = exhaustive ? std::size_t{1} << pending : 2 + budget_.recovery_samples;
-    for (std::size_t subset = 0; subset < subsets && !enough(); ++subset) {
-      const std::uint64_t coins = random_.next();
-      for (std::size_t i = 0; i < pending; ++i) {
-        bool keep = (coins >> i % 64 & 1) != 0;
-        if (exhaustive) keep = (subset >> i & 1) != 0;
-        if (!exhaustive && subset < 2) keep = subset == 1;
-        choices[i] = {keep ? SimFate::kept : SimFate::lost, 0};
-      }
+    for (PowerCuts cuts(medium, {2, budget_.recovery_samples}, random_); !enough() && cuts.next();) {
       path_.back().at = position;
-      path_.back().choices = choices;
-      const SimImage image = medium.cut(choices, kGarbageSeed);
+      path_.back().choices = cuts.choices();
+      const SimImage image = cuts.image();
       const std::uint64_t hash = image.hash();
       (void)note_distinct(hash, kSimOpCount);
       ++at(tally_.faults, fault).planned;

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "log/format.hpp"
+#include "mutants/mutants.hpp"
 
 namespace memlith::lab {
 
@@ -35,27 +35,18 @@ bool begins_with(std::span<const std::byte> bytes, decltype(Struct::magic) magic
 
 class MutantQueue;
 
-class MutantDevice final : public Device {
+class MutantDevice final : public DeviceDecorator {
  public:
-  MutantDevice(std::unique_ptr<Device> device, FileKind kind)
-      : Device(device->caps(), device->path(), device->direct()), device_(std::move(device)), kind_(kind) {}
+  MutantDevice(std::unique_ptr<Device> device, FileKind kind) : DeviceDecorator(std::move(device)), kind_(kind) {}
 
-  Result<std::uint64_t> size() override { return device_->size(); }
-  Result<FileIdentity> identity() override { return device_->identity(); }
-  Result<bool> removed() override { return device_->removed(); }
-  Status match_permissions(Device& file) override { return device_->match_permissions(file); }
-  Result<Mappable> mappable(std::uint64_t offset, std::uint64_t bytes) override {
-    return device_->mappable(offset, bytes);
-  }
   bool read_cached(std::uint64_t offset, std::span<std::byte> target) override {
-    return device_->read_cached(offset, target);
+    return below().read_cached(offset, target);
   }
-  std::uint64_t skip_hole(std::uint64_t offset) override { return device_->skip_hole(offset); }
   std::unique_ptr<IoQueue> make_queue(std::uint32_t depth) override;
 
   [[nodiscard]] FileKind kind() const { return kind_; }
   void wrote(Written what) { last_ = what; }
-  void flush_now() { (void)device_->flush(); }
+  void flush_now() { (void)below().flush(); }
   // Transfers that are waited for behind the next flush.
   void wait_behind_flush(IoQueue& queue) { late_ = &queue; }
   // The next flush has been done already.
@@ -63,7 +54,7 @@ class MutantDevice final : public Device {
 
  protected:
   Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
-    MEMLITH_TRY(device_->read(offset, target));
+    MEMLITH_TRY(below().read(offset, target));
     Superblock superblock;
     if (kind_ == FileKind::log && offset < kHolderOffset && begins_with(target, kSuperblockMagic, superblock)) {
       incarnation_ = std::max(incarnation_, superblock.incarnation);
@@ -74,33 +65,32 @@ class MutantDevice final : public Device {
     catch_up();
     if (kind_ == FileKind::log) return write_log(offset, pieces);
     wrote(Written::other);
-    return device_->write_pieces(offset, pieces);
+    return below().write_pieces(offset, pieces);
   }
   Result<bool> do_write_through(std::uint64_t offset, std::span<const iovec> pieces) override {
     catch_up();
-    MEMLITH_TRY(MEMLITH_MUTANT(write_through_not_forced) ? device_->write_pieces(offset, pieces)
-                                                         : device_->write_through(offset, pieces));
+    MEMLITH_TRY(MEMLITH_MUTANT(write_through_not_forced) ? below().write_pieces(offset, pieces)
+                                                         : below().write_through(offset, pieces));
     return true;
   }
   Status do_flush() override {
     catch_up();
     if (std::exchange(left_out_, false)) return kOk;
     if (IoQueue* const late = std::exchange(late_, nullptr)) {
-      MEMLITH_TRY(device_->flush());
+      MEMLITH_TRY(below().flush());
       return late->wait_all();
     }
     if (kind_ == FileKind::log) return flush_log();
     if (kind_ == FileKind::blocks && MEMLITH_MUTANT(blocks_not_flushed)) return kOk;
-    return device_->flush();
+    return below().flush();
   }
   Status do_reserve(std::uint64_t bytes) override {
     catch_up();
-    return device_->reserve(bytes);
+    return below().reserve(bytes);
   }
-  Status do_fill_holes() override { return device_->fill_holes(); }
   Status do_truncate(std::uint64_t bytes) override {
     catch_up();
-    return device_->truncate(bytes);
+    return below().truncate(bytes);
   }
 
  private:
@@ -116,27 +106,27 @@ class MutantDevice final : public Device {
       incarnation_ = std::max(incarnation_, superblock.incarnation);
       last_ = Written::superblock;
       ++superblocks_;
-      return device_->write_pieces(offset, pieces);
+      return below().write_pieces(offset, pieces);
     }
     SlotHeader slot;
     const bool enters_slot = begins_with(first, kSlotMagic, slot) && slot.incarnation == incarnation_;
     if (enters_slot && pieces.size() == 1) {  // of a stream, whose frames go another way
       last_ = Written::stream;
-      return MEMLITH_MUTANT(stream_without_slot_headers) ? kOk : device_->write_pieces(offset, pieces);
+      return MEMLITH_MUTANT(stream_without_slot_headers) ? kOk : below().write_pieces(offset, pieces);
     }
     FrameHeader frame;
     const bool frames = begins_with(first, kFrameMagic, frame) && frame.incarnation == incarnation_;
     // A batch that goes on in another slot begins there with the header of the slot, and in the middle of a frame.
     if (!enters_slot && !frames) {
       last_ = Written::other;
-      return device_->write_pieces(offset, pieces);
+      return below().write_pieces(offset, pieces);
     }
     last_ = Written::batch;
     if (MEMLITH_MUTANT(skip_log_write)) return kOk;
     if (MEMLITH_MUTANT(flush_before_write)) flush_now();
     const bool headless = enters_slot && MEMLITH_MUTANT(batch_without_slot_headers);
-    const Status status = headless ? device_->write_pieces(offset + first.size(), pieces.subspan(1))
-                                   : device_->write_pieces(offset, pieces);
+    const Status status = headless ? below().write_pieces(offset + first.size(), pieces.subspan(1))
+                                   : below().write_pieces(offset, pieces);
     return MEMLITH_MUTANT(failed_write_acknowledged) ? kOk : status;
   }
 
@@ -153,7 +143,7 @@ class MutantDevice final : public Device {
       case Written::nothing:
       case Written::other: break;
     }
-    return device_->flush();
+    return below().flush();
   }
 
   Status flush_batch() {
@@ -162,12 +152,11 @@ class MutantDevice final : public Device {
       put_off_ = true;
       return kOk;
     }
-    Status status = device_->flush();
-    if (!status.ok() && MEMLITH_MUTANT(failed_flush_retried)) status = device_->flush();
+    Status status = below().flush();
+    if (!status.ok() && MEMLITH_MUTANT(failed_flush_retried)) status = below().flush();
     return MEMLITH_MUTANT(failed_write_acknowledged) ? kOk : status;
   }
 
-  std::unique_ptr<Device> device_;
   FileKind kind_;
   Written last_ = Written::nothing;
   std::uint64_t incarnation_ = 0;  // of the log: the latest that was read or written
@@ -226,7 +215,7 @@ class MutantQueue final : public IoQueue {
 };
 
 std::unique_ptr<IoQueue> MutantDevice::make_queue(std::uint32_t depth) {
-  return std::make_unique<MutantQueue>(*this, device_->make_queue(depth), depth);
+  return std::make_unique<MutantQueue>(*this, below().make_queue(depth), depth);
 }
 
 }  // namespace
@@ -241,31 +230,8 @@ Volume& MutantVolume::over(Volume& volume, std::optional<MutantVolume>& mutated)
   return mutated.emplace(volume);
 }
 
-Result<std::unique_ptr<Device>> MutantVolume::open(std::string_view name, OpenMode mode, Caching caching) {
-  MEMLITH_TRY_ASSIGN(auto device, volume_.open(name, mode, caching));
-  return std::unique_ptr<Device>(std::make_unique<MutantDevice>(std::move(device), kind_of(name)));
-}
-
-namespace {
-
-class MutantFile final : public OpenFile {
- public:
-  explicit MutantFile(std::unique_ptr<OpenFile> file) : file_(std::move(file)) {}
-  Result<std::unique_ptr<VolumeLock>> lock(bool exclusive) override { return file_->lock(exclusive); }
-  Result<std::unique_ptr<Device>> device(std::string_view name, Caching caching) override {
-    MEMLITH_TRY_ASSIGN(auto device, file_->device(name, caching));
-    return std::unique_ptr<Device>(std::make_unique<MutantDevice>(std::move(device), kind_of(name)));
-  }
-
- private:
-  std::unique_ptr<OpenFile> file_;
-};
-
-}  // namespace
-
-Result<std::unique_ptr<OpenFile>> MutantVolume::open_file(std::string_view name, bool writable) {
-  MEMLITH_TRY_ASSIGN(auto file, volume_.open_file(name, writable));
-  return std::unique_ptr<OpenFile>(std::make_unique<MutantFile>(std::move(file)));
+std::unique_ptr<Device> MutantVolume::decorate(std::unique_ptr<Device> device, std::string_view name, bool) {
+  return std::make_unique<MutantDevice>(std::move(device), kind_of(name));
 }
 
 }  // namespace memlith::lab

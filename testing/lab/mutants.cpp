@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/mutant.hpp"
+#include "mutants/mutants.hpp"
 #include "pool.hpp"
 #include "replay.hpp"
 #include "schedules.hpp"

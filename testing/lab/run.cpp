@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "applog_life.hpp"
-#include "base/mutant.hpp"
 #include "heap_life.hpp"
 #include "log/format.hpp"
+#include "mutants/mutants.hpp"
 
 namespace memlith::lab {
 

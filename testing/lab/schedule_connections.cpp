@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-#include "base/mutant.hpp"
+#include "mutants/mutants.hpp"
 #include "schedule_workloads.hpp"
 
 namespace memlith::lab {

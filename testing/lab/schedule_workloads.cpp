@@ -18,62 +18,6 @@ constexpr std::uint64_t kWideBytes = 24576;
 constexpr std::uint64_t kGroup = 1;  // commits side by side: their order is that of the log
 }  // namespace
 
-// ---- SwitchingVolume -------------------------------------------------------------------------------------------
-
-Result<std::unique_ptr<Device>> SwitchingVolume::open(std::string_view name, OpenMode mode, Caching caching) {
-  scheduler_.here("open a file");
-  return volume_.open(name, mode, caching);
-}
-Result<bool> SwitchingVolume::exists(std::string_view name) {
-  scheduler_.here("look whether a file is there");
-  return volume_.exists(name);
-}
-Result<std::optional<FileIdentity>> SwitchingVolume::identity_of(std::string_view name) {
-  scheduler_.here("look which file it is");
-  return volume_.identity_of(name);
-}
-Result<std::vector<std::string>> SwitchingVolume::list(std::string_view folder) {
-  scheduler_.here("list a folder");
-  return volume_.list(folder);
-}
-Status SwitchingVolume::make_folder(std::string_view name) {
-  scheduler_.here("make a folder");
-  return volume_.make_folder(name);
-}
-Status SwitchingVolume::rename(std::string_view from, std::string_view to) {
-  scheduler_.here("rename a file");
-  return volume_.rename(from, to);
-}
-Status SwitchingVolume::remove(std::string_view name) {
-  scheduler_.here("remove a file");
-  return volume_.remove(name);
-}
-Status SwitchingVolume::sync_folder(std::string_view name) {
-  scheduler_.here("flush a folder");
-  return volume_.sync_folder(name);
-}
-Result<std::unique_ptr<OpenFile>> SwitchingVolume::open_file(std::string_view name, bool writable) {
-  class SwitchingFile final : public OpenFile {
-   public:
-    SwitchingFile(std::unique_ptr<OpenFile> file, Scheduler& scheduler)
-        : file_(std::move(file)), scheduler_(scheduler) {}
-    Result<std::unique_ptr<VolumeLock>> lock(bool exclusive) override {
-      scheduler_.here("lock a file");
-      return file_->lock(exclusive);
-    }
-    Result<std::unique_ptr<Device>> device(std::string_view named, Caching caching) override {
-      return file_->device(named, caching);
-    }
-
-   private:
-    std::unique_ptr<OpenFile> file_;
-    Scheduler& scheduler_;
-  };
-  scheduler_.here("open a file");
-  MEMLITH_TRY_ASSIGN(auto file, volume_.open_file(name, writable));
-  return std::unique_ptr<OpenFile>(std::make_unique<SwitchingFile>(std::move(file), scheduler_));
-}
-
 // ---- Session ---------------------------------------------------------------------------------------------------
 
 Session::Session(Scheduler& the_scheduler, StoreOptions options, SimImage start, Content before)

@@ -19,24 +19,13 @@
 namespace memlith::lab {
 
 // A volume whose every call is a place to switch threads.
-class SwitchingVolume final : public core::Volume {
+class SwitchingVolume final : public core::VolumeDecorator {
  public:
-  SwitchingVolume(core::Volume& volume, Scheduler& scheduler) : volume_(volume), scheduler_(scheduler) {}
-  core::Result<std::unique_ptr<core::Device>> open(std::string_view name, core::OpenMode mode,
-                                                   core::Caching caching) override;
-  core::Result<bool> exists(std::string_view name) override;
-  core::Result<std::optional<core::FileIdentity>> identity_of(std::string_view name) override;
-  core::Result<std::vector<std::string>> list(std::string_view folder) override;
-  core::Status make_folder(std::string_view name) override;
-  core::Status rename(std::string_view from, std::string_view to) override;
-  core::Status remove(std::string_view name) override;
-  core::Status sync_folder(std::string_view name) override;
-  core::Result<std::uint64_t> free_bytes() override { return volume_.free_bytes(); }
-  core::Result<std::unique_ptr<core::OpenFile>> open_file(std::string_view name, bool writable) override;
-  [[nodiscard]] std::string path_of(std::string_view name) const override { return volume_.path_of(name); }
+  SwitchingVolume(core::Volume& volume, Scheduler& scheduler) : VolumeDecorator(volume), scheduler_(scheduler) {}
 
  private:
-  core::Volume& volume_;
+  void before(const char* what) override { scheduler_.here(what); }
+
   Scheduler& scheduler_;
 };
 

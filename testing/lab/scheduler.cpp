@@ -9,10 +9,6 @@
 #include "base/assert.hpp"
 #include "base/units.hpp"
 
-namespace memlith::core {
-thread_local Controller* controller = nullptr;
-}  // namespace memlith::core
-
 namespace memlith::lab {
 
 // ---- one runs at a time ----------------------------------------------------------------------------------------

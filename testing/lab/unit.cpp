@@ -5,12 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/mutant.hpp"
-
-namespace memlith::core {
-Mutant active_mutant = Mutant::none;
-std::uint64_t given_identity = 0;
-}  // namespace memlith::core
+#include "mutants/mutants.hpp"
 
 namespace memlith::lab {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutant.hpp"
+#include "mutants/mutants.hpp"
 #include "sim/raw_host.hpp"
 #include "workload.hpp"
 

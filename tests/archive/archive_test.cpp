@@ -15,12 +15,7 @@
 #include "archive/restorer.hpp"
 #include "base/sync.hpp"
 #include "readers/world.hpp"
-
-namespace memlith::core {
-Mutant active_mutant = Mutant::none;
-std::uint64_t given_identity = 0;
-thread_local Controller* controller = nullptr;
-}  // namespace memlith::core
+#include "sim/power_cuts.hpp"
 
 namespace memlith::test {
 namespace {
@@ -408,10 +403,8 @@ void cut_the_archive(StoreKind kind, std::uint64_t seed, Faults& faults) {
   SimMedium medium(trace);
   for (std::size_t at = 0; at <= trace.records.size(); ++at) {
     if (at > 0) medium.step();
-    for (int variant = 0; variant < 4; ++variant) {
-      SimVolume volume(medium.cut([&](std::size_t) {
-        return variant == 0 ? false : variant == 1 || random.one_in(2);
-      }));
+    for (PowerCuts cuts(medium, {2, 2}, random); cuts.next();) {
+      SimVolume volume(cuts.image());
       const auto target = make_folder_target(volume);
       const std::string where = "cut after operation " + std::to_string(at) + " of the archive's disk: ";
       Restorer restorer(*target);
@@ -426,7 +419,7 @@ void cut_the_archive(StoreKind kind, std::uint64_t seed, Faults& faults) {
           faults.add(where + "the restored state is none of that LSN");
         }
       }
-      if (variant != 3) continue;
+      if (cuts.number() + 1 != cuts.count()) continue;
       ArchiveSource source(archives.reading_volume, kind, world.options.file_name);
       Archiver archiver(source, *target, archives.options);
       if (!archiver.open().ok() || !archiver.step().ok()) {
@@ -476,10 +469,8 @@ void cut_the_standby(StoreKind kind, std::uint64_t seed, Faults& faults) {
   std::uint64_t states = 0;
   for (std::size_t at = 0; at <= trace.records.size(); ++at) {
     if (at > 0) medium.step();
-    for (int variant = 0; variant < 4; ++variant) {
-      SimVolume volume(medium.cut([&](std::size_t) {
-        return variant == 0 ? false : variant == 1 || random.one_in(2);
-      }));
+    for (PowerCuts cuts(medium, {2, 2}, random); cuts.next();) {
+      SimVolume volume(cuts.image());
       if (!*volume.exists(log_name)) continue;
       ++states;
       const std::string where = "cut after operation " + std::to_string(at) + " of the standby's disk: ";
@@ -489,7 +480,7 @@ void cut_the_standby(StoreKind kind, std::uint64_t seed, Faults& faults) {
         Restorer feeder(*archives.target);
         Status status = replica.open();
         if (status.ok()) status = feeder.look();
-        if (status.ok() && variant == 3) status = feeder.feed(replica, plan->full, plan->until);
+        if (status.ok() && cuts.number() + 1 == cuts.count()) status = feeder.feed(replica, plan->full, plan->until);
         if (status.ok() && replica.end().lsn < plan->full.complete_at) continue;  // the copy is not complete yet
         if (status.ok()) status = replica.promote();
         if (!status.ok()) {

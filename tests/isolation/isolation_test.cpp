@@ -6,16 +6,10 @@
 #include <set>
 #include <thread>
 
-#include "base/mutant.hpp"
 #include "isolation/client.hpp"
+#include "mutants/mutants.hpp"
 #include "support/crash_world.hpp"
 #include "unit/kv/kv_world.hpp"
-
-namespace memlith::core {
-Mutant active_mutant = Mutant::none;
-std::uint64_t given_identity = 0;
-thread_local Controller* controller = nullptr;
-}  // namespace memlith::core
 
 namespace memlith::test {
 namespace {

@@ -9,10 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "copy/source.hpp"
 #include "copy/target.hpp"
+#include "mutants/mutants.hpp"
 #include "readers/world.hpp"
+#include "sim/power_cuts.hpp"
 
 namespace memlith::test {
 namespace {
@@ -174,12 +175,12 @@ void cut_the_power(StoreKind kind, std::uint64_t seed, Faults& faults) {
   SimMedium medium(target.trace());
   Random random(seed);
   for (;;) {
-    for (int way = 0; way < 4; ++way) {
-      const SimImage image = medium.cut([&](std::size_t) { return way == 1 || (way > 1 && random.one_in(2)); });
+    for (PowerCuts cuts(medium, {2, 2}, random); cuts.next();) {
+      const SimImage image = cuts.image();
       const std::string at = " after operation " + std::to_string(medium.position());
       if (!image.files.contains(name)) {
         if (medium.position() == target.trace().records.size()) faults.add("a finished copy is gone" + at);
-        if (way != static_cast<int>(medium.position() % 4)) continue;
+        if (cuts.number() != medium.position() % cuts.count()) continue;
         SimVolume again(image);
         const auto lsn = copy_into(again, from, world.options);
         if (!lsn.ok()) faults.add("the copy cannot be started again" + at + ": " + std::string(last_error_text()));

@@ -11,17 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "base/random.hpp"
 #include "base/sync.hpp"
+#include "mutants/mutants.hpp"
 #include "readers/world.hpp"
 #include "store/store.hpp"
-
-namespace memlith::core {
-Mutant active_mutant = Mutant::none;
-std::uint64_t given_identity = 0;
-thread_local Controller* controller = nullptr;
-}  // namespace memlith::core
 
 namespace memlith::test {
 namespace {

@@ -9,10 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "copy/source.hpp"
 #include "copy/target.hpp"
+#include "mutants/mutants.hpp"
 #include "readers/world.hpp"
+#include "sim/power_cuts.hpp"
 
 namespace memlith::test {
 namespace {
@@ -125,12 +126,12 @@ void cut_the_power(std::uint64_t seed, Faults& faults) {
   Random random(seed);
   std::uint64_t states = 0;
   for (;;) {
-    for (int way = 0; way < 3; ++way) {
-      const SimImage image = medium.cut([&](std::size_t) { return way == 1 || (way > 1 && random.one_in(2)); });
+    for (PowerCuts cuts(medium, {2, 2}, random); cuts.next();) {
+      const SimImage image = cuts.image();
       if (!image.files.contains("log")) continue;
       ++states;
       const std::string where =
-          "cut after operation " + std::to_string(medium.position()) + ", way " + std::to_string(way);
+          "cut after operation " + std::to_string(medium.position()) + ", cut " + std::to_string(cuts.number());
       {
         SimVolume found(image);
         expect_quiet(found, world.options, where, faults);

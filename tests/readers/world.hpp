@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutant.hpp"
 #include "base/random.hpp"
+#include "mutants/mutants.hpp"
 #include "readers/page_volume.hpp"
 #include "store/store.hpp"
 

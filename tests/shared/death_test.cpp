@@ -3,11 +3,6 @@
 
 #include "world.hpp"
 
-namespace memlith::core::shared {
-Planted planted = Planted::none;
-void (*step_hook)() = nullptr;
-}  // namespace memlith::core::shared
-
 namespace memlith::test {
 namespace {
 
@@ -132,9 +127,9 @@ TEST_F(SharedDeath, OfTheKeeperPoisonsEverybody) {
   EXPECT_EQ(look(), "");
 }
 
-// ---- planted mistakes: what the tests above rest on notices each
+// ---- mutants: what the tests above rest on notices each
 
-class SharedPlanted : public SharedWorld {};
+class SharedMutants : public SharedWorld {};
 
 // Kills the keeper behind the answer to a commit; what the next one shows.
 std::string killed_after_answer(const std::function<Child()>& start, const std::function<void()>& commit,
@@ -146,20 +141,20 @@ std::string killed_after_answer(const std::function<Child()>& start, const std::
   return look();
 }
 
-TEST_F(SharedPlanted, AnAnswerBeforeTheFlushIsNoticed) {
+TEST_F(SharedMutants, AnAnswerBeforeTheFlushIsNoticed) {
   const auto commit = [this] {
     Child client([&] { move(*or_leave(open(), 20), 0, 1, 2, 5); });
     ASSERT_EQ(client.wait(), 0);
   };
   EXPECT_EQ(killed_after_answer([this] { return start_keeper(); }, commit, [this] { return look(); }), "");
-  EXPECT_EQ(killed_after_answer([this] { return start_keeper(false, Planted::answer_before_durable); }, commit,
+  EXPECT_EQ(killed_after_answer([this] { return start_keeper(false, Mutant::answer_before_durable); }, commit,
                                 [this] { return look(); }),
             "an acknowledged commit is gone");
 }
 
-TEST_F(SharedPlanted, AnUndoThatIsLeftOutIsNoticed) {
-  for (const Planted planted : {Planted::none, Planted::undo_left_out}) {
-    Child keeper = start_keeper(false, planted);
+TEST_F(SharedMutants, AnUndoThatIsLeftOutIsNoticed) {
+  for (const Mutant mutant : {Mutant::none, Mutant::undo_left_out}) {
+    Child keeper = start_keeper(false, mutant);
     told->steps = 0;
     Child client([&] {
       const auto opened = or_leave(open(), 20);
@@ -169,14 +164,14 @@ TEST_F(SharedPlanted, AnUndoThatIsLeftOutIsNoticed) {
       ::kill(::getpid(), SIGKILL);
     });
     (void)client.wait();
-    EXPECT_EQ(look(), planted == Planted::none ? "" : "the sum is 5");
+    EXPECT_EQ(look(), mutant == Mutant::none ? "" : "the sum is 5");
   }
 }
 
 // The keeper does each step slowly, so that whoever waits for a range gets it as soon as it is released.
-TEST_F(SharedPlanted, AReleaseBeforeTheUndoIsNoticed) {
-  for (const Planted planted : {Planted::none, Planted::release_before_undo}) {
-    Child keeper = start_keeper(true, planted);
+TEST_F(SharedMutants, AReleaseBeforeTheUndoIsNoticed) {
+  for (const Mutant mutant : {Mutant::none, Mutant::release_before_undo}) {
+    Child keeper = start_keeper(true, mutant);
     told->pause_us = 50'000;
     told->stage = 0;
     Child client([&] {
@@ -194,14 +189,14 @@ TEST_F(SharedPlanted, AReleaseBeforeTheUndoIsNoticed) {
     ASSERT_TRUE(tx.ok());
     client.kill();
     ASSERT_TRUE((*tx)->touch_before((*waiting)->address(), 16, kLong).ok());
-    EXPECT_EQ(complaint(table_of(**waiting)), planted == Planted::none ? "" : "the sum is 5");
+    EXPECT_EQ(complaint(table_of(**waiting)), mutant == Mutant::none ? "" : "the sum is 5");
     told->pause_us = 0;
   }
 }
 
-TEST_F(SharedPlanted, ACaptureAfterTheReleaseIsNoticed) {
-  for (const Planted planted : {Planted::none, Planted::capture_after_release}) {
-    Child keeper = start_keeper(true, planted);
+TEST_F(SharedMutants, ACaptureAfterTheReleaseIsNoticed) {
+  for (const Mutant mutant : {Mutant::none, Mutant::capture_after_release}) {
+    Child keeper = start_keeper(true, mutant);
     told->stage = 0;
     Child first([&] {
       const auto opened = or_leave(open(), 20);
@@ -227,7 +222,7 @@ TEST_F(SharedPlanted, ACaptureAfterTheReleaseIsNoticed) {
     await_stage(3);
     told->pause_us = 0;
     second.kill();
-    EXPECT_EQ(look(), planted == Planted::none ? "" : "the sum is 5");
+    EXPECT_EQ(look(), mutant == Mutant::none ? "" : "the sum is 5");
     keeper.kill();
   }
 }

@@ -19,6 +19,7 @@
 #include <string>
 #include <utility>
 
+#include "mutants/mutants.hpp"
 #include "shared/client.hpp"
 #include "shared/keeper.hpp"
 #include "shared/step.hpp"
@@ -26,8 +27,8 @@
 
 namespace memlith::test {
 
+using core::Mutant;
 using core::shared::Client;
-using core::shared::Planted;
 using core::shared::SharedTransaction;
 
 constexpr int kAccounts = 16;
@@ -121,12 +122,12 @@ class SharedWorld : public testing::Test {
   [[nodiscard]] std::string path() const { return folder_ / "store"; }
 
   // Returns when clients can connect. With `steps`, the keeper counts them from then on.
-  [[nodiscard]] Child start_keeper(bool steps = false, Planted planted = Planted::none) const {
+  [[nodiscard]] Child start_keeper(bool steps = false, Mutant mutant = Mutant::none) const {
     std::array<int, 2> ends{};
     EXPECT_EQ(::pipe(ends.data()), 0);
     Child keeper([&] {
       ::close(ends[0]);
-      core::shared::planted = planted;
+      core::active_mutant = mutant;
       core::shared::KeeperOptions options;
       options.path = path();
       options.create = true;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "sim/power_cuts.hpp"
 #include "support/sanitizers.hpp"
 
 namespace memlith::test {
@@ -146,26 +147,6 @@ std::int64_t CrashWorld::match(std::uint64_t print, std::size_t first, std::size
   return -1;
 }
 
-namespace {
-
-// Inside a recovery: every subset of two unflushed items, of more none, all, and some by coin.
-std::size_t subsets_in_recovery(const SimMedium& medium, const ExploreOptions& options) {
-  const std::size_t pending = medium.pending_count();
-  return pending <= 2 ? std::size_t{1} << pending : 2 + options.recovery_samples;
-}
-
-SimImage cut_in_recovery(const SimMedium& medium, std::size_t subset, Random& random) {
-  const std::size_t pending = medium.pending_count();
-  const std::uint64_t coins = random.next();
-  return medium.cut([=](std::size_t item) {
-    if (pending <= 2) return (subset >> item & 1) != 0;
-    if (subset < 2) return subset == 1;
-    return (coins >> item % 64 & 1) != 0;
-  });
-}
-
-}  // namespace
-
 // Returns the commit that the image recovers to, -1 after reporting a failure.
 std::int64_t CrashWorld::check_image(const SimImage& image, std::size_t first, std::size_t last,
                                      const ExploreOptions& options, Random& random, const std::string& where) {
@@ -220,9 +201,8 @@ void CrashWorld::check_recovery_crashes(const SimTrace& trace, std::int64_t expe
   SimMedium medium(trace);
   for (std::size_t at = 0; at < trace.records.size() && failures_ <= kFailuresMax; ++at) {
     medium.step();
-    const std::size_t subsets = subsets_in_recovery(medium, options);
-    for (std::size_t subset = 0; subset < subsets; ++subset) {
-      const SimImage image = cut_in_recovery(medium, subset, random);
+    for (PowerCuts cuts(medium, {2, options.recovery_samples}, random); cuts.next();) {
+      const SimImage image = cuts.image();
       ++result_.states;
       const std::uint64_t hash = image.hash();
       if (const auto known = seen_.find(hash);
@@ -238,7 +218,8 @@ void CrashWorld::check_recovery_crashes(const SimTrace& trace, std::int64_t expe
       const bool right = content.ok() && fingerprint(*content) == prints_[static_cast<std::size_t>(expected)];
       seen_[hash] = right ? expected : -1;
       if (!right && ++failures_ <= kFailuresMax) {
-        ADD_FAILURE() << where << "\n  then a crash after operation " << at << " of the recovery, subset " << subset
+        ADD_FAILURE() << where << "\n  then a crash after operation " << at << " of the recovery, subset "
+                      << cuts.number()
                       << "\n  recovered: " << (content.ok() ? describe(*content) : std::string(last_error_text()))
                       << "\n  expected commit " << expected << ": "
                       << describe(contents_[static_cast<std::size_t>(expected)]) << "\n  the recovery:\n"
@@ -266,14 +247,12 @@ void CrashWorld::check_kill(std::size_t at, std::size_t first, std::size_t last,
   for (std::size_t next = 0; next < trace.records.size() && failures_ <= kFailuresMax; ++next) {
     medium.step();
     if (next < at) continue;
-    const std::size_t subsets = subsets_in_recovery(medium, options);
-    for (std::size_t subset = 0; subset < subsets; ++subset) {
-      const SimImage image = cut_in_recovery(medium, subset, random);
+    for (PowerCuts cuts(medium, {2, options.recovery_samples}, random); cuts.next();) {
       // The commits that the recovery found may have been in flight; later ones were not found.
-      check_image(image, first, static_cast<std::size_t>(p), options, random,
+      check_image(cuts.image(), first, static_cast<std::size_t>(p), options, random,
                   fmt::format("kill -9 after operation {}, then a power cut after operation {} of {} (subset {}, seed "
                               "{})",
-                              at, next, trace.records.size(), subset, seed));
+                              at, next, trace.records.size(), cuts.number(), seed));
     }
   }
 }
@@ -296,22 +275,11 @@ ExploreResult CrashWorld::explore(const ExploreOptions& options, std::uint64_t s
 
     const std::size_t pending = medium.pending_count();
     if (pending > 0) check_kill(at, first, last, options, random, seed);
-    const bool exhaustive = pending <= options.exhaustive_items_max;
-    const std::size_t subsets = exhaustive ? std::size_t{1} << pending : options.samples + 2;
-    for (std::size_t subset = 0; subset < subsets; ++subset) {
-      // A sample keeps each item with a probability of its own, so that "nearly all" and "hardly any" are seen too.
-      const std::uint64_t sample_seed = random.next();
-      Random coins(sample_seed);
-      const std::uint64_t bias = 1 + coins.below(7);
-      const SimImage image = medium.cut([&](std::size_t item) {
-        if (exhaustive) return (subset >> item & 1) != 0;
-        if (subset < 2) return subset == 1;
-        return coins.below(8) < bias;
-      });
+    for (PowerCuts cuts(medium, {options.exhaustive_items_max, options.samples}, random); cuts.next();) {
       const std::string where =
           fmt::format("crash after operation {} of {} ({} unflushed items, subset {}{}, seed {})", at,
-                      trace.records.size(), pending, subset, exhaustive ? "" : " by seed", seed);
-      check_image(image, first, last, options, random, where);
+                      trace.records.size(), pending, cuts.number(), cuts.exhaustive() ? "" : " by seed", seed);
+      check_image(cuts.image(), first, last, options, random, where);
     }
   }
   std::printf("  crash points %llu, states %llu, distinct %llu, recoveries %llu\n",

@@ -149,9 +149,7 @@ int FileCalls::record_cut(FileRef ref, std::uint32_t blocks, std::uint64_t& wait
 
 int FileCalls::cut(FileRef ref, FileAccess& access, std::uint32_t blocks) {
   std::uint64_t wait_for = 0;
-  if (planted != Planted::cut_before_log) {
-    if (const int error = record_cut(ref, blocks, wait_for); error != 0) return error;
-  }
+  if (const int error = record_cut(ref, blocks, wait_for); error != 0) return error;
   // ORDER record-before-cut: pages that the log has would make the file longer again when they are replayed. The cut
   // waits until the batch is home, too, because writing it home lengthens the file as well. If the log has no pages of
   // the file, the file waits when it grows again. [test PostgresCrash.ACutIsInTheLogBeforeItIsDone]

@@ -57,8 +57,6 @@ class FileCalls {
   // Before the file is removed.
   int before_removal(FileRef file);
 
-  Planted planted = Planted::none;  // by tests
-
  private:
   int write_home(FileRef ref, FileAccess& access, std::uint32_t block, const std::byte* page);
   int put(SharedFile& file, FileRef ref, FileAccess& access, std::uint32_t block, const std::byte* page, bool extends);

@@ -184,9 +184,6 @@ Result<bool> PageLog::step(Pages& pages) {
     if (Result<void> settled = settle(pages); !settled) return settled.error();
     return true;
   }
-  if (planted == Planted::home_before_log) {
-    if (Result<void> written = write_homes(pages, *batch); !written) return written.error();
-  }
   // ORDER pages-log-before-home: a page that is torn at home is made whole from the log, so the log has to have it
   // first. [test PostgresCrash.APageIsInTheLogBeforeItGoesHome]
   if (!is_logged) {
@@ -206,7 +203,7 @@ Result<void> PageLog::flush_homes(Pages& pages, const std::vector<Dirty>& dirty)
   for (const Dirty& each : dirty) {
     Result<std::unique_ptr<HomeFile>> home = homes_.open(each.path);
     if (!home) return home.error();
-    if (*home != nullptr && planted != Planted::reset_before_flush) {
+    if (*home != nullptr) {
       if (Result<void> flushed = (*home)->flush(); !flushed) return flushed;
     }
     const Pages::Lock lock(pages);

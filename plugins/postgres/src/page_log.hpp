@@ -78,8 +78,6 @@ class PageLog {
   // Everything home, flushed, and the log empty.
   Result<void> finish(Pages& pages);
 
-  Planted planted = Planted::none;  // by tests
-
  private:
   using FileKey = std::pair<std::uint32_t, std::uint32_t>;  // FileRef
   struct Dirty {

@@ -26,9 +26,6 @@
 
 namespace memlith_postgres {
 
-// Mistakes that the tests plant, to see that they are found.
-enum class Planted : std::uint8_t { none, home_before_log, cut_before_log, reset_before_flush };
-
 struct PageLimits {
   static constexpr std::uint32_t kPages = 2048;  // of a batch
   static constexpr std::uint32_t kFiles = 32768;

@@ -1,17 +1,21 @@
 // docs/postgres.md, "What it promises": the page log on the simulated disk, with the power cut after every operation
 // and what was not flushed kept, lost or torn. After the replay each page is one of its states, whole, not older than
 // at the last flush that was acknowledged; a file that was cut, removed or made anew is as one of those states says. So
-// it is when the replay is cut, too. Planted mistakes are found.
+// it is when the replay is cut, too. Mutants are found.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <set>
 
+#include "mutants/mutants.hpp"
+#include "sim/power_cuts.hpp"
 #include "sim_cluster.hpp"
 
 namespace memlith_postgres::test {
 namespace {
 
+using core::Mutant;
+using core::PowerCuts;
 using core::Random;
 using core::SimMedium;
 using core::SimTrace;
@@ -40,14 +44,12 @@ struct State {
 // A run that is written down, with what it did to each page.
 class Story {
  public:
-  explicit Story(Planted planted) : volume_({}, true) {
+  Story() : volume_({}, true) {
     log_ = SimLog::open(volume_);
     homes_ = std::make_unique<SimHomes>(volume_);
     page_log_ = std::make_unique<PageLog>(*log_, *homes_, 24 << 10);
-    page_log_->planted = planted;
     waiting_ = std::make_unique<SteppingWaiting>(world_.pages(), *page_log_);
     calls_ = std::make_unique<FileCalls>(world_.pages(), *waiting_);
-    calls_->planted = planted;
     for (const std::string& path : kPaths) {
       for (std::uint32_t block = 0; block < kBlocks; ++block) states_[{path, block}].push_back({{}, 0, 0});
     }
@@ -202,21 +204,14 @@ class Explorer {
     SimMedium medium(story_.trace());
     for (std::size_t at = 0; at < story_.trace().records.size(); ++at) {
       medium.step();
-      for (std::size_t sample = 0; sample < memlith::test::scaled(8); ++sample) {
-        if (std::string wrong = look(cut(medium, sample), at + 1); !wrong.empty()) return wrong;
+      for (PowerCuts cuts(medium, {3, memlith::test::scaled(6)}, random_); cuts.next();) {
+        if (std::string wrong = look(cuts.image(), at + 1); !wrong.empty()) return wrong;
       }
     }
     return {};
   }
 
  private:
-  core::SimImage cut(const SimMedium& medium, std::size_t sample) {
-    if (sample < 2) return medium.cut([sample](std::size_t) { return sample == 1; });
-    const std::uint64_t odds = 2 + random_.below(4);
-    const bool keep_few = random_.one_in(2);
-    return medium.cut([&](std::size_t) { return random_.one_in(odds) == keep_few; });
-  }
-
   std::string look(const core::SimImage& image, std::size_t at) {
     if (!seen_.insert(image.hash() * 31 + at).second) return {};
     ++g_distinct;
@@ -232,13 +227,15 @@ class Explorer {
     SimMedium medium(trace);
     for (std::size_t i = 0; i < trace.records.size(); ++i) {
       medium.step();
-      if (!random_.one_in(4)) continue;
-      SimVolume again(cut(medium, random_.below(6)));
-      const auto later = recover(again, kPaths);
+      if (!random_.one_in(12)) continue;
       const std::string where =
           "a cut at operation " + std::to_string(at) + ", and at " + std::to_string(i + 1) + " of the recovery: ";
-      if (!later) return where + "the replay failed";
-      if (std::string wrong = story_.check(*later, at); !wrong.empty()) return where + wrong;
+      for (PowerCuts cuts(medium, {2, 1}, random_); cuts.next();) {
+        SimVolume again(cuts.image());
+        const auto later = recover(again, kPaths);
+        if (!later) return where + "the replay failed";
+        if (std::string wrong = story_.check(*later, at); !wrong.empty()) return where + wrong;
+      }
     }
     return {};
   }
@@ -248,11 +245,11 @@ class Explorer {
   std::set<std::uint64_t> seen_;
 };
 
-std::string explore_stories(Planted planted, std::size_t stories, int steps) {
+std::string explore_stories(std::size_t stories, int steps) {
   const std::uint64_t seed = memlith::test::seed_for_this_run();
   for (std::size_t i = 0; i < stories; ++i) {
     Random random(seed + i);
-    Story story(planted);
+    Story story;
     story.run(random, steps);
     if (::testing::Test::HasFailure()) return "seed " + std::to_string(seed + i);
     if (const std::string wrong = Explorer(story, random).explore(); !wrong.empty()) {
@@ -262,18 +259,20 @@ std::string explore_stories(Planted planted, std::size_t stories, int steps) {
   return {};
 }
 
+// Whether one of 20 stories shows the mutant.
+bool is_noticed(Mutant mutant) {
+  memlith::core::active_mutant = mutant;
+  const std::string wrong = explore_stories(20, 120);
+  memlith::core::active_mutant = Mutant::none;
+  return !wrong.empty();
+}
+
 TEST(PostgresCrash, EveryPageIsWholeAndNoneIsOlderThanItsFlush) {
-  EXPECT_EQ(explore_stories(Planted::none, memlith::test::scaled(6), 120), "");
+  EXPECT_EQ(explore_stories(memlith::test::scaled(6), 120), "");
 }
-TEST(PostgresCrash, APageIsInTheLogBeforeItGoesHome) {
-  EXPECT_NE(explore_stories(Planted::home_before_log, 20, 120), "") << "the planted mistake was not found";
-}
-TEST(PostgresCrash, ACutIsInTheLogBeforeItIsDone) {
-  EXPECT_NE(explore_stories(Planted::cut_before_log, 20, 120), "") << "the planted mistake was not found";
-}
-TEST(PostgresCrash, TheLogStartsOverWhenTheHomesAreFlushed) {
-  EXPECT_NE(explore_stories(Planted::reset_before_flush, 20, 120), "") << "the planted mistake was not found";
-}
+TEST(PostgresCrash, APageIsInTheLogBeforeItGoesHome) { EXPECT_TRUE(is_noticed(Mutant::home_before_log)); }
+TEST(PostgresCrash, ACutIsInTheLogBeforeItIsDone) { EXPECT_TRUE(is_noticed(Mutant::cut_before_log)); }
+TEST(PostgresCrash, TheLogStartsOverWhenTheHomesAreFlushed) { EXPECT_TRUE(is_noticed(Mutant::reset_before_flush)); }
 
 }  // namespace
 }  // namespace memlith_postgres::test

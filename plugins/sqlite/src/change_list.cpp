@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "difference.hpp"
-#include "sabotage.hpp"
 
 namespace memlith::sqlite {
 
@@ -26,7 +25,7 @@ void ChangeList::add(std::uint64_t offset, std::uint64_t bytes, const std::byte*
     source += count;
     bytes -= count;
   };
-  if (offset < MEMLITH_SQLITE_CHANGED_BYTES && !MEMLITH_SABOTAGED(skip_mark)) {
+  if (offset < MEMLITH_SQLITE_CHANGED_BYTES) {
     if (offset < MEMLITH_SQLITE_MARK_BYTES) skip(std::min<std::uint64_t>(bytes, MEMLITH_SQLITE_MARK_BYTES - offset));
     if (offset < MEMLITH_SQLITE_TURNED_AT && bytes > 0) {
       const std::uint64_t count = std::min<std::uint64_t>(bytes, MEMLITH_SQLITE_TURNED_AT - offset);

@@ -47,10 +47,6 @@ std::string one_word(std::string_view path) {
 
 }  // namespace
 
-#ifdef MEMLITH_SQLITE_SABOTAGE
-Sabotage sabotage;
-#endif
-
 // ---- the file ----------------------------------------------------------------------------------------------------
 
 std::uint64_t Database::read(std::uint64_t offset, void* target, std::uint64_t bytes) const {
@@ -77,7 +73,6 @@ Status Database::write(std::uint64_t offset, const void* source, std::uint64_t b
   undo_.write(*image_, offset, from, kept);
   image_->write(offset + kept, from + kept, bytes - kept);
   if (end > now) size_.store(end, std::memory_order_release);
-  if (MEMLITH_SABOTAGED(persist_each_write)) return commit();
   return kOk;
 }
 
@@ -196,7 +191,7 @@ Status Database::commit_changes(std::uint64_t new_size, Holder* later) {
   const core::PersistTimer timer;
   MEMLITH_TRY(check_commits());
   // ORDER mark-before-commit: plain SQLite must not accept the file as a database while it lacks commits that are in
-  // the log. [sabotage skip_mark]
+  // the log. [mutant skip_mark]
   MEMLITH_TRY(mark());
   const bool full = durability() == Durability::full;
   const Wait wait = !full ? Wait::never : later != nullptr ? Wait::later : Wait::now;
@@ -227,9 +222,7 @@ Status Database::commit_frame(std::span<const Extent> extents, std::span<const s
   MEMLITH_TRY(committed.status());
   const Lsn end = *committed;
   last_lsn_.store(end.value, std::memory_order_relaxed);
-  if (MEMLITH_SABOTAGED(skip_persist)) {
-    // The planted fault: neither a wait nor a flush.
-  } else if (wait == Wait::now) {
+  if (wait == Wait::now) {
     MEMLITH_TRY(store_->sync(end));
   } else if (wait == Wait::never) {
     store_->flush_soon(end);
@@ -242,7 +235,6 @@ Status Database::commit_frame(std::span<const Extent> extents, std::span<const s
 
 Status Database::commit_part(const MemoryFile& journal) {
   if (in_wal() || read_only_ || unchanged() || !names_super_journal(journal)) return commit();
-  if (MEMLITH_SABOTAGED(skip_disk_journal)) return commit();
   MEMLITH_TRY(check_commits());
   // SQLite has created the super-journal at the path, and would look for it there.
   MEMLITH_TRY_ASSIGN(const std::string identity_now, world_.identity_of(path_));
@@ -256,13 +248,13 @@ Status Database::commit_part(const MemoryFile& journal) {
   // [test CrashSeveral.EveryOperation]
   MEMLITH_TRY(mark());
   // ORDER journal-before-commit: the journal that undoes the commit is on the medium before the commit.
-  // [sabotage skip_journal_flush]
+  // [mutant skip_journal_flush]
   part_.is_open = true;
   part_.is_undone = false;
   // ORDER earlier-before-journal: weak commits are durable before a journal that has their pages. Otherwise, after a
-  // crash, the journal could not be used, and its super-journal would be left. [sabotage skip_earlier_sync]
+  // crash, the journal could not be used, and its super-journal would be left. [mutant skip_earlier_sync]
   const Lsn begin = store_->log().head();
-  if (!MEMLITH_SABOTAGED(skip_earlier_sync)) MEMLITH_TRY(store_->sync(begin));
+  MEMLITH_TRY(store_->sync(begin));
   // The frame that the weak commits share is complete now: the next one begins at the head.
   // ORDER nothing-before-the-part: a log that goes on behind the origin has the transaction's frame there. With a mark
   // of time instead, a journal that was cut in the making would keep the database from being opened.
@@ -274,12 +266,12 @@ Status Database::commit_part(const MemoryFile& journal) {
   MEMLITH_TRY(write_disk_journal(*volume_, *part_.journal, origin, journal));
   MEMLITH_TRY(commit_stored());
   // ORDER parts-before-outcome: SQLite removes the super-journal when all parts have returned; its absence means that
-  // all parts took effect. [sabotage skip_part_persist]
-  return MEMLITH_SABOTAGED(skip_part_persist) ? kOk : persist();
+  // all parts took effect. [mutant skip_part_persist]
+  return persist();
 }
 
 Status Database::end_part() {
-  if (!part_.is_open || MEMLITH_SABOTAGED(keep_disk_journal)) return kOk;
+  if (!part_.is_open) return kOk;
   // ORDER outcome-before-journal-is-gone: if SQLite put the old pages back, that is durable.
   // [test CrashSeveralParts.OneFails]
   MEMLITH_TRY(persist());

@@ -41,7 +41,6 @@
 #include "memlith/sqlite_file.h"
 #include "memory_file.hpp"
 #include "options.hpp"
-#include "sabotage.hpp"
 #include "shared_index.hpp"
 #include "store/store.hpp"
 #include "undo_log.hpp"

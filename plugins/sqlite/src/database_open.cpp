@@ -279,13 +279,13 @@ Result<bool> Database::look_at_log(const Head& head, const std::string& log_name
 Status Database::discard_log(const std::string& log_name) {
   // ORDER file-before-log: the bytes that say so may not be on the medium yet, because the process that wrote them was
   // killed, or because its flush failed. After a failed flush the page cache has them, and a later flush passes them
-  // by: they are written anew. [sabotage believe_cached_head]
+  // by: they are written anew. [mutant believe_cached_head]
   MEMLITH_TRY_ASSIGN(const auto file, locks_.host()->file()->device(file_name_, Caching::buffered));
   std::byte first[kChangedBytes] = {};
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   const std::span<std::byte> changed(first, std::min<std::uint64_t>(size, sizeof first));
   MEMLITH_TRY(file->read(0, changed));
-  if (!MEMLITH_SABOTAGED(believe_cached_head)) MEMLITH_TRY(file->write(0, changed));
+  MEMLITH_TRY(file->write(0, changed));
   MEMLITH_TRY(file->flush());
   // Another process may have done the same, and have its new log open.
   const auto held = volume_->lock(log_name, true);
@@ -427,7 +427,7 @@ Status Database::show_magic() {
 // ---- the mark ------------------------------------------------------------------------------------------------------
 
 Status Database::mark() {
-  if (mark_is_home_ || MEMLITH_SABOTAGED(skip_mark)) return kOk;
+  if (mark_is_home_) return kOk;
   const std::uint64_t size = kMarkBytes;
   const bool is_empty = stored_ == 0;
   if (is_empty) {
@@ -442,7 +442,7 @@ Status Database::mark() {
   memlith_sqlite_unmark(bytes, extent.bytes);  // an attempt before this one ran out of memory
   std::memcpy(bytes, kMark.data(), kMark.size());
   std::memset(bytes + kMark.size(), 0, kMarkBytes - kMark.size());  // replay fills them in
-  if (!MEMLITH_SABOTAGED(keep_counter)) bytes[kTurnedAt] ^= std::byte{MEMLITH_SQLITE_TURNED_BIT};
+  bytes[kTurnedAt] ^= std::byte{MEMLITH_SQLITE_TURNED_BIT};
   stale_end_ = std::max(stale_end_, kMarkBytes);
   marked_ = true;  // if not at home, possibly in the log, from which closing would write it home
   MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
@@ -486,12 +486,10 @@ Status Database::close_marked() {
   const std::uint64_t size = committed_.load(std::memory_order_relaxed);
   if (size == 0) return commit_directly(nullptr, nullptr, &size);  // the mark goes with the last byte
   // ORDER home-before-magic: when the file says that it is complete, it must be complete, including its length.
-  // [sabotage unmark_too_early]
-  if (!MEMLITH_SABOTAGED(unmark_too_early)) {
-    MEMLITH_TRY(persist());
-    MEMLITH_TRY(store_->checkpoint());
-    MEMLITH_TRY(store_->cut_home_to_size());
-  }
+  // [mutant unmark_too_early]
+  MEMLITH_TRY(persist());
+  MEMLITH_TRY(store_->checkpoint());
+  MEMLITH_TRY(store_->cut_home_to_size());
   // One extent in one sector: SQLite's magic and SQLite's own change counter are written together.
   const Extent extent{kFile, 0, std::min(size, kChangedBytes)};
   std::byte first[kChangedBytes];

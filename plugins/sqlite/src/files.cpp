@@ -564,7 +564,6 @@ int super_journal_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
 int super_journal_sync(sqlite3_file* file, int) {
   return guarded([&] {
     SuperJournal& state = super_journal_of(file);
-    if (MEMLITH_SABOTAGED(skip_super_flush)) return SQLITE_OK;
     const Status status = state.device->flush();
     return report(state.vfs.api(), status.ok() ? state.place.volume->sync_folder("") : status);
   });

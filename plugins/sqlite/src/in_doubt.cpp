@@ -87,7 +87,6 @@ Status Database::begin_reading(Holder& holder) {
     holder.cached_lsn = seen;
     return kOk;
   }
-  if (MEMLITH_SABOTAGED(skip_reader_wait)) return kOk;
   if (holder.has_wal) return store_->sync(Lsn{holder.cached_lsn});
   // Nothing tells whose log is read, so no page is waited for later.
   holder.unwaited_lsn = 0;
@@ -95,11 +94,11 @@ Status Database::begin_reading(Holder& holder) {
 }
 
 Status Database::await_seen(Holder& holder, bool page_one) {
-  if (holder.reads_latest || MEMLITH_SABOTAGED(skip_reader_wait)) return kOk;
+  if (holder.reads_latest) return kOk;
   const std::uint64_t seen = holder.unwaited_lsn;
   if (page_one) return store_->sync(Lsn{std::min(seen, page_one_lsn_.load(std::memory_order_acquire))});
   // ORDER durable-before-read: a page reaches a reader only when every commit that may be in it is durable.
-  // [sabotage skip_reader_wait]
+  // [mutant skip_reader_wait]
   MEMLITH_TRY(store_->sync(Lsn{seen}));
   holder.unwaited_lsn = 0;
   return kOk;
@@ -107,11 +106,9 @@ Status Database::await_seen(Holder& holder, bool page_one) {
 
 Status Database::end_commit(Holder& holder) {
   const std::optional<core::PersistTimer> timer = std::exchange(holder.timer, std::nullopt);
-  if (holder.unwaited_lsn == 0 || store_ == nullptr || MEMLITH_SABOTAGED(skip_persist)) return kOk;
+  if (holder.unwaited_lsn == 0 || store_ == nullptr) return kOk;
   // ORDER durable-before-return: a commit returns only when it, and whatever it saw, is durable.
-  // [sabotage skip_commit_wait, sabotage skip_seen_wait]
-  if (MEMLITH_SABOTAGED(skip_commit_wait)) return kOk;
-  if (!timer.has_value() && MEMLITH_SABOTAGED(skip_seen_wait)) return kOk;
+  // [mutant skip_commit_wait, mutant skip_seen_wait]
   MEMLITH_TRY(store_->sync(Lsn{holder.unwaited_lsn}));
   holder.unwaited_lsn = 0;
   if (core::StatsPage* const page = store_->stats(); timer.has_value() && page != nullptr) timer->note_persist(*page);

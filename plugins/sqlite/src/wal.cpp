@@ -83,7 +83,7 @@ Status Database::wal_write(Holder* holder, std::uint64_t offset, const void* sou
              wal_.slots[slot].commit_pages != 0) {
     // ORDER commit-before-frame: a page that completes a commit is in SQLite's log only if memlith's log has the
     // commit. Otherwise a connection that reads the log again would find a commit that was reported as failed.
-    // [sabotage wal_after_ack]
+    // [mutant wal_after_ack]
     NewestSlots newest;
     for (std::uint64_t i = wal_.committed_slots; i <= slot; ++i) newest[wal_.slots[i].page] = i;
     // Room before the commit: once a commit is durable, memory has to follow, so the steps after it must not allocate.
@@ -159,12 +159,11 @@ Status Database::commit_wal(Holder* later, std::uint64_t last_slot, const std::b
     }
     if (page == 1) page_one = was == nullptr || says_something_else(was, after, page_bytes);
     // ORDER own-before-commit: from the commit on a checkpoint may write the page home, and readers of older snapshots
-    // still look at this one. [sabotage share_pages]
-    if (shown && !MEMLITH_SABOTAGED(share_pages)) MEMLITH_TRY(image_->own(offset, page_bytes));
+    // still look at this one. [mutant share_pages]
+    if (shown) MEMLITH_TRY(image_->own(offset, page_bytes));
     captured_bytes_ += page_bytes;
   }
   if (changes_.empty() && new_size == before) return kOk;
-  if (MEMLITH_SABOTAGED(wal_after_ack)) return kOk;
   MEMLITH_TRY(commit_changes(new_size, later));
   // Before SQLite publishes the commit: what a connection sees is never newer than this.
   const std::uint64_t lsn = last_lsn_.load(std::memory_order_relaxed);

@@ -15,6 +15,8 @@
 
 #include "base/checksum.hpp"
 #include "base/random.hpp"
+#include "mutants/mutants.hpp"
+#include "sim/power_cuts.hpp"
 #include "sim_world.hpp"
 #include "sqlite/src/disk_journal.hpp"
 #include "support/crash_world.hpp"
@@ -23,6 +25,7 @@
 namespace memlith::test {
 namespace {
 
+using core::PowerCuts;
 using core::Random;
 using core::SimImage;
 using core::SimMedium;
@@ -174,7 +177,7 @@ class Story {
     std::uint64_t kill_every = 8;                        // cut the recovery after every n-th kill -9
   };
 
-  // The number of violations; each is reported unless a planted mistake is being looked for.
+  // The number of violations; each is reported unless a mutant is being looked for.
   std::uint64_t explore(const Options& options, std::uint64_t seed, bool expect_failures = false) {
     quiet_ = expect_failures;
     connections_.clear();
@@ -186,18 +189,10 @@ class Story {
       ++crash_points_;
       const auto [first, last] = allowed(at);
       const std::size_t pending = medium.pending_count();
-      const bool exhaustive = pending <= options.exhaustive_items_max;
-      const std::size_t subsets = exhaustive ? std::size_t{1} << pending : options.samples + 2;
-      for (std::size_t subset = 0; subset < subsets; ++subset) {
-        Random coins(random.next());
-        const std::uint64_t bias = 1 + coins.below(7);
-        const SimImage image = medium.cut([&](std::size_t item) {
-          if (exhaustive) return (subset >> item & 1) != 0;
-          return subset < 2 ? subset == 1 : coins.below(8) < bias;
-        });
-        check(image, first, last, options, random,
+      for (PowerCuts cuts(medium, {options.exhaustive_items_max, options.samples}, random); cuts.next();) {
+        check(cuts.image(), first, last, options, random,
               fmt::format("power cut after operation {} of {}, {} unflushed items, subset {}, seed {}", at,
-                          trace.records.size(), pending, subset, seed));
+                          trace.records.size(), pending, cuts.number(), seed));
       }
       if (pending > 0)
         check_kill(trace, at, first, last, options, random, fmt::format("kill -9 after operation {}", at));
@@ -414,16 +409,8 @@ class Story {
     for (std::size_t at = 0; at < trace.records.size() && violations_ < 3; ++at) {
       medium.step();
       if (at < from) continue;
-      const std::size_t pending = medium.pending_count();
-      // All subsets of two items; else nothing, everything, by lot, and twice everything but one.
-      const std::size_t subsets = pending <= 2 ? std::size_t{1} << pending : 6;
-      for (std::size_t subset = 0; subset < subsets; ++subset) {
-        const std::uint64_t coins = random.next();
-        const SimImage image = medium.cut([=](std::size_t item) {
-          if (pending <= 2) return (subset >> item & 1) != 0;
-          if (subset >= 4) return item != coins % pending;
-          return subset < 2 ? subset == 1 : (coins >> item % 64 & 1) != 0;
-        });
+      for (PowerCuts cuts(medium, {2, 4}, random); cuts.next();) {
+        const SimImage image = cuts.image();
         ++states_;
         ++recovery_cuts_;
         SimVolume volume(image);
@@ -540,7 +527,7 @@ void tell(Story& story, const std::string& mode, int page_bytes) {
 class Crash : public ::testing::TestWithParam<std::string> {
  protected:
   static void SetUpTestSuite() { seed_ = seed_for_this_run(); }
-  void TearDown() override { sqlite::sabotage = {}; }
+  void TearDown() override { core::active_mutant = core::Mutant::none; }
   static std::uint64_t seed_;
 };
 std::uint64_t Crash::seed_ = 0;
@@ -748,13 +735,13 @@ TEST(CrashWal, OldSnapshotsStay) {
   EXPECT_TRUE(reads_an_old_snapshot(story));
 }
 
-// Each planted mistake is noticed; a test that notices none of them would prove nothing.
-TEST(CrashSabotage, IsNoticed) {
+// Each mutant is noticed; a test that notices none of them would prove nothing.
+TEST(CrashMutants, AreNoticed) {
   if (kSanitized) GTEST_SKIP() << "what is noticed without a sanitizer is noticed with one, in minutes";
-  using sqlite::Sabotage;
+  using core::Mutant;
   struct Case {
     const char* name;
-    bool Sabotage::* flag;
+    Mutant mutant;
     std::vector<Part> parts;
     std::function<void(Story&)> tell;
   };
@@ -762,36 +749,35 @@ TEST(CrashSabotage, IsNoticed) {
   const auto two = [](Story& story) { tell_of_two(story, "delete"); };
   const auto two_weakly = [](Story& story) { tell_of_two_weakly(story, "delete"); };
   for (const Case& each :
-       {Case{"skip_persist", &Sabotage::skip_persist, kOneDatabase, one("delete")},
-        Case{"skip_persist in WAL", &Sabotage::skip_persist, kOneDatabase, one("wal")},
-        Case{"persist_each_write", &Sabotage::persist_each_write, kOneDatabase, one("memory")},
-        Case{"skip_mark", &Sabotage::skip_mark, kOneDatabase, one("delete")},
-        Case{"keep_counter", &Sabotage::keep_counter, kOneDatabase, one("delete")},
-        Case{"unmark_too_early", &Sabotage::unmark_too_early, kOneDatabase, one("delete")},
-        Case{"wal_after_ack", &Sabotage::wal_after_ack, kOneDatabase, one("wal")},
-        Case{"skip_disk_journal", &Sabotage::skip_disk_journal, kTwoDatabases, two},
-        Case{"skip_journal_flush", &Sabotage::skip_journal_flush, kTwoDatabases, two},
-        Case{"skip_disk_journal of weak commits", &Sabotage::skip_disk_journal, kTwoDatabases, two_weakly},
-        Case{"skip_earlier_sync", &Sabotage::skip_earlier_sync, kTwoDatabases, two_weakly},
-        Case{"skip_part_persist", &Sabotage::skip_part_persist, kTwoDatabases, two_weakly},
-        Case{"skip_super_flush", &Sabotage::skip_super_flush, kTwoDatabases, two},
-        Case{"keep_disk_journal", &Sabotage::keep_disk_journal, kTwoDatabases, tell_of_a_part_that_fails}}) {
-    sqlite::sabotage.*each.flag = true;
+       {Case{"skip_persist", Mutant::skip_persist, kOneDatabase, one("delete")},
+        Case{"skip_persist in WAL", Mutant::skip_persist, kOneDatabase, one("wal")},
+        Case{"persist_each_write", Mutant::persist_each_write, kOneDatabase, one("memory")},
+        Case{"skip_mark", Mutant::skip_mark, kOneDatabase, one("delete")},
+        Case{"keep_counter", Mutant::keep_counter, kOneDatabase, one("delete")},
+        Case{"unmark_too_early", Mutant::unmark_too_early, kOneDatabase, one("delete")},
+        Case{"wal_after_ack", Mutant::wal_after_ack, kOneDatabase, one("wal")},
+        Case{"skip_disk_journal", Mutant::skip_disk_journal, kTwoDatabases, two},
+        Case{"skip_journal_flush", Mutant::skip_journal_flush, kTwoDatabases, two},
+        Case{"skip_disk_journal of weak commits", Mutant::skip_disk_journal, kTwoDatabases, two_weakly},
+        Case{"skip_earlier_sync", Mutant::skip_earlier_sync, kTwoDatabases, two_weakly},
+        Case{"skip_part_persist", Mutant::skip_part_persist, kTwoDatabases, two_weakly},
+        Case{"skip_super_flush", Mutant::skip_super_flush, kTwoDatabases, two},
+        Case{"keep_disk_journal", Mutant::keep_disk_journal, kTwoDatabases, tell_of_a_part_that_fails}}) {
+    core::active_mutant = each.mutant;
     Story story({}, each.parts);
     each.tell(story);
     Story::Options options;
-    sqlite::sabotage = {};
+    core::active_mutant = Mutant::none;
     EXPECT_GT(story.explore(options, 1, true), 0u) << each.name;
   }
-  sqlite::sabotage.share_pages = true;
+  core::active_mutant = Mutant::share_pages;
   {
     Story story;
     EXPECT_FALSE(reads_an_old_snapshot(story)) << "share_pages";
   }
-  sqlite::sabotage = {};
-  sqlite::sabotage.believe_cached_head = true;
+  core::active_mutant = Mutant::believe_cached_head;
   EXPECT_GT(explore_forgotten_flushes(true), 0u) << "believe_cached_head";
-  sqlite::sabotage = {};
+  core::active_mutant = Mutant::none;
 }
 
 }  // namespace

@@ -9,12 +9,15 @@
 #include <thread>
 
 #include "base/random.hpp"
+#include "mutants/mutants.hpp"
+#include "sim/power_cuts.hpp"
 #include "sim_world.hpp"
 #include "support/crash_world.hpp"
 
 namespace memlith::test {
 namespace {
 
+using core::PowerCuts;
 using core::Random;
 using core::SimFaults;
 using core::SimMedium;
@@ -77,8 +80,8 @@ class Crowd {
       if (at < made_ || medium.pending_count() == 0) continue;
       int promised = 0;
       for (const Told& each : told_) promised = each.operation <= at ? std::max(promised, each.number) : promised;
-      for (int subset = 0; subset < 3; ++subset) {
-        SimVolume cut(medium.cut([&](std::size_t) { return subset > 0 && random.one_in(2); }), true);
+      for (PowerCuts cuts(medium, {1, 2}, random); cuts.next();) {
+        SimVolume cut(cuts.image(), true);
         const int found = number_on(cut);
         if (found < promised || found > started_) ++violations;
       }
@@ -158,7 +161,7 @@ class Crowd {
 
 class InDoubt : public ::testing::Test {
  protected:
-  void TearDown() override { sqlite::sabotage = {}; }
+  void TearDown() override { core::active_mutant = core::Mutant::none; }
 };
 
 TEST_F(InDoubt, NobodyIsToldWhatAPowerCutTakesBack) {
@@ -170,17 +173,16 @@ TEST_F(InDoubt, NobodyIsToldWhatAPowerCutTakesBack) {
   EXPECT_EQ(crowd.explore(seed_for_this_run()), 0u);
 }
 
-// Each planted mistake is noticed.
-TEST_F(InDoubt, SabotageIsNoticed) {
-  using sqlite::Sabotage;
-  for (bool Sabotage::* const flag :
-       {&Sabotage::skip_commit_wait, &Sabotage::skip_seen_wait, &Sabotage::skip_reader_wait}) {
+// Each mutant is noticed.
+TEST_F(InDoubt, MutantsAreNoticed) {
+  using core::Mutant;
+  for (const Mutant mutant : {Mutant::skip_commit_wait, Mutant::skip_seen_wait, Mutant::skip_reader_wait}) {
     std::uint64_t violations = 0;
     for (std::uint64_t attempt = 0; attempt < 20 && violations == 0; ++attempt) {
-      sqlite::sabotage.*flag = true;
+      core::active_mutant = mutant;
       Crowd crowd(8);
       crowd.run();
-      sqlite::sabotage = {};
+      core::active_mutant = core::Mutant::none;
       violations = crowd.explore(attempt);
     }
     EXPECT_GT(violations, 0u);

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "medium.hpp"
-#include "sqlite/src/sabotage.hpp"
+#include "mutants/mutants.hpp"
 #include "sqlite/src/shared/step.hpp"
 #include "words.hpp"
 
@@ -33,7 +33,7 @@ class SharedPage : public ::testing::Test {
   }
   void SetUp() override {
     Medium::get().clear();
-    sqlite::sabotage = {};
+    core::active_mutant = core::Mutant::none;
     sqlite::shared::step_hook = [] {
       if (at_step()) at_step()();
     };
@@ -41,7 +41,7 @@ class SharedPage : public ::testing::Test {
   void TearDown() override {
     at_step() = nullptr;
     Medium::get().clear();
-    sqlite::sabotage = {};
+    core::active_mutant = core::Mutant::none;
   }
 
   [[nodiscard]] Db open(const std::string& parameters = "", const char* synchronous = "full") const {

@@ -4,7 +4,7 @@
 The database is on ext4, on a disk that loses at a cut what was not flushed. The power goes after a random number of the
 disk's operations, now and then while processes are killed. Then the disk has what was flushed and a random part of the
 rest, and the database has to be whole, with every commit that was acknowledged, and every one that a reader was shown.
-With --planted the plugin has a mistake, and has to lose something, or the test would show nothing.
+With --mutants the plugin has a mistake, and has to lose something, or the test would show nothing.
 Exit code 77: this machine lacks root, FUSE or loop devices.
 """
 import argparse
@@ -112,15 +112,15 @@ def main():
     except Unable as unable:
         print(f"skipped: {unable}")
         return 77
-    for planted in GIVEN.planted:
-        os.environ["MEMLITH_SQLITE_PLANTED"] = planted
-        cutter = Cutter(GIVEN, rng, folder, str(GIVEN.planted_plugin.resolve()))
-        wrong = cutter.run(GIVEN.planted_cuts, say=False)
+    for mutant in GIVEN.mutants:
+        os.environ["MEMLITH_SQLITE_MUTANT"] = mutant
+        cutter = Cutter(GIVEN, rng, folder, str(GIVEN.mutant_plugin.resolve()))
+        wrong = cutter.run(GIVEN.mutant_cuts, say=False)
         if not wrong:
-            print(f"FAILED: {cutter.cuts} cuts lost nothing with {planted}: the test shows nothing")
+            print(f"FAILED: {cutter.cuts} cuts lost nothing with {mutant}: the test shows nothing")
             return 1
-        print(f"{planted}: cut {cutter.cuts} lost something: {wrong[0]}", flush=True)
-        del os.environ["MEMLITH_SQLITE_PLANTED"]
+        print(f"{mutant}: cut {cutter.cuts} lost something: {wrong[0]}", flush=True)
+        del os.environ["MEMLITH_SQLITE_MUTANT"]
     cutter = Cutter(GIVEN, rng, folder, str(GIVEN.plugin.resolve()))
     wrong = cutter.run(GIVEN.cuts, say=True)
     for text in wrong:
@@ -134,9 +134,9 @@ def main():
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--plugin", required=True, type=pathlib.Path)
-    options.add_argument("--planted-plugin", type=pathlib.Path, help="with the mistakes of planted.cpp")
-    options.add_argument("--planted", nargs="*", default=[], help="mistakes that have to be noticed")
-    options.add_argument("--planted-cuts", type=int, default=100, help="within so many cuts each")
+    options.add_argument("--mutant-plugin", type=pathlib.Path, help="of mutant_plugin.cpp")
+    options.add_argument("--mutants", nargs="*", default=[], help="those that have to be noticed")
+    options.add_argument("--mutant-cuts", type=int, default=100, help="within so many cuts each")
     options.add_argument("--bin", required=True, type=pathlib.Path, help="where the lossy disk is")
     options.add_argument("--rig", required=True, help="tests/power/rig")
     options.add_argument("--work", required=True, type=pathlib.Path)

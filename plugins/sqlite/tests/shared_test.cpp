@@ -149,7 +149,7 @@ int passes(const std::string& path, int most) {
 TEST_F(SharedPage, NobodyIsPassedOverMoreThanEightTimes) {
   write_file(path_, "");
   EXPECT_LE(passes(path_, 100), 8);
-  sqlite::sabotage.shared_never_promise = true;
+  core::active_mutant = core::Mutant::shared_never_promise;
   EXPECT_GT(passes(path_, 100), 8) << "a planted mistake is not noticed";
 }
 
@@ -194,7 +194,7 @@ bool commit_is_kept(const std::function<int()>& commit, const std::function<int(
 
 TEST_F(SharedPage, ACommitThatReturnedIsDurable) {
   for (const bool planted : {false, true}) {
-    sqlite::sabotage.shared_skip_commit_wait = planted;
+    core::active_mutant = planted ? core::Mutant::shared_skip_commit_wait : core::Mutant::none;
     std::filesystem::remove(path_);
     Db db = make();
     EXPECT_EQ(commit_is_kept([&] { return db.run(transfer(1)); }, [&] { return after_cut(); }), !planted);
@@ -221,7 +221,7 @@ TEST_F(SharedPage, AFailedFlushFailsEveryCommitInDoubt) {
 }
 
 TEST_F(SharedPage, AFailedFlushIsNotForgotten) {
-  sqlite::sabotage.shared_forget_failure = true;
+  core::active_mutant = core::Mutant::shared_forget_failure;
   Db db = make();
   Medium::get().flushes_fail = true;
   EXPECT_FALSE(commit_is_kept([&] { return db.run(transfer(1)); }, [&] { return after_cut(); }))
@@ -261,7 +261,7 @@ TEST_F(SharedPage, AReaderSeesDurableRowsOnly) {
                 fresh, [&] { return open("read=latest"); }, [&] { return after_cut(); }),
             0)
       << "read=latest is shown what is not durable yet";
-  sqlite::sabotage.shared_skip_reader_wait = true;
+  core::active_mutant = core::Mutant::shared_skip_reader_wait;
   EXPECT_GT(lost_reads(
                 fresh, [&] { return open(); }, [&] { return after_cut(); }),
             0)
@@ -283,7 +283,7 @@ TEST_F(SharedPage, WhatARolledBackTransactionReadIsWaitedForLater) {
 // A second commit becomes visible while the flush of the first is under way.
 TEST_F(SharedPage, ACommitDuringAFlushNeedsAnother) {
   for (const bool planted : {false, true}) {
-    sqlite::sabotage.shared_look_after_flush = planted;
+    core::active_mutant = planted ? core::Mutant::shared_look_after_flush : core::Mutant::none;
     path_ = folder_ / (planted ? "planted.db" : "app.db");
     Db db = make();
     ASSERT_RUNS(db, transfer(0));  // begins a generation of the log
@@ -309,7 +309,7 @@ TEST_F(SharedPage, ACommitDuringAFlushNeedsAnother) {
 // A checkpoint stores pages in the database only when their frames are on the medium.
 TEST_F(SharedPage, ACheckpointFlushesTheLogFirst) {
   for (const bool planted : {false, true}) {
-    sqlite::sabotage.shared_skip_checkpoint_flush = planted;
+    core::active_mutant = planted ? core::Mutant::shared_skip_checkpoint_flush : core::Mutant::none;
     path_ = folder_ / (planted ? "planted.db" : "app.db");
     Db db = make();
     Db normal = open("", "normal");
@@ -460,7 +460,7 @@ TEST_F(SharedPage, AForeseenTransactionThatCannotBeginLeavesNoLock) {
 // is told as well; one that is opened later is not.
 TEST_F(SharedPage, WhatAKilledLeaderWasToldIsNotLost) {
   for (const bool planted : {false, true}) {
-    sqlite::sabotage.shared_believe_late_descriptors = planted;
+    core::active_mutant = planted ? core::Mutant::shared_believe_late_descriptors : core::Mutant::none;
     path_ = folder_ / (planted ? "planted.db" : "app.db");
     Db db = make();
     Db normal = open("", "normal");

@@ -59,7 +59,7 @@ TEST_F(SharedWindow, CommitsOfOneWindowShareAFlush) {
 
 TEST_F(SharedWindow, AClosedConnectionOwesNothing) {
   for (const bool planted : {false, true}) {
-    sqlite::sabotage.shared_forget_promise = planted;
+    core::active_mutant = planted ? core::Mutant::shared_forget_promise : core::Mutant::none;
     path_ = folder_ / (planted ? "planted.db" : "app.db");
     Db db = make();
     Db weak = open("durability=weak&window_ms=3600000");
@@ -71,7 +71,7 @@ TEST_F(SharedWindow, AClosedConnectionOwesNothing) {
 
 TEST_F(SharedWindow, ACommitDuringTheFlushOfAWindowNeedsAnother) {
   for (const bool planted : {false, true}) {
-    sqlite::sabotage.shared_due_after_flush = planted;
+    core::active_mutant = planted ? core::Mutant::shared_due_after_flush : core::Mutant::none;
     write_file(path_, "");
     const auto sidecar = Sidecar::attach(path_);
     Group group(*sidecar);

@@ -4,45 +4,20 @@
 #include <memory>
 #include <string>
 
+#include "sim/decorators.hpp"
 #include "sim/sim.hpp"
 #include "sqlite/src/world.hpp"
 #include "words.hpp"
 
 namespace memlith::test {
 
-// Forwards to a shared volume, because the VFS owns one for each database.
-class BorrowedVolume final : public core::Volume {
- public:
-  explicit BorrowedVolume(core::Volume& volume) : volume_(volume) {}
-  core::Result<std::unique_ptr<core::Device>> open(std::string_view name, core::OpenMode mode,
-                                                   core::Caching caching) override {
-    return volume_.open(name, mode, caching);
-  }
-  core::Result<bool> exists(std::string_view name) override { return volume_.exists(name); }
-  core::Result<std::optional<core::FileIdentity>> identity_of(std::string_view name) override {
-    return volume_.identity_of(name);
-  }
-  core::Result<std::vector<std::string>> list(std::string_view folder) override { return volume_.list(folder); }
-  core::Status make_folder(std::string_view name) override { return volume_.make_folder(name); }
-  core::Status rename(std::string_view from, std::string_view to) override { return volume_.rename(from, to); }
-  core::Status remove(std::string_view name) override { return volume_.remove(name); }
-  core::Status sync_folder(std::string_view name) override { return volume_.sync_folder(name); }
-  core::Result<std::uint64_t> free_bytes() override { return volume_.free_bytes(); }
-  core::Result<std::unique_ptr<core::OpenFile>> open_file(std::string_view name, bool writable) override {
-    return volume_.open_file(name, writable);
-  }
-  std::string path_of(std::string_view name) const override { return volume_.path_of(name); }
-
- private:
-  core::Volume& volume_;
-};
-
 class SimWorld final : public sqlite::World {
  public:
   core::SimVolume* volume = nullptr;
 
   core::Result<sqlite::Place> place_of(const std::string& path) override {
-    return sqlite::Place{std::make_unique<BorrowedVolume>(*volume), name_of(path)};
+    // Each database owns its volume.
+    return sqlite::Place{std::make_unique<core::VolumeDecorator>(*volume), name_of(path)};
   }
   core::Result<std::string> identity_of(const std::string& path) override {
     MEMLITH_TRY_ASSIGN(const bool there, volume->exists(name_of(path)));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/mutant.hpp"
 #include "region/drop_pages.hpp"
 #include "region/store_lists.hpp"
 #include "region/take_out.hpp"
@@ -43,7 +42,7 @@ class InstrumentedTracker final : public Tracker {
     });
     ranges.reserve(ranges.size() + static_cast<std::size_t>(known_.end() - others));
     taken_.assign(others, known_.end());
-    known_.erase(MEMLITH_MUTANT(record_of_other_thread_lost) ? known_.begin() : others, known_.end());
+    known_.erase(others, known_.end());
     for (const StoredBy& each : taken_) add(each.range, ranges);
     return kOk;
   }

@@ -41,9 +41,6 @@ struct RecordedLines {
     streamed.push_back(offset);
     std::memcpy(medium.data() + offset, line, kLineBytes);
   }
-  void cache(std::uint64_t offset, const std::byte*) {
-    ADD_FAILURE() << "a line at " << offset << " stays in the cache";
-  }
   void read(std::uint64_t offset, std::byte* line) const { std::memcpy(line, medium.data() + offset, kLineBytes); }
   void fence() { fenced = true; }
 };

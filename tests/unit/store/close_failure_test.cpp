@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/decorators.hpp"
 #include "sim/sim.hpp"
 #include "store/store.hpp"
 #include "support/expect.hpp"
@@ -14,23 +15,10 @@ namespace {
 using namespace core;
 
 // A simulated disk on which the store shows its counters in a file, which may be one that cannot be removed.
-class VolumeWithNotice final : public Volume {
+class VolumeWithNotice final : public VolumeDecorator {
  public:
-  Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override {
-    return disk.open(name, mode, caching);
-  }
-  Result<bool> exists(std::string_view name) override { return disk.exists(name); }
-  Result<std::vector<std::string>> list(std::string_view folder) override { return disk.list(folder); }
-  Status make_folder(std::string_view name) override { return disk.make_folder(name); }
-  Status rename(std::string_view from, std::string_view to) override { return disk.rename(from, to); }
-  Result<std::optional<FileIdentity>> identity_of(std::string_view name) override { return disk.identity_of(name); }
-  Status remove(std::string_view name) override { return disk.remove(name); }
-  Status sync_folder(std::string_view name) override { return disk.sync_folder(name); }
-  Result<std::uint64_t> free_bytes() override { return disk.free_bytes(); }
-  Result<std::unique_ptr<OpenFile>> open_file(std::string_view name, bool writable) override {
-    return disk.open_file(name, writable);
-  }
-  [[nodiscard]] std::string path_of(std::string_view name) const override { return disk.path_of(name); }
+  explicit VolumeWithNotice(SimVolume& below) : VolumeDecorator(below), disk(below) {}
+
   std::unique_ptr<Notice> make_notice(std::string_view, std::span<const std::byte>, Device*) override {
     struct Told final : Notice {
       explicit Told(VolumeWithNotice& volume) : told(volume) {}
@@ -45,14 +33,15 @@ class VolumeWithNotice final : public Volume {
     return std::make_unique<Told>(*this);
   }
 
-  SimVolume disk{SimImage{}, true};
+  SimVolume& disk;
   bool is_stuck = false;
   int removals = 0;
   std::size_t removed_at = 0;  // after so many operations of the disk
 };
 
 TEST(FailedClose, TellsOfTheFailureAndNotOfTheCleaningUpBehindIt) {
-  VolumeWithNotice volume;
+  SimVolume disk{SimImage{}, true};
+  VolumeWithNotice volume(disk);
   volume.is_stuck = true;
   StoreOptions options;
   options.create = true;
@@ -71,7 +60,8 @@ TEST(FailedClose, TellsOfTheFailureAndNotOfTheCleaningUpBehindIt) {
 // Counters without a log say that the log was lost. A user may remove the log of a closed file, and `memlith run` does;
 // a power cut that undid the removal of the counters alone made a complete file one that is refused.
 TEST(CloseOfAFile, TheCountersAreGoneBeforeTheLogMayBe) {
-  VolumeWithNotice volume;
+  SimVolume disk{SimImage{}, true};
+  VolumeWithNotice volume(disk);
   StoreOptions options;
   options.kind = StoreKind::one_file;
   options.file_name = "data";

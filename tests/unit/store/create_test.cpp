@@ -5,6 +5,7 @@
 #include <barrier>
 #include <thread>
 
+#include "sim/decorators.hpp"
 #include "support/store_words.hpp"
 
 namespace memlith::test {
@@ -208,36 +209,18 @@ TEST(CreateStoreInFolder, NotAmongOtherFiles) {
 }
 
 // A volume on which another program intervenes: before its n-th call it runs `intrusion`, once.
-class IntrudedVolume final : public Volume {
+class IntrudedVolume final : public VolumeDecorator {
  public:
-  IntrudedVolume(std::string path, std::uint64_t nth, std::function<void()> intrusion)
-      : inner_(make_posix_volume(std::move(path))), left_(nth), intrusion_(std::move(intrusion)) {}
-  Result<std::unique_ptr<Device>> open(std::string_view name, OpenMode mode, Caching caching) override {
-    return step().open(name, mode, caching);
-  }
-  Result<bool> exists(std::string_view name) override { return step().exists(name); }
-  Result<std::optional<FileIdentity>> identity_of(std::string_view name) override { return step().identity_of(name); }
-  Result<std::vector<std::string>> list(std::string_view folder) override { return step().list(folder); }
-  Status make_folder(std::string_view name) override { return step().make_folder(name); }
-  Status rename(std::string_view from, std::string_view to) override { return step().rename(from, to); }
-  Status remove(std::string_view name) override { return step().remove(name); }
-  Status sync_folder(std::string_view name) override { return step().sync_folder(name); }
-  Result<std::uint64_t> free_bytes() override { return step().free_bytes(); }
-  Result<std::unique_ptr<OpenFile>> open_file(std::string_view name, bool writable) override {
-    return step().open_file(name, writable);
-  }
-  std::string path_of(std::string_view name) const override { return inner_->path_of(name); }
+  IntrudedVolume(Volume& volume, std::uint64_t nth, std::function<void()> intrusion)
+      : VolumeDecorator(volume), left_(nth), intrusion_(std::move(intrusion)) {}
   bool intruded() const { return intruded_; }
 
  private:
-  Volume& step() {
-    if (!intruded_ && left_-- == 0) {
-      intruded_ = true;
-      intrusion_();
-    }
-    return *inner_;
+  void before(const char*) override {
+    if (intruded_ || left_-- != 0) return;
+    intruded_ = true;
+    intrusion_();
   }
-  std::unique_ptr<Volume> inner_;
   std::uint64_t left_;
   std::function<void()> intrusion_;
   bool intruded_ = false;
@@ -257,7 +240,8 @@ TEST(CreateStoreInFolder, TwoInterleavedAtEveryStep) {
                      std::to_string(static_cast<int>(kind)));
         auto other_volume = make_posix_volume(folder.path());
         std::unique_ptr<Store> kept;
-        IntrudedVolume volume(folder.path(), nth, [&] {
+        auto inner = make_posix_volume(folder.path());
+        IntrudedVolume volume(*inner, nth, [&] {
           auto other = Store::open(*other_volume, options);
           if (other.ok()) {
             kept = std::move(*other);

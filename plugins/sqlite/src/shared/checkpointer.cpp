@@ -7,7 +7,6 @@
 #include <new>
 #include <utility>
 
-#include "../sabotage.hpp"
 #include "connection.hpp"
 #include "step.hpp"
 
@@ -78,7 +77,7 @@ void Handover::end(std::uint64_t pause_ns) {
 
 void Handover::wait() const {
   constexpr std::uint64_t kLookNs = 50'000;
-  while (is_in_hand() && !MEMLITH_SABOTAGED(shared_close_beside_checkpoint)) sleep_ns(kLookNs);
+  while (is_in_hand()) sleep_ns(kLookNs);
 }
 
 Handover::Hold::Hold(Handover& handover) : handover_(handover) {

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "../sabotage.hpp"
 #include "../wal_format.hpp"
 #include "base/process.hpp"
 #include "keeper.hpp"
@@ -16,11 +15,6 @@
 #include "write_again.hpp"
 
 namespace memlith::sqlite::shared {
-
-#ifdef MEMLITH_SQLITE_SABOTAGE
-void (*step_hook)() = nullptr;
-Machine* machine = nullptr;
-#endif
 
 namespace {
 
@@ -312,7 +306,7 @@ int Connection::lock_write(bool for_a_turn) {
   int code = SQLITE_BUSY;
   if (node_->line.may_ask(waiter_)) code = real_lock(kWriteLock, 1, kLockExclusive);
   // The holder before may have promised it to another one since this one looked.
-  if (code == SQLITE_OK && node_->line.is_promised_to_another(waiter_) && !MEMLITH_SABOTAGED(shared_ignore_promise)) {
+  if (code == SQLITE_OK && node_->line.is_promised_to_another(waiter_)) {
     (void)real_lock(kWriteLock, 1, kUnlockExclusive);
     node_->line.call_promised();
     code = SQLITE_BUSY;
@@ -338,8 +332,8 @@ int Connection::unlock_write() {
 int Connection::release_write() {
   ahead_ = Ahead::no;
   // Still under the lock: the newest commit is this connection's, if it has committed.
-  if ((commits_ || wrote_) && !MEMLITH_SABOTAGED(shared_made_early)) made_ = newest();
-  if (!commits_ && newest() == seen_ && !is_seen_durable()) waits_early_ = !MEMLITH_SABOTAGED(shared_skip_early_wait);
+  if (commits_ || wrote_) made_ = newest();
+  if (!commits_ && newest() == seen_ && !is_seen_durable()) waits_early_ = true;
   writes_ = false;
   const std::uint32_t next = node_->line.choose();
   MEMLITH_SHARED_STEP();
@@ -370,7 +364,6 @@ bool Connection::must_wait(bool page_one) const {
   if (node_ == nullptr || page_one) return false;
   if (ahead_ == Ahead::waits) return node_->group.failed();  // its COMMIT cannot fail if it changes nothing
   if (shows_doubt() || writes_ || checkpoints_) return false;
-  if (MEMLITH_SABOTAGED(shared_skip_reader_wait)) return false;
   return !is_seen_durable();
 }
 
@@ -413,9 +406,8 @@ int Connection::write_again() {
 int Connection::sync_wal(int flags) {
   wal_flags_ = flags;
   const bool begins = std::exchange(wrote_header_, false);
-  if (node_ != nullptr && writes_ && !begins && (!checkpoints_ || MEMLITH_SABOTAGED(shared_skip_checkpoint_flush))) {
+  if (node_ != nullptr && writes_ && !begins && !checkpoints_) {
     commits_ = true;
-    if (MEMLITH_SABOTAGED(shared_made_early)) made_ = newest();  // which SQLite publishes later
     return SQLITE_OK;
   }
   // A checkpoint stores what is published, and most of that has been waited for by those that committed it.
@@ -437,7 +429,6 @@ int Connection::end_commit() {
   seen_ = made_;
   sees_something_ = true;
   node_->sidecar->page().commits.fetch_add(1, std::memory_order_relaxed);
-  if (MEMLITH_SABOTAGED(shared_skip_commit_wait)) return SQLITE_OK;
   return node_->group.await(made_, mark_, *this);
 }
 

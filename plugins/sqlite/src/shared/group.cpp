@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <climits>
 
-#include "../sabotage.hpp"
 #include "step.hpp"
 
 namespace memlith::sqlite::shared {
@@ -68,7 +67,7 @@ int Group::flush_once(Log& log) {
   auto newest = log.newest();
   MEMLITH_SHARED_STEP();
   int code = SQLITE_OK;
-  if (may_miss_a_failure(log) && !MEMLITH_SABOTAGED(shared_believe_late_descriptors)) {
+  if (may_miss_a_failure(log)) {
     code = log.write_again();
     // Nothing is known, and nothing is lost by that.
     if (code == SQLITE_NOMEM || code == SQLITE_BUSY)
@@ -76,15 +75,14 @@ int Group::flush_once(Log& log) {
   }
   if (code == SQLITE_OK) code = log.flush();
   MEMLITH_SHARED_STEP();
-  if (MEMLITH_SABOTAGED(shared_look_after_flush)) newest = log.newest();
-  if (code != SQLITE_OK && !MEMLITH_SABOTAGED(shared_forget_failure)) {
+  if (code != SQLITE_OK) {
     // What the kernel could not write it does not try to write again, so a later flush that succeeds says nothing.
     page_.failed.store(1, std::memory_order_release);
     return SQLITE_IOERR_FSYNC;
   }
   if (failed()) return SQLITE_IOERR_FSYNC;
   if (newest.has_value()) claim(*newest);
-  if (due != 0) settle(MEMLITH_SABOTAGED(shared_due_after_flush) ? page_.due.load() : due, begun);
+  if (due != 0) settle(due, begun);
   return SQLITE_OK;
 }
 
@@ -108,7 +106,6 @@ bool Group::promise(Position position, std::uint64_t window_ns) {
   MEMLITH_SHARED_STEP();
   const std::uint64_t then = now_ns() + window_ns;
   std::uint64_t due = page_.due.load(std::memory_order_relaxed);
-  if (MEMLITH_SABOTAGED(shared_forget_promise)) return false;
   while (!page_.due.compare_exchange_weak(due, due_word(due == 0 ? then : std::min(then, time_of(due)), due))) {
   }
   return due == 0 || time_of(due) > then;
@@ -186,7 +183,7 @@ void Group::gather() const {
 int Group::lead(Log& log, bool gathers) {
   // The leader before this one was killed during its flush, and a failure of that flush may be lost with it.
   const std::uint64_t left = page_.flushing.load(std::memory_order_acquire);
-  if (left != 0 && !MEMLITH_SABOTAGED(shared_trust_abandoned)) {
+  if (left != 0) {
     if (page_.doubt.load(std::memory_order_relaxed) == 0) page_.doubt.store(left, std::memory_order_release);
     page_.abandoned.fetch_add(1);
   }
@@ -221,7 +218,6 @@ void Group::follow(std::uint32_t seen) const {
   if (page_.ended.load(std::memory_order_acquire) != seen) return;
   page_.followers.fetch_add(1);
   std::uint64_t time = std::min(kLookNs, page_.flush_ns.load(std::memory_order_relaxed) * 4 + kAwakeNs);
-  if (MEMLITH_SABOTAGED(shared_follow_without_look)) time = UINT64_MAX / 2;
   wait_for_change(page_.ended, seen, time);
   page_.followers.fetch_sub(1);
 }

@@ -6,7 +6,6 @@
 #include <functional>
 #include <optional>
 
-#include "../sabotage.hpp"
 #include "page.hpp"
 #include "sidecar.hpp"
 
@@ -50,9 +49,7 @@ class Group {
   int flush_due(Log& log);
   // A killed leader's flush is still in doubt: the next commit had better be waited for.
   [[nodiscard]] bool in_doubt() const { return page_.doubt.load(std::memory_order_acquire) != 0; }
-  [[nodiscard]] bool failed() const {
-    return page_.failed.load(std::memory_order_acquire) != 0 && !MEMLITH_SABOTAGED(shared_flush_again);
-  }
+  [[nodiscard]] bool failed() const { return page_.failed.load(std::memory_order_acquire) != 0; }
 
  private:
   void claim(Position position);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "../sabotage.hpp"
 #include "step.hpp"
 
 namespace memlith::sqlite::shared {
@@ -26,7 +25,6 @@ std::uint32_t slot_of(std::uint64_t promise) { return static_cast<std::uint32_t>
 // A time that is further away than any promise is of another clock, or damaged.
 bool is_over(std::uint64_t promise, std::uint64_t now) {
   const std::uint64_t until = (promise >> 8) * 1000;
-  if (MEMLITH_SABOTAGED(shared_promise_for_ever)) return false;
   return until <= now || until > now + 2 * kPromiseNs || slot_of(promise) >= kSlots;
 }
 
@@ -123,7 +121,7 @@ std::uint32_t Line::choose() {
   // the lock until one that sleeps is there. It is promised to the oldest when that one was passed over too often.
   const bool is_due = page_.slots[oldest].passed.load(std::memory_order_relaxed) >= kPassedMax;
   MEMLITH_SHARED_STEP();
-  if (is_due && !MEMLITH_SABOTAGED(shared_never_promise)) {
+  if (is_due) {
     promise(oldest);
     return oldest;
   }

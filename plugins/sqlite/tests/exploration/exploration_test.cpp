@@ -13,8 +13,8 @@
 #include <cstdlib>
 #include <random>
 
+#include "mutants/mutants.hpp"
 #include "schedule.hpp"
-#include "sqlite/src/sabotage.hpp"
 
 namespace memlith::test::exploration {
 namespace {
@@ -298,33 +298,33 @@ TEST_P(Explored, WithinTheBound) {
 INSTANTIATE_TEST_SUITE_P(Shared, Explored, ::testing::ValuesIn(cases()),
                          [](const auto& each) { return word_of(each.param.name); });
 
-struct Mutant {
+struct Noticed {
   const char* name;
-  bool sqlite::Sabotage::* mistake;
+  core::Mutant mutant;
   const char* found_in;  // the case that is tried first
 };
-using sqlite::Sabotage;
-constexpr Mutant kMutants[] = {
-    {"skip_commit_wait", &Sabotage::shared_skip_commit_wait, "commits"},
-    {"skip_reader_wait", &Sabotage::shared_skip_reader_wait, "commits"},
-    {"look_after_flush", &Sabotage::shared_look_after_flush, "commits"},
-    {"forget_failure", &Sabotage::shared_forget_failure, "commit flush fails"},
-    {"flush_again", &Sabotage::shared_flush_again, "commit flush fails"},
-    {"skip_checkpoint_flush", &Sabotage::shared_skip_checkpoint_flush, "truncate"},
-    {"never_promise", &Sabotage::shared_never_promise, "line"},
-    {"trust_abandoned", &Sabotage::shared_trust_abandoned, "late after a failure"},
-    {"made_early", &Sabotage::shared_made_early, "commits"},
-    {"skip_early_wait", &Sabotage::shared_skip_early_wait, "normal"},
-    {"ignore_promise", &Sabotage::shared_ignore_promise, "line"},
-    {"promise_for_ever", &Sabotage::shared_promise_for_ever, "line"},
-    {"close_beside_checkpoint", &Sabotage::shared_close_beside_checkpoint, "closing behind"},
-    {"follow_without_look", &Sabotage::shared_follow_without_look, "commits"},
+using core::Mutant;
+constexpr Noticed kMutants[] = {
+    {"skip_commit_wait", Mutant::shared_skip_commit_wait, "commits"},
+    {"skip_reader_wait", Mutant::shared_skip_reader_wait, "commits"},
+    {"look_after_flush", Mutant::shared_look_after_flush, "commits"},
+    {"forget_failure", Mutant::shared_forget_failure, "commit flush fails"},
+    {"flush_again", Mutant::shared_flush_again, "commit flush fails"},
+    {"skip_checkpoint_flush", Mutant::shared_skip_checkpoint_flush, "truncate"},
+    {"never_promise", Mutant::shared_never_promise, "line"},
+    {"trust_abandoned", Mutant::shared_trust_abandoned, "late after a failure"},
+    {"made_early", Mutant::shared_made_early, "commits"},
+    {"skip_early_wait", Mutant::shared_skip_early_wait, "normal"},
+    {"ignore_promise", Mutant::shared_ignore_promise, "line"},
+    {"promise_for_ever", Mutant::shared_promise_for_ever, "line"},
+    {"close_beside_checkpoint", Mutant::shared_close_beside_checkpoint, "closing behind"},
+    {"follow_without_look", Mutant::shared_follow_without_look, "commits"},
 };
 
-class Mutants : public ::testing::TestWithParam<Mutant> {};
+class Mutants : public ::testing::TestWithParam<Noticed> {};
 
 TEST_P(Mutants, AreNoticed) {
-  sqlite::sabotage.*GetParam().mistake = true;
+  core::active_mutant = GetParam().mutant;
   std::uint64_t schedules = 0;
   for (const Case& each : cases()) {
     if (std::string_view(each.name) != GetParam().found_in) continue;
@@ -336,7 +336,7 @@ TEST_P(Mutants, AreNoticed) {
     fmt::print("schedule {} of \"{}\", {}: {}\n", schedules, each.name, describe(explorer.tally.plan),
                explorer.tally.wrong);
   }
-  sqlite::sabotage = {};
+  core::active_mutant = core::Mutant::none;
 }
 
 INSTANTIATE_TEST_SUITE_P(Shared, Mutants, ::testing::ValuesIn(kMutants),

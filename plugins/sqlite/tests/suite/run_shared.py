@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Processes in mode shared and on plain SQLite: ./dev soak sqlite-shared.
 
-Kills and stops them 20,000 times (--kills N), then cuts the power under them 2,000 times (--cuts N), after mistakes
-that are planted in the plugin were noticed in the same way. With one of the two options, only that is done.
+Kills and stops them 20,000 times (--kills N), then cuts the power under them 2,000 times (--cuts N), after mutants
+of the plugin were noticed in the same way. With one of the two options, only that is done.
 """
 import argparse
 import pathlib
 import subprocess
 import sys
 
-PLANTED = ["shared_skip_commit_wait", "shared_skip_reader_wait", "shared_look_after_flush"]
+MUTANTS = ["shared_skip_commit_wait", "shared_skip_reader_wait", "shared_look_after_flush"]
 
 options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 options.add_argument("--plugin", required=True, type=pathlib.Path)
@@ -28,7 +28,7 @@ if given.kills:
                            str(given.kills)], check=False).returncode
 if given.cuts and code == 0:
     code = subprocess.run([sys.executable, "-B", tests / "shared_power_test.py", "--plugin", given.plugin,
-                           "--planted-plugin", build / "lib/planted/memlith_sqlite.so", "--planted", *PLANTED,
+                           "--mutant-plugin", build / "lib/mutants/memlith_sqlite.so", "--mutants", *MUTANTS,
                            "--bin", build / "bin", "--rig", tests.parents[2] / "tests/power/rig", "--work",
                            given.work / "power", "--cuts", str(given.cuts)], check=False).returncode
 sys.exit(code)

@@ -1,8 +1,9 @@
-// Planted faults, for the crash laboratory. Floor: base.
+// Mutants: one deliberate mistake each in the engine or a plugin, such as a flush left out. A test that does not notice
+// is a test that is missing.
 //
-// A mutant is one deliberate mistake in the engine, such as a flush left out. The laboratory compiles the floors a
-// second time with MEMLITH_MUTANTS and switches on one at a time: if its tests do not notice, a test is missing.
-// Everywhere else MEMLITH_MUTANT(name) is the constant false. A test checks that the library contains no mutant.
+// The product's text has nothing of them. The patches beside this file put them into a copy that only tests build, and
+// that has this header at the head of each file it changes; patches.py tells how to edit them. One mutant at a time is
+// switched on. docs/testing.md, "Mutants".
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 // X(name, floor, what it does)
 // clang-format off
 // Those that only leave out or reorder writes and flushes. The laboratory does that between the engine and the disk
-// (testing/lab/mutant_volume.hpp), so that the engine's code has nothing of them.
+// (testing/lab/mutant_volume.hpp).
 #define MEMLITH_DEVICE_MUTANT_LIST(X)                                                                              \
   X(skip_log_flush, log, "a batch is acknowledged without a flush")                                                \
   X(skip_log_write, log, "a batch is flushed without having been written")                                         \
@@ -30,7 +31,7 @@
   X(superblock_not_flushed, log, "a superblock is not flushed")                                                    \
   X(superblock_copies_at_once, log, "the second superblock copy is written before the first is flushed")           \
   X(blocks_not_flushed, store, "parts of blocks are written home before the whole blocks, which are kept, are flushed")
-// All.
+// Those that the laboratory kills.
 #define MEMLITH_MUTANT_LIST(X)                                                                                     \
   MEMLITH_DEVICE_MUTANT_LIST(X)                                                                                    \
   X(flushes_side_by_side, device, "two threads flush a device at the same time")                                   \
@@ -227,26 +228,68 @@
   X(archive_name_unflushed, archive, "the name of a part is not durable when the manifest has it")                 \
   X(archive_continues_other_history, archive, "an archive goes on with a store that went back and on from there")  \
   X(standby_counts_early, archive, "frames count in a standby before they are flushed")
+// Those of shared regions, which tests/shared looks for.
+#define MEMLITH_SHARED_MUTANT_LIST(X)                                                                              \
+  X(answer_before_durable, shared, "a synchronous commit is acknowledged when it was captured")                    \
+  X(undo_left_out, shared, "the ranges of a client that died are released as they are")                            \
+  X(release_before_undo, shared, "the ranges of a client that died are released, and undone then")                 \
+  X(capture_after_release, shared, "a commit's ranges are released before their bytes are copied")
+// Those of the SQLite plugin, which its own tests look for; shared_: of mode shared.
+#define MEMLITH_SQLITE_MUTANT_LIST(X)                                                                              \
+  X(skip_persist, sqlite, "a commit is not waited for")                                                            \
+  X(persist_each_write, sqlite, "every write to the database is a commit of its own")                              \
+  X(skip_mark, sqlite, "the file looks like a database while its log holds commits")                               \
+  X(keep_counter, sqlite, "the file looks like a database to a connection with its first page cached")             \
+  X(unmark_too_early, sqlite, "a clean close says so before everything is home")                                   \
+  X(believe_cached_head, sqlite, "a file says that it is complete in the page cache only, and its log is removed") \
+  X(wal_after_ack, sqlite, "WAL: a commit is durable with the next one")                                           \
+  X(skip_commit_wait, sqlite, "WAL: a commit returns before its flush")                                            \
+  X(skip_seen_wait, sqlite, "WAL: a COMMIT that changed nothing returns before what it saw is durable")            \
+  X(skip_reader_wait, sqlite, "WAL: a reader gets pages of commits in doubt")                                      \
+  X(share_pages, sqlite, "WAL: pages are not made private before a commit can change them at home")                \
+  X(skip_disk_journal, sqlite, "several databases: journals stay in memory")                                       \
+  X(skip_journal_flush, sqlite, "several databases: journals are not on the medium before the commits they undo")  \
+  X(skip_super_flush, sqlite, "several databases: what says which they are is not on the medium")                  \
+  X(keep_disk_journal, sqlite, "several databases: journals stay when the transaction has ended")                  \
+  X(skip_earlier_sync, sqlite, "several databases: weak commits may be lost that a journal has pages of")          \
+  X(skip_part_persist, sqlite, "several databases: a part of a weak commit is not waited for")                     \
+  X(shared_skip_commit_wait, sqlite, "a commit returns before its flush")                                          \
+  X(shared_skip_reader_wait, sqlite, "a reader gets pages of commits in doubt")                                    \
+  X(shared_look_after_flush, sqlite, "commits that came during a flush count as flushed")                          \
+  X(shared_forget_failure, sqlite, "a failed flush counts as one that succeeded")                                  \
+  X(shared_skip_checkpoint_flush, sqlite, "a checkpoint stores pages whose frames are not on the medium")          \
+  X(shared_believe_late_descriptors, sqlite, "a flush counts that may not have been told of an earlier failure")   \
+  X(shared_forget_promise, sqlite, "a commit that is not waited for is not flushed within its window")             \
+  X(shared_due_after_flush, sqlite, "commits that came during the flush of a window count as flushed")             \
+  X(shared_never_promise, sqlite, "the oldest that waits is passed over without end")                              \
+  X(shared_trust_abandoned, sqlite, "a flush whose leader was killed is not noted")                                \
+  X(shared_flush_again, sqlite, "after a failed flush the next one counts")                                        \
+  X(shared_made_early, sqlite, "a commit waits for what was the newest one before it")                             \
+  X(shared_skip_early_wait, sqlite, "what a transaction read that was rolled back is not waited for")              \
+  X(shared_ignore_promise, sqlite, "a connection takes the lock that was promised since it looked")                \
+  X(shared_promise_for_ever, sqlite, "the lock is kept for a connection that does not come")                       \
+  X(shared_follow_without_look, sqlite, "a follower waits for its leader to wake it")                              \
+  X(shared_close_beside_checkpoint, sqlite, "a connection is closed while a checkpoint that it left is under way")
+// Those of the PostgreSQL plugin, likewise.
+#define MEMLITH_POSTGRES_MUTANT_LIST(X)                                                                            \
+  X(home_before_log, postgres, "pages are written home before the log has them")                                   \
+  X(cut_before_log, postgres, "a file is cut, and the log does not say so")                                        \
+  X(reset_before_flush, postgres, "the log starts over before the homes are flushed")
 // clang-format on
 
-#ifdef MEMLITH_MUTANTS
-
 namespace memlith::core {
-enum class Mutant : int {
+enum class Mutant : std::uint16_t {
   none,
 #define MEMLITH_MUTANT_NAME(name, floor, what) name,
   MEMLITH_MUTANT_LIST(MEMLITH_MUTANT_NAME) MEMLITH_ISOLATION_MUTANT_LIST(MEMLITH_MUTANT_NAME)
       MEMLITH_READER_MUTANT_LIST(MEMLITH_MUTANT_NAME) MEMLITH_ARCHIVE_MUTANT_LIST(MEMLITH_MUTANT_NAME)
+          MEMLITH_SHARED_MUTANT_LIST(MEMLITH_MUTANT_NAME) MEMLITH_SQLITE_MUTANT_LIST(MEMLITH_MUTANT_NAME)
+              MEMLITH_POSTGRES_MUTANT_LIST(MEMLITH_MUTANT_NAME)
 #undef MEMLITH_MUTANT_NAME
 };
-extern Mutant active_mutant;          // defined by the laboratory
-extern std::uint64_t given_identity;  // if not 0, the result of random_identity(), so that crash states are repeatable
+inline Mutant active_mutant = Mutant::none;
+// If not 0, the result of random_identity(), so that crash states are repeatable.
+inline std::uint64_t given_identity = 0;
 }  // namespace memlith::core
 
 #define MEMLITH_MUTANT(name) (::memlith::core::active_mutant == ::memlith::core::Mutant::name)
-
-#else
-
-#define MEMLITH_MUTANT(name) false
-
-#endif

@@ -1,0 +1,62 @@
+// Which power cuts an explorer tries at one point of a run: what each of them keeps of what is unflushed. The laboratory,
+// the tests of the library and those of the plugins all take them from here; what may come back is theirs to judge.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/random.hpp"
+#include "sim/sim.hpp"
+
+namespace memlith::core {
+
+struct CutsTried {
+  std::size_t exhaustive_items_max = 2;  // every subset of up to this many unflushed items
+  std::size_t samples = 0;               // beyond that: nothing, everything, and so many drawn subsets
+};
+
+// for (PowerCuts cuts(medium, tried, random); cuts.next();) judge(cuts.image());
+class PowerCuts {
+ public:
+  // `medium` and `random` outlive the object, and the medium does not step.
+  PowerCuts(const SimMedium& medium, const CutsTried& tried, Random& random)
+      : medium_(medium),
+        random_(random),
+        choices_(medium.pending_count()),
+        exhaustive_(choices_.size() <= tried.exhaustive_items_max),
+        count_(exhaustive_ ? std::size_t{1} << choices_.size() : tried.samples + 2) {}
+
+  // Goes on to the next cut, at first to the first one. False: there is none.
+  bool next() {
+    if (++number_ == count_) return false;
+    // A sample keeps each item with a probability of its own, so that "nearly all" and "hardly any" are seen too.
+    const std::uint64_t bias = exhaustive_ || number_ < 2 ? 0 : 1 + random_.below(7);
+    for (std::size_t item = 0; item < choices_.size(); ++item) {
+      bool keep = number_ == 1;
+      if (exhaustive_) {
+        keep = (number_ >> item & 1) != 0;
+      } else if (number_ >= 2) {
+        keep = random_.below(8) < bias;
+      }
+      choices_[item] = {keep ? SimFate::kept : SimFate::lost, 0};
+    }
+    return true;
+  }
+
+  [[nodiscard]] const std::vector<SimChoice>& choices() const { return choices_; }
+  [[nodiscard]] SimImage image() const { return medium_.cut(choices_, 0); }
+  [[nodiscard]] std::size_t number() const { return number_; }  // of the cut, from 0
+  [[nodiscard]] std::size_t count() const { return count_; }
+  [[nodiscard]] bool exhaustive() const { return exhaustive_; }
+
+ private:
+  const SimMedium& medium_;
+  Random& random_;
+  std::vector<SimChoice> choices_;
+  bool exhaustive_;
+  std::size_t count_;
+  std::size_t number_ = ~std::size_t{0};
+};
+
+}  // namespace memlith::core
