@@ -50,16 +50,6 @@ void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretche
   }
 }
 
-void Log::fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const {
-  SlotHeader header{};
-  header.magic = kSlotMagic;
-  header.segment = segment;
-  header.incarnation = incarnation_;
-  header.checksum = header_checksum(header, log_id_);
-  std::memset(block.data(), 0, geometry_.block_bytes);
-  std::memcpy(block.data(), &header, sizeof header);
-}
-
 // Waits until the committers of the last acknowledged batch have come back with their next frames, at most a quarter of
 // a batch's I/O time, so that the same I/O serves all of them. The idea is PostgreSQL's commit_delay, but without a
 // parameter: a single committer is the only one of its batch, and does not wait.
@@ -132,11 +122,11 @@ void Log::seal(Batch& sealed, std::uint32_t sequence) {
 }
 
 Log::Pieces Log::pieces_of(Batch& sealed, const Stretch& stretch) {
-  Pieces pieces{
-      .vectors = {{sealed.slot_header.data(), geometry_.block_bytes}, {sealed.buffer + stretch.begin, stretch.bytes}}};
+  const std::span<std::byte> slot_header = sealed.slot_header.span().first(geometry_.block_bytes);
+  Pieces pieces{.vectors = {{slot_header.data(), slot_header.size()}, {sealed.buffer + stretch.begin, stretch.bytes}}};
   pieces.first = stretch.with_slot_header ? 0 : 1;
   pieces.offset = stretch.device_offset - (stretch.with_slot_header ? geometry_.block_bytes : 0);
-  if (stretch.with_slot_header) fill_slot_header(sealed.slot_header, stretch.segment);
+  if (stretch.with_slot_header) fill_slot_header(slot_header, stretch.segment, incarnation_, log_id_);
   return pieces;
 }
 

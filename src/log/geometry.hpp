@@ -2,7 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/assert.hpp"
@@ -18,6 +21,18 @@ template <class Header>
 std::uint64_t header_checksum(const Header& header, std::uint64_t seed) {
   static_assert(offsetof(Header, checksum) + sizeof(std::uint64_t) == sizeof(Header));
   return checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)), seed);
+}
+
+// Fills the block in front of a segment: a header that says that this slot has the segment.
+inline void fill_slot_header(std::span<std::byte> block, std::uint64_t segment, std::uint64_t incarnation,
+                             std::uint64_t log_id) {
+  SlotHeader header{};
+  header.magic = kSlotMagic;
+  header.segment = segment;
+  header.incarnation = incarnation;
+  header.checksum = header_checksum(header, log_id);
+  std::memset(block.data(), 0, block.size());
+  std::memcpy(block.data(), &header, sizeof header);
 }
 
 // Depends on the place, so that a payload written to the wrong place is not accepted, and on the incarnation: where a

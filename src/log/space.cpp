@@ -9,7 +9,7 @@
 namespace memlith::core {
 
 Status Log::trim(LogPosition tail, const ClientBytes& client) {
-  if (poisoned()) return failure_for_late_comer();
+  if (poisoned()) return failure();
   Spare spare;
   {
     // Held until the tail has moved in memory, too: growth writes a superblock with that tail. [schedule/trim-growth]
@@ -143,7 +143,7 @@ Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
 }
 
 Status Log::grow(std::uint64_t more_slots) {
-  if (poisoned()) return failure_for_late_comer();
+  if (poisoned()) return failure();
 #ifdef MEMLITH_MUTANTS
   const std::uint64_t count_before = superblocks_.current().slot_count;
 #endif

@@ -62,9 +62,9 @@ Status Log::stream_write() {
   }
   for (const Stretch& stretch : stream_.stretches) {
     if (stretch.with_slot_header) {
-      fill_slot_header(stream_.slot_header, stretch.segment);
-      MEMLITH_TRY(device_.write(stretch.device_offset - geometry_.block_bytes,
-                                {stream_.slot_header.data(), geometry_.block_bytes}));
+      const std::span<std::byte> block = stream_.slot_header.span().first(geometry_.block_bytes);
+      fill_slot_header(block, stretch.segment, incarnation_, log_id_);
+      MEMLITH_TRY(device_.write(stretch.device_offset - block.size(), block));
     }
     MEMLITH_TRY(stream_.queue->write(stream_slot(stream_.chunk), stretch.device_offset,
                                      {stream_buffer(stream_.chunk) + stretch.begin, stretch.bytes}));

@@ -88,6 +88,7 @@ Status Superblocks::read() {
     return fail(Errc::corrupt, Detail::superblock, "{}: the two copies of the superblock belong to different logs",
                 device_.path());
   }
+  const LockGuard lock(mutex_);
   current_ = copies[newest];
   at_ = newest;
   copies_ = (valid[0] ? 1 : 0) + (valid[1] ? 1 : 0);

@@ -119,22 +119,26 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
   region->most_bytes_ = std::max(most, info->reserve_bytes);
   taken.keep();
   note_region_range(info->address, info->reserve_bytes);
-  MEMLITH_TRY(region->map(*info));
-  if (!store.read_only()) {
-    MEMLITH_TRY_ASSIGN(region->tracker_,
-                       attach_tracker(options.tracker, {region->base_, region->mapped_bytes_, region->reserve_bytes_,
-                                                        [home = region.get()](std::uint64_t begin, std::uint64_t end) {
-                                                          return home->map_pages(begin, end, PROT_READ);
-                                                        }}));
-    if (region->tracker_->kind() == TrackerKind::scan) {
-      MEMLITH_TRY_ASSIGN(region->twins_, Twins::make(region->reserve_bytes_));
-      MEMLITH_TRY_ASSIGN(region->captured_, CapturedPages::make(region->reserve_bytes_));
-    }
-    if (options.limited) MEMLITH_TRY(region->note_copies());
-    region->process_scope_ = options.process_scope;
-    MEMLITH_TRY(region->allow_hot_pages());
+  if (store.view() != nullptr) {
+    MEMLITH_TRY(region->show());
+  } else {
+    const LockGuard lock(region->capture_mutex_);  // no other thread knows the region yet
+    MEMLITH_TRY(region->map(*info));
+    if (!store.read_only()) MEMLITH_TRY(region->attach(options));
   }
   return region;
+}
+
+Status Region::attach(const RegionOptions& options) {
+  const auto map_to_read = [this](std::uint64_t begin, std::uint64_t end) { return map_pages(begin, end, PROT_READ); };
+  MEMLITH_TRY_ASSIGN(tracker_, attach_tracker(options.tracker, {base_, mapped_bytes_, reserve_bytes_, map_to_read}));
+  if (tracker_->kind() == TrackerKind::scan) {
+    MEMLITH_TRY_ASSIGN(twins_, Twins::make(reserve_bytes_));
+    MEMLITH_TRY_ASSIGN(captured_, CapturedPages::make(reserve_bytes_));
+  }
+  if (options.limited) MEMLITH_TRY(note_copies());
+  process_scope_ = options.process_scope;
+  return allow_hot_pages();
 }
 
 Region::~Region() {
@@ -146,7 +150,6 @@ Region::~Region() {
 }
 
 Status Region::map(const ObjectInfo& info) {
-  if (store_.view() != nullptr) return show();
   size_bytes_ = info.size_bytes;
   const std::uint64_t end = round_up(size_bytes_, kPageBytes);
   if (!store_.read_only()) {

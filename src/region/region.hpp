@@ -228,17 +228,18 @@ class Region {
 
   friend class RegionPart;
   friend class ShownRegion;
-  Status map(const ObjectInfo& info);
-  Status allow_hot_pages();
-  Status note_copies();
-  Status release_at_home(const std::function<Status()>& release);
+  Status map(const ObjectInfo& info) MEMLITH_REQUIRES(capture_mutex_);
+  Status attach(const RegionOptions& options) MEMLITH_REQUIRES(capture_mutex_);
+  Status allow_hot_pages() MEMLITH_REQUIRES(capture_mutex_);
+  Status note_copies() MEMLITH_REQUIRES(capture_mutex_);
+  Status release_at_home(const std::function<Status()>& release) MEMLITH_REQUIRES(capture_mutex_);
   Status show();  // instead, in a store that is followed
   Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
   Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
   Status roll_back_with_client(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
   [[nodiscard]] Status check_unchanging() const;
-  Status discard_part(Range part);
+  Status discard_part(Range part) MEMLITH_EXCLUDES(capture_mutex_);
   Status discard_held(Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status restore_stored() MEMLITH_REQUIRES(capture_mutex_);
   Status complete_home() MEMLITH_REQUIRES(capture_mutex_);
@@ -276,24 +277,23 @@ class Region {
       committed_lsn_;                    // of the newest commit; owned by the store, the next opening reads it
   Mutex grow_mutex_;                     // taken before capture_mutex_, held while the home file becomes longer
   Atomic<std::uint64_t> size_bytes_{0};  // changed under both
-  std::uint64_t mapped_bytes_ = 0;       // size, rounded up to pages
   std::uint64_t reserve_bytes_;
   std::uint64_t most_bytes_;
   bool anywhere_ = false;
   bool reserved_ = false;  // this object reserved the address space
   std::shared_ptr<std::atomic<bool>> lies_ = std::make_shared<std::atomic<bool>>(true);
   std::unique_ptr<Tracker> tracker_;
-  // Only if the tracker finds pages and not bytes:
-  std::unique_ptr<Twins> twins_;
-  std::unique_ptr<CapturedPages> captured_;
-  std::unique_ptr<HotPages> hot_;  // only if no tracker finds bytes and no persist has thread scope
-
   std::unique_ptr<CopiedPages> copied_;  // with equal_, only if the tracker cannot tell which pages are clean
-  std::unique_ptr<EqualPages> equal_;
-
   RegionClient* client_ = nullptr;
   bool process_scope_ = false;  // constant while other threads use the region
   Mutex capture_mutex_;
+  std::uint64_t mapped_bytes_ MEMLITH_GUARDED_BY(capture_mutex_) = 0;  // size, rounded up to pages
+  // Only if the tracker finds pages and not bytes:
+  std::unique_ptr<Twins> twins_ MEMLITH_GUARDED_BY(capture_mutex_);
+  std::unique_ptr<CapturedPages> captured_ MEMLITH_GUARDED_BY(capture_mutex_);
+  // Only if no tracker finds bytes and no persist has thread scope.
+  std::unique_ptr<HotPages> hot_ MEMLITH_GUARDED_BY(capture_mutex_);
+  std::unique_ptr<EqualPages> equal_ MEMLITH_GUARDED_BY(capture_mutex_);
   std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);         // collected by the running capture
   std::vector<SourceExtent> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged
   enum class Change : std::uint8_t { none, under_way, left_half };

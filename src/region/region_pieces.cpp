@@ -40,7 +40,7 @@ void Region::append_extents(Range part, std::vector<Extent>& extents, std::vecto
   pieces_.clear();
   if (twins_ != nullptr) {
     const Lsn home = store_.home_lsn();
-    const auto read = [this, home](std::uint64_t page, std::span<std::byte> target) {
+    const auto read = [this, home](std::uint64_t page, std::span<std::byte> target) MEMLITH_REQUIRES(capture_mutex_) {
       return captured_->is_home(page, home) && store_.read_cached_home(object_, page * kPageBytes, target);
     };
     twins_->reduce(base_, stored_, read, pieces_);
@@ -142,6 +142,7 @@ std::uint64_t Region::hot_pages() {
 void Region::set_client(RegionClient* client) {
   client_ = client;
   if (client == nullptr || tracker_ == nullptr) return;
+  const LockGuard lock(capture_mutex_);
   process_scope_ = true;
   (void)allow_hot_pages();  // without memory, no page becomes hot
 }
