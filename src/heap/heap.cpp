@@ -72,14 +72,14 @@ Result<std::unique_ptr<Heap>> Heap::open(Region& region, const HeapOptions& opti
     MEMLITH_TRY(heap->check_table());
   }
   if (!region.anywhere()) add_open_heap(region.address(), region.reserve(), heap.get());
-  region.set_client(heap.get());
+  region.set_guard(heap.get());
   return heap;
 }
 
 Heap::~Heap() {
   if (loaded_ == nullptr) return;  // not opened
   remove_open_heap(this);
-  region_.set_client(nullptr);
+  region_.set_guard(nullptr);
 }
 
 Status Heap::place_as_made(Store& store, std::string_view name, RegionOptions& options) {
@@ -166,7 +166,7 @@ Status Heap::corrupt(std::uint64_t offset, std::string_view what) const {
               place(), offset, what);
 }
 
-// ---- region client ---------------------------------------------------------------------------------------------
+// ---- what the region and its session ask -----------------------------------------------------------------------
 
 // Any number of locks, which the analysis cannot follow; the one of the structure stands for all.
 void Heap::hold() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
@@ -181,11 +181,15 @@ void Heap::let_go() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   structure_.unlock();
 }
 
-// Between hold() and let_go(), which the analysis cannot see.
-void Heap::rolled_back() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+void Heap::rolled_back() {
   if (!MEMLITH_MUTANT(heap_rollback_not_noticed)) forget_all();
   // A heap that no persist has captured is gone; a heap is there for as long as it is open.
   if (header_->magic == 0) create();
+}
+
+void Heap::view_moved() {
+  const AllLocks locks(*this);
+  forget_all();
 }
 
 // ---- allocate --------------------------------------------------------------------------------------------------

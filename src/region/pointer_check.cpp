@@ -121,10 +121,10 @@ std::string what_lies_at(std::uint64_t address, const Mapping& mapping) {
 
 // Where each word lies, for people; empty for a word that is none of the program's.
 std::vector<std::string> places_of(const Region& region, std::span<const AddressWord> words) {
-  if (region.client() != nullptr) {
+  if (region.guard() != nullptr) {
     std::vector<std::uint64_t> offsets;
     for (const AddressWord& word : words) offsets.push_back(word.offset);
-    return region.client()->where(offsets);
+    return region.guard()->where(offsets);
   }
   std::vector<std::string> places;
   for (const AddressWord& word : words)

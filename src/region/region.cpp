@@ -258,12 +258,11 @@ Status Region::prepare(const void* address, std::uint64_t bytes) {
 Result<ThreadNumber> Region::thread_of(Scope scope) const {
   if (MEMLITH_MUTANT(wrong_scope)) return kAllThreads;
   if (scope == Scope::process) return kAllThreads;
-  if (client_ != nullptr) {
+  if (guard_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
-                "region \"{}\" holds a heap, whose structures all threads share; persist the heap with process scope, "
-                "or give "
-                "each thread a heap of its own",
-                shown_name_);
+                "region \"{}\" holds {}, whose structures all threads share; persist it with process scope, or give "
+                "each thread a region of its own",
+                shown_name_, guard_->what());
   }
   if (process_scope_) {
     return fail(Errc::unsupported, Detail::tracker,
@@ -280,19 +279,19 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
 
 // ---- capture ---------------------------------------------------------------------------------------------------
 
-// The locks stay held beyond the call, which the analysis cannot follow through the client.
+// The locks stay held beyond the call, which the analysis cannot follow through the guard.
 //
-// ORDER client-before-capture: the client's threads take the client's locks first and then this one, to grow the
-// region. And while the client's structures are whole, a crash brings none of them back half changed. [test
+// ORDER guard-before-capture: threads that change the guarded structures take the guard's locks first and then this
+// one, to grow the region. And while the structures are whole, a crash brings none of them back half changed. [test
 // Heap.EveryCaptureIsOfAWholeHeap]
 void Region::lock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (client_ != nullptr) client_->hold();
+  if (guard_ != nullptr) guard_->hold();
   capture_mutex_.lock();
 }
 
 void Region::unlock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   capture_mutex_.unlock();
-  if (client_ != nullptr) client_->let_go();
+  if (guard_ != nullptr) guard_->let_go();
 }
 
 namespace {
@@ -417,7 +416,7 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
     const Held held(*region);
     MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
     MEMLITH_TRY(region->check_unchanging());
-    MEMLITH_TRY(region->roll_back_with_client(thread));
+    MEMLITH_TRY(region->roll_back_guarded(thread));
   }
   return kOk;
 }

@@ -139,9 +139,9 @@ std::uint64_t Region::hot_pages() {
   return hot_ != nullptr ? hot_->count() : 0;
 }
 
-void Region::set_client(RegionClient* client) {
-  client_ = client;
-  if (client == nullptr || tracker_ == nullptr) return;
+void Region::set_guard(CaptureGuard* guard) {
+  guard_ = guard;
+  if (guard == nullptr || tracker_ == nullptr) return;
   const LockGuard lock(capture_mutex_);
   process_scope_ = true;
   (void)allow_hot_pages();  // without memory, no page becomes hot

@@ -21,9 +21,10 @@ Status Region::persist_range(const void* address, std::uint64_t bytes, Scope sco
   MEMLITH_TRY_ASSIGN(Range part, range_of(address, bytes));
   if (tracker_ == nullptr)
     return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
-  if (client_ != nullptr) {
+  if (guard_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
-                "region \"{}\" holds a heap, of which a part is no whole heap; persist the heap instead", shown_name_);
+                "region \"{}\" holds {}, of which a part alone is not whole; persist all of it instead", shown_name_,
+                guard_->what());
   }
   const TrackerKind kind = tracker_->kind();
   if (kind == TrackerKind::scan || kind == TrackerKind::fault) {

@@ -6,10 +6,10 @@ namespace memlith::core {
 Status Region::check_transactions() const {
   if (tracker_ == nullptr)
     return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
-  if (client_ != nullptr) {
+  if (guard_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
-                "region \"{}\" holds a heap, whose structures change with every allocation; persist the heap instead",
-                shown_name_);
+                "region \"{}\" holds {}, whose structures change with every call; persist all of it instead",
+                shown_name_, guard_->what());
   }
   if (tracker_->kind() == TrackerKind::touched) return kOk;
   return fail(Errc::unsupported, Detail::tracker,

@@ -3,6 +3,7 @@
 
 #include "region/drop_pages.hpp"
 #include "region/region.hpp"
+#include "region/region_user.hpp"
 
 namespace memlith::core {
 
@@ -54,7 +55,7 @@ std::uint64_t Region::copied_pages() const {
   return tracker_ != nullptr && tracker_->releases_any_time() ? tracker_->pages_taken() : 0;
 }
 
-Status RegionClient::release_for_limit(Region& region) { return region.release_for_limit(); }
+Status RegionUser::release_for_limit(Region& region) { return region.release_for_limit(); }
 
 Status Region::release_copies(std::uint64_t first, std::uint64_t end,
                               const std::function<bool(std::uint64_t page)>& is_home) {

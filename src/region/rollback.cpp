@@ -8,9 +8,9 @@ namespace {
 constexpr std::uint64_t kReadBackBytesMax = 1 * kMiB;  // without a checkpoint
 }
 
-Status Region::roll_back_with_client(ThreadNumber thread) {
+Status Region::roll_back_guarded(ThreadNumber thread) {
   const Status done = roll_back(thread);
-  if (client_ != nullptr) client_->rolled_back();  // some of it may be, even where it failed
+  if (guard_ != nullptr) guard_->rolled_back();  // some of it may be, even where it failed
   return done;
 }
 
