@@ -155,6 +155,7 @@ Status Heap::check_writable() const {
 }
 
 void Heap::wrote(const void* structure, std::uint64_t bytes) {
+  MEMLITH_ASSERT(offset_of(structure) < region_.size() && bytes <= region_.size() - offset_of(structure));
   // Cannot fail: the structure lies in the region.
   if (touches_) (void)region_.touch(structure, bytes);
 }
@@ -230,7 +231,9 @@ Result<void*> Heap::allocate_locked(SlabArena& arena, std::uint32_t size_class) 
 }
 
 void* Heap::take(SlabArena& arena, Slab& slab) {
+  MEMLITH_DCHECK(slab.owner.load(std::memory_order_relaxed) == &arena);
   const std::uint32_t block = arena.take(&slab);
+  MEMLITH_ASSERT(block < slab.blocks);
   if (!MEMLITH_MUTANT(heap_block_not_captured)) wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
   return slab.base + std::uint64_t{block} * slab.block_bytes;
 }
@@ -244,6 +247,7 @@ Result<void*> Heap::allocate_pages(std::uint64_t bytes) {
     return static_cast<void*>(block);
   }
   MEMLITH_TRY_ASSIGN(const Place found, find_pages(arena_of_thread(), pages));
+  MEMLITH_ASSERT(found.page + pages <= pages_in(found.segment->number()));
   found.segment->take(found.page, pages);
   set_page_word(*found.segment, found.page, page_word(kPageExtent, pages));
   return static_cast<void*>(base_ + found.segment->number() * kSegmentBytes + found.page * kPageBytes);
@@ -316,6 +320,7 @@ void Heap::retire(Slab& slab) {
   MEMLITH_ASSERT(!slab.listed && slab.owner.load(std::memory_order_relaxed) == nullptr);
   Segment& segment = *segments_.at(slab.segment);
   const std::uint32_t pages = kSizeClasses[slab.size_class].pages;
+  MEMLITH_ASSERT(slab.used == 0 && segment.slab_of(slab.first_page) == &slab);
   segment.set_slab(slab.first_page, pages, nullptr);
   set_page_word(segment, slab.first_page, 0);
   slab.blocks = 0;

@@ -24,7 +24,9 @@ void Log::wait_for(std::uint32_t sequence) {
 }
 
 void Log::open_next_batch() {
+  MEMLITH_ASSERT(pack_.frame == nullptr);
   Batch& next = batch(++open_sequence_);
+  MEMLITH_ASSERT(next.unfinished.load(std::memory_order_relaxed) == 0);
   next.begin = head_;
   next.used = 0;
   next.committers = 0;
@@ -45,9 +47,11 @@ void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretche
     stretch.device_offset = geometry_.slot_offset(slot) + geometry_.block_bytes + offset;
     stretch.begin = done;
     stretch.bytes = std::min(bytes - done, geometry_.left_in_segment(at));
+    MEMLITH_ASSERT(stretch.bytes > 0 && offset + stretch.bytes <= geometry_.segment_bytes());
     done += stretch.bytes;
     stretches.push_back(stretch);
   }
+  MEMLITH_ASSERT(stretches.empty() || stretches.back().begin + stretches.back().bytes == bytes);
 }
 
 // Waits until the committers of the last acknowledged batch have come back with their next frames, at most a quarter of
@@ -92,6 +96,7 @@ void Log::await_sealed(std::uint32_t sequence) {
 }
 
 void Log::publish_sealed(std::uint32_t sequence) {
+  MEMLITH_ASSERT(sealed_sequence_.load(std::memory_order_relaxed) == sequence);  // in order
   sealed_sequence_.store(sequence + 1, std::memory_order_seq_cst);  // before notify_all() looks for waiters
   sealed_sequence_.notify_all();
 }
@@ -113,6 +118,7 @@ void Log::seal(Batch& sealed, std::uint32_t sequence) {
     chain(header, durable);
     std::memcpy(sealed.buffer + at, &header, sizeof header);
     at += geometry_.frame_bytes(header.payload_bytes);
+    MEMLITH_ASSERT(at <= sealed.used);  // the last frame ends where the batch does
     FrameTrailer trailer;
     std::memcpy(&trailer, sealed.buffer + at - sizeof trailer, sizeof trailer);
     last_checksum_ = chain_value(header, trailer, log_id_);
@@ -134,6 +140,7 @@ Log::Pieces Log::pieces_of(Batch& sealed, const Stretch& stretch) {
 // flush. Nothing but the batch relies on this flush: growth, superblocks and moved slots have flushes of their own, and
 // the batches in flight beside it are acknowledged after theirs.
 Status Log::make_durable(Batch& sealed, std::uint32_t sequence) {
+  MEMLITH_ASSERT(!sealed.stretches.empty());
   const Stretch& last = sealed.stretches.back();
   const bool through = (sealed.stretches.size() == 1 || MEMLITH_MUTANT(last_piece_written_through)) &&
                        device_.can_write_through(last.bytes + geometry_.block_bytes);

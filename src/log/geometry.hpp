@@ -26,6 +26,7 @@ std::uint64_t header_checksum(const Header& header, std::uint64_t seed) {
 // Fills the block in front of a segment: a header that says that this slot has the segment.
 inline void fill_slot_header(std::span<std::byte> block, std::uint64_t segment, std::uint64_t incarnation,
                              std::uint64_t log_id) {
+  MEMLITH_ASSERT(block.size() >= sizeof(SlotHeader));
   SlotHeader header{};
   header.magic = kSlotMagic;
   header.segment = segment;
@@ -74,6 +75,7 @@ class SlotMap {
   }
   // Makes room for `capacity` slots; keeps the mapping.
   void grow(std::uint32_t capacity) {
+    MEMLITH_ASSERT(count() <= slots_.size());
     if (capacity <= slots_.size()) return;
     std::vector<std::uint32_t> bigger(capacity, kNone);
     for (std::uint64_t segment = first_; segment < end_; ++segment) bigger[segment % capacity] = at(segment);
@@ -83,12 +85,13 @@ class SlotMap {
   void restart(std::uint64_t segment) { first_ = end_ = segment; }
   [[nodiscard]] std::uint64_t first() const { return first_; }
   [[nodiscard]] std::uint64_t end() const { return end_; }  // one past the last mapped segment
+  [[nodiscard]] std::uint64_t count() const { return end_ - first_; }
   [[nodiscard]] std::uint32_t at(std::uint64_t segment) const {
     if (segment < first_ || segment >= end_) return kNone;
     return slots_[segment % slots_.size()];
   }
   void append(std::uint32_t slot) {
-    MEMLITH_ASSERT(end_ - first_ < slots_.size());
+    MEMLITH_ASSERT(count() < slots_.size() && slot != kNone);
     slots_[end_++ % slots_.size()] = slot;
   }
   // The mapped segment is in this slot now.

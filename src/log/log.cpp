@@ -122,6 +122,7 @@ Status Log::use_found_slots(LogPosition tail) {
   const std::uint64_t first = geometry_.segment_of(tail.lsn);
   const std::uint64_t end = geometry_.segment_of(head_) + (geometry_.offset_in_segment(head_) > 0 ? 1 : 0);
   const auto count = static_cast<std::uint32_t>(superblocks_.current().slot_count);
+  MEMLITH_ASSERT(count == space_.slot_count);
   SlotMap live;
   live.reset(first, count);
   std::vector<bool> taken(count, false);
@@ -195,7 +196,14 @@ void Log::assert_state() const {
   MEMLITH_ASSERT(tail_.lsn <= durable_position_.lsn);
   MEMLITH_ASSERT(durable_position_.lsn <= head_);
   MEMLITH_ASSERT(in_flight() <= batches_.size());
-  MEMLITH_ASSERT(batches_[open_sequence_ % batches_.size()]->begin <= head_);
+  const Batch& open = *batches_[open_sequence_ % batches_.size()];
+  MEMLITH_ASSERT(open.begin.advance(open.used) == head_);
+  MEMLITH_ASSERT(sealed_sequence_.load(std::memory_order_relaxed) - done_sequence_.load(std::memory_order_relaxed) <=
+                 in_flight());
+  // Every slot has a live segment or is free. The live segments begin with the tail's and reach beyond the head.
+  MEMLITH_ASSERT(space_.slots.count() + space_.free.size() == space_.slot_count);
+  MEMLITH_ASSERT(space_.slots.first() == geometry_.segment_of(tail_.lsn));
+  MEMLITH_ASSERT(head_.value <= space_.slots.end() * geometry_.segment_bytes());
 }
 
 void Log::poison(Status cause) {

@@ -75,6 +75,7 @@ void LogRecovery::forget_slots() {
 // Reads `bytes` of each of these slots, from `begin` on, many at a time: a log of 1 GiB may have thousands of slots.
 Status LogRecovery::read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
                                   const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit) {
+  MEMLITH_ASSERT(begin + bytes <= geometry_.slot_bytes);
   const auto depth = static_cast<std::uint32_t>(std::min<std::uint64_t>(slots.size(), kSlotReads));
   if (depth == 0) return kOk;
   MEMLITH_TRY_ASSIGN(AlignedBuffer memory, AlignedBuffer::allocate(depth * bytes));
@@ -125,6 +126,7 @@ Status LogRecovery::recover(std::uint64_t window_bytes, const std::function<Stat
     why = reader.why();
   }
   if (!MEMLITH_MUTANT(no_check_for_damage)) MEMLITH_TRY(decide(end, told, why));
+  MEMLITH_ASSERT(tail_.lsn <= end.lsn);
   found_.end = end;
   return kOk;
 }
@@ -239,6 +241,7 @@ Status LogRecovery::secure(const AddSlots& add_slots) {
   const std::uint64_t first = geometry_.segment_of(found_.proven);
   const std::uint64_t end = geometry_.segment_of(found_.end.lsn.advance(geometry_.segment_bytes() - 1));
   MEMLITH_TRY_ASSIGN(const std::vector<std::uint32_t> targets, slots_to_move_to(first, end, add_slots));
+  MEMLITH_ASSERT(first < end && targets.size() == end - first);
   MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
   MEMLITH_TRY(erase_headers(targets, buffer));
   for (std::uint64_t segment = first; segment < end; ++segment) {
@@ -307,6 +310,7 @@ Status LogRecovery::copy_segment(std::uint64_t segment, std::uint32_t slot, cons
   const std::uint64_t begin = segment * geometry_.segment_bytes();
   const std::uint64_t from = std::max(begin, tail_.lsn.value) - begin;
   const std::uint64_t until = std::min(begin + geometry_.segment_bytes(), found_.end.lsn.value) - begin;
+  MEMLITH_ASSERT(from < until && until <= geometry_.segment_bytes());
   const std::uint64_t source = geometry_.slot_offset(found_.slots.at(segment)) + geometry_.block_bytes;
   const std::uint64_t target = geometry_.slot_offset(slot) + geometry_.block_bytes;
   for (std::uint64_t at = from; at < until;) {

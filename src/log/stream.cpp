@@ -9,11 +9,13 @@
 namespace memlith::core {
 
 std::byte* Log::stream_buffer(std::uint64_t chunk) const {
+  MEMLITH_ASSERT(stream_.memory != nullptr);
   return stream_.memory + stream_slot(chunk) * stream_.buffer_bytes;
 }
 
 void Log::stream_put(const std::byte* bytes, std::uint64_t count, std::span<const std::byte> next) {
   while (count > 0) {
+    MEMLITH_ASSERT(stream_.chunk_used <= stream_.chunk_bytes);
     if (stream_.chunk_used == stream_.chunk_bytes) {
       stream_hash(stream_.chunk_used);
       stream_send();
@@ -36,6 +38,7 @@ void Log::stream_hash(std::uint64_t payload_end) {
 
 // Submits the chunk and changes to the next buffer.
 void Log::stream_send() {
+  MEMLITH_ASSERT(stream_.chunk_used > 0 && stream_.chunk_used <= stream_.buffer_bytes);
   if (stream_.chunk == 0) {
     // The header is written first, so everything before the frame must be sealed by now.
     await_sealed(stream_.sequence);
@@ -77,6 +80,7 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   stream_hash(stream_.chunk_used);
   std::uint64_t frame_end = frame_bytes - stream_.chunk * stream_.chunk_bytes;
   const auto fill_to = [this](std::uint64_t end) {
+    MEMLITH_ASSERT(stream_.chunk_used <= end && end <= stream_.buffer_bytes);
     std::memset(stream_buffer(stream_.chunk) + stream_.chunk_used, 0, end - stream_.chunk_used);
     stream_.chunk_used = end;
   };

@@ -175,6 +175,8 @@ Status Region::map(const ObjectInfo& info) {
 }
 
 Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection) {
+  MEMLITH_ASSERT(begin % kPageBytes == 0 && end % kPageBytes == 0);
+  MEMLITH_ASSERT(end <= round_up(reserve_bytes_, kPageBytes));  // what lies behind is another's
   while (begin < end) {
     MEMLITH_TRY_ASSIGN(const Mappable content, store_.mappable_home(object_, begin, end - begin));
     const std::uint64_t bytes = std::min(content.bytes, end - begin);
@@ -379,6 +381,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
       // With nothing stored since, this call still answers for what another thread captured and is writing now.
       if (!MEMLITH_MUTANT(persist_does_not_join)) end = std::max(end, region->newest_commit());
     }
+    MEMLITH_ASSERT(work.frame.extents.size() == work.frame.sources.size());
     std::optional<Lsn> committed(Lsn{0});
     if (!work.frame.extents.empty() || !work.frame.sizes.empty()) {
       const Changes changes{work.frame.extents, work.frame.sources, work.frame.sizes};

@@ -24,6 +24,7 @@ void Region::cut_to_size() {
       last.bytes = size_bytes_ - last.offset;
     }
   }
+  MEMLITH_DCHECK(are_in_order(stored_));
 }
 
 Status Region::collect(ThreadNumber thread, Range part) {
@@ -37,6 +38,7 @@ Status Region::collect(ThreadNumber thread, Range part) {
 }
 
 void Region::append_extents(Range part, std::vector<Extent>& extents, std::vector<const std::byte*>& sources) {
+  MEMLITH_ASSERT(extents.size() == sources.size());
   pieces_.clear();
   if (twins_ != nullptr) {
     const Lsn home = store_.home_lsn();
@@ -49,6 +51,7 @@ void Region::append_extents(Range part, std::vector<Extent>& extents, std::vecto
   }
   if (hot_ != nullptr) hot_->add_pieces(part, pieces_);
   for (const SourceExtent& piece : pieces_) {
+    MEMLITH_ASSERT(piece.range.offset + piece.range.bytes <= mapped_bytes_);
     for (std::uint64_t done = 0; done < piece.range.bytes; done += kPieceBytesMax) {
       extents.push_back({object_, piece.range.offset + done, std::min(piece.range.bytes - done, kPieceBytesMax)});
       sources.push_back(piece.source + done);
@@ -72,10 +75,12 @@ void Region::keep_taken(Range part, Lsn end) {
   if (end != Lsn{0}) {
     size_changed_ = false;
     note_commit(end);
+    MEMLITH_ASSERT(newest_commit() >= end);
     for (const SourceExtent& piece : pieces_) {
       if (captured_ != nullptr) captured_->note(piece.range, end);
     }
   }
+  MEMLITH_ASSERT(end != Lsn{0} || pieces_.empty());  // without a frame, nothing had to be logged
   accept(part);
   if (hot_ != nullptr && part == kWholeRegion) hot_->note_capture(stored_, size_bytes_, twins_.get());
 }

@@ -15,6 +15,7 @@ void Region::cut_to_part(Range part) {
     if (begin < end) stored_[kept++] = {begin, end - begin};
   }
   stored_.resize(kept);
+  MEMLITH_ASSERT(stored_.empty() || (lies_in(stored_.front(), part) && lies_in(stored_.back(), part)));
 }
 
 Status Region::persist_range(const void* address, std::uint64_t bytes, Scope scope) {

@@ -28,6 +28,7 @@ Status Region::roll_back(ThreadNumber thread) {
   MEMLITH_TRY(tracker_->rollback(thread, stored_));
   normalize(stored_);
   cut_to_size();
+  MEMLITH_ASSERT(stored_.empty() || stored_.back().offset + stored_.back().bytes <= mapped_bytes_);
   if (!stored_.empty()) MEMLITH_TRY(restore_stored());
   taken.tracker->accept();
   taken.tracker = nullptr;

@@ -96,6 +96,7 @@ Status Checkpointer::run(Pacing& pacing, LogPosition to) {
   Log& log = *files_.log;
   const LogPosition from = log.tail();
   MEMLITH_ASSERT(from.lsn <= to.lsn);
+  MEMLITH_ASSERT(to.lsn <= log.durable_lsn());  // log before home
   if (from == to) {
     // The frames that requested it are not durable yet: the next commit asks again.
     ask_again_after(to.lsn, log.capacity_bytes() / 2);
@@ -160,6 +161,7 @@ Status Checkpointer::settle(LogPosition to) {
   if (!MEMLITH_MUTANT(home_not_flushed_by_checkpoint)) MEMLITH_TRY(replay_->flush_homes());
   MEMLITH_TRY(replay_->flush_sums());
   replay_->assert_at_rest();
+  MEMLITH_ASSERT(to.lsn >= files_.log->tail().lsn);
   // ORDER home-before-moment, moment-before-tail: the log frees only commits that the file holds and says that it
   // holds. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(to, to));
