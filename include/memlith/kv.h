@@ -196,9 +196,9 @@ MEMLITH_API int32_t memlith_kv_remove_range(memlith_kv_txn* txn, memlith_kv_map 
                                             const memlith_bytes* to, uint64_t* count);
 
 /* Calls `record` for each record with from <= key < to, in order, until it returns other than 0. Null `from`: from the
- * first on; null `to`: up to the last. The function may not use the transaction. Key
- * and value are valid only until it returns, so that the records of a long range take no memory. A transaction that may
- * write keeps the keys, which it has locked, until it ends. */
+ * first on; null `to`: up to the last. The function may not use the transaction. Key and value are valid only until it
+ * returns, so that the records of a long range take no memory. A transaction that may write keeps the keys, which it
+ * has locked, until it ends. */
 MEMLITH_API int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
                                          const memlith_bytes* to,
                                          int (*record)(void* context, memlith_bytes key, memlith_bytes value),

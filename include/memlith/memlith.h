@@ -453,8 +453,8 @@ MEMLITH_API int32_t memlith_store_region_at(memlith_store* store, uint64_t index
 
 /* Tells memlith that the program has stored to [address, address + bytes), so that the next persist captures the range.
  * Regions with MEMLITH_TRACKER_EXPLICIT need this call, and regions with MEMLITH_TRACKER_INSTRUMENTED for stores that
- * the compiler did not see; the call has no effect on others. Call it after the stores: if
- * it came before, a persist of another thread could capture the old bytes and forget the range.
+ * the compiler did not see; the call has no effect on others. Call it after the stores: if it came before, a persist of
+ * another thread could capture the old bytes and forget the range.
  * Takes nanoseconds. Durability: none. Errors: INVALID (outside of the region). */
 MEMLITH_API int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes);
 

@@ -1,6 +1,6 @@
 // power-workload: commits to a store with several regions and to a one-file store, or to a store on a device with
-// regions, a kv store and an application log, until it is killed, and says on a
-// descriptor, in one line each, what it does (tests/power/rig/oracle.py reads them):
+// regions, a kv store and an application log, until it is killed, and says on a descriptor, in one line each, what it
+// does (tests/power/rig/oracle.py reads them):
 //   P s n   on opening, stream s was found to hold exactly the state after commit n
 //   S s n   commit n of s has begun: nothing of it was stored before
 //   A s n   commit n was acknowledged, and with it those before it that nobody had waited for
