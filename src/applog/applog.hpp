@@ -130,7 +130,6 @@ class AppLog final : public RegionUser, private Collector {
   Status format();
   Status check_first_page();
   Status find_end();
-  void begin_at(const Position& position, std::uint64_t end, std::uint64_t number);
   [[nodiscard]] Status damaged(std::uint64_t offset, std::string_view what) const;
   [[nodiscard]] Status need_writable() const;
   [[nodiscard]] std::uint64_t frame_bytes_max() const { return region_.store().log_limit_bytes() / 2; }

@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
 #include "memlith/archive.h"
 
 namespace memlith::tool {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "archive.hpp"
+#include "cli/cli_words.hpp"
 #include "commands.hpp"
 #include "engine/commands.hpp"
-#include "kit/cli_words.hpp"
 #include "kv.hpp"
 #include "memlith/memlith.h"
 #include "postgres/tool/commands.hpp"

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "rocksdb/src/give_back.hpp"
 
 namespace memlith::tool {

@@ -6,8 +6,8 @@
 
 #include <array>
 
+#include "cli/clock.hpp"
 #include "contest.hpp"
-#include "kit/clock.hpp"
 #include "kit/random.hpp"
 #include "memlith/memlith.h"
 #include "workloads.hpp"
