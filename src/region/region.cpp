@@ -409,6 +409,26 @@ Status Region::persist(std::span<Region* const> regions, Scope scope) {
   return regions.front()->store_.sync(end);
 }
 
+Status Region::persist_range(const void* address, std::uint64_t bytes, Scope scope) {
+  MEMLITH_TRY_ASSIGN(Range part, range_of(address, bytes));
+  if (tracker_ == nullptr)
+    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
+  if (guard_ != nullptr) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "region \"{}\" holds {}, of which a part alone is not whole; persist all of it instead", shown_name_,
+                guard_->what());
+  }
+  const TrackerKind kind = tracker_->kind();
+  if (kind == TrackerKind::scan || kind == TrackerKind::fault) {
+    const std::uint64_t end = round_up(part.offset + part.bytes, kPageBytes);
+    part.offset = round_down(part.offset, kPageBytes);
+    part.bytes = end - part.offset;
+  }
+  Region* const self = this;
+  MEMLITH_TRY_ASSIGN(const Lsn end, capture_part({&self, 1}, {scope, true, part}));
+  return store_.sync(end);
+}
+
 Status Region::rollback(std::span<Region* const> given, Scope scope) {
   std::vector<Region*> regions;
   if (given.empty()) return kOk;

@@ -27,6 +27,19 @@ void Region::cut_to_size() {
   MEMLITH_DCHECK(are_in_order(stored_));
 }
 
+// stored_ is sorted.
+void Region::cut_to_part(Range part) {
+  if (part == kWholeRegion) return;
+  std::size_t kept = 0;
+  for (const Range& range : stored_) {
+    const std::uint64_t begin = std::max(range.offset, part.offset);
+    const std::uint64_t end = std::min(range.offset + range.bytes, part.offset + part.bytes);
+    if (begin < end) stored_[kept++] = {begin, end - begin};
+  }
+  stored_.resize(kept);
+  MEMLITH_ASSERT(stored_.empty() || (lies_in(stored_.front(), part) && lies_in(stored_.back(), part)));
+}
+
 Status Region::collect(ThreadNumber thread, Range part) {
   stored_.clear();
   MEMLITH_TRY(tracker_->collect(thread, stored_));
