@@ -51,8 +51,8 @@ typedef uint32_t memlith_kv_map;
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
 /* The commits of this opening are never logged: after it was closed, or after a crash, the kv store is as it was
- * before. Durabilities, tickets and memlith_kv_persist return at once and promise nothing. For caches that are built
- * anew, and to measure what durability costs. */
+ * before. Durabilities, tickets and memlith_kv_persist return at once and promise nothing. For state that is made anew
+ * from elsewhere (a cache, or what a replicated log has), and to measure what durability costs. */
 enum { MEMLITH_KV_VOLATILE = 1 << 8 };
 
 typedef struct memlith_kv_options {

@@ -311,7 +311,6 @@ class Life {
     options.log_bytes = kLogBytes[core::Random(options_.seed + (file ? 1 : 0)).below(3)];
     options.log_max_bytes = 16 << 20;
     options.manual_checkpoint = random_.one_in(3);
-    options.in_flight_max = static_cast<std::uint32_t>(1 + random_.below(3));
     if (random_.one_in(3)) options.flush_interval_ms = 1 + random_.below(20);
     // In all the ways of reading and writing; one life recovers what another wrote.
     constexpr Io kIo[] = {Io::automatic, Io::posix, Io::uring};
