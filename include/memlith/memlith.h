@@ -124,8 +124,9 @@ typedef struct memlith_store_options {
    * further, to 1 GiB, only as checkpoints cost more than growing. log_max_bytes limits both. A clean close shrinks the
    * log to its original size. */
   uint64_t log_bytes;
-  uint64_t log_max_bytes; /* the largest size that the log may grow to, also for one large transaction; 0 = 1 GiB or
-                                 log_bytes, whichever is larger */
+  /* The largest size that the log may grow to, also for one large transaction; 0 = 1 GiB or log_bytes, whichever is
+   * larger. */
+  uint64_t log_max_bytes;
   /* 1: no checkpoints in the background. They run in memlith_store_checkpoint, in memlith_store_close, and in a persist
    * that finds the log full. For a program that knows when the disk is idle, or that must not have its disk disturbed
    * for a while. */
