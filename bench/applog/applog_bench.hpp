@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "kit/backend.hpp"
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
 #include "memlith/applog.hpp"
 #include "memlith/kv.hpp"
 

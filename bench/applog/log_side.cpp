@@ -1,5 +1,5 @@
 #include "applog_bench.hpp"
-#include "kit/clock.hpp"
+#include "cli/clock.hpp"
 #include "kit/random.hpp"
 
 namespace memlith::tool {

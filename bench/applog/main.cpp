@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "applog_bench.hpp"
-#include "kit/cli_words.hpp"
+#include "cli/cli_words.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::tool {

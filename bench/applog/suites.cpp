@@ -5,8 +5,8 @@
 #include <array>
 
 #include "applog_bench.hpp"
+#include "cli/clock.hpp"
 #include "kit/bare_capture.hpp"
-#include "kit/clock.hpp"
 #include "kit/measure.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"

@@ -8,8 +8,8 @@
 #include <functional>
 #include <system_error>
 
+#include "cli/clock.hpp"
 #include "dbbench.hpp"
-#include "kit/clock.hpp"
 #include "kit/measure.hpp"
 #include "kit/random.hpp"
 #include "kit/scratch.hpp"

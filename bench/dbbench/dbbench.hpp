@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "kit/backend.hpp"
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
 #include "peers/kv/kv.hpp"
 
 namespace memlith::tool {

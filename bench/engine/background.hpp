@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "kit/failure.hpp"
+#include "cli/failure.hpp"
 #include "kit/raw_device.hpp"
 #include "peers/peers.hpp"
 

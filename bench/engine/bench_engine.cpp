@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "bench_store.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
 #include "kit/random.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"
-#include "kit/store_path.hpp"
 
 namespace memlith::tool {
 

@@ -6,14 +6,14 @@
 
 #include <vector>
 
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/store_path.hpp"
+#include "cli/trackers.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"
-#include "kit/store_path.hpp"
-#include "kit/trackers.hpp"
 
 namespace memlith::tool {
 

@@ -13,14 +13,14 @@
 #include <span>
 
 #include "bench_store.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/trackers.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
 #include "kit/measure.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"
-#include "kit/trackers.hpp"
 #include "peers/peers.hpp"
 
 namespace memlith::tool {

@@ -8,9 +8,9 @@
 #include <array>
 #include <span>
 
+#include "cli/interrupt.hpp"
+#include "cli/trackers.hpp"
 #include "commands.hpp"
-#include "kit/interrupt.hpp"
-#include "kit/trackers.hpp"
 #include "persist_line.hpp"
 
 namespace memlith::tool {

@@ -15,14 +15,14 @@
 #include <cstring>
 #include <vector>
 
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/io_names.hpp"
+#include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
-#include "kit/io_names.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"
-#include "kit/store_path.hpp"
 #include "kit/workload.hpp"
 
 namespace memlith::tool {

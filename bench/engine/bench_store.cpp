@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kit/io_names.hpp"
+#include "cli/io_names.hpp"
 #include "kit/raw_device.hpp"
 
 namespace memlith::tool {

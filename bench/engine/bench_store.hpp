@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "kit/failure.hpp"
-#include "kit/store_path.hpp"
+#include "cli/failure.hpp"
+#include "cli/store_path.hpp"
 #include "kit/workload.hpp"
 
 namespace memlith::tool {

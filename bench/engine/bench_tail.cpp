@@ -14,12 +14,12 @@
 
 #include "background.hpp"
 #include "bench_store.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/trackers.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"
-#include "kit/trackers.hpp"
 
 namespace memlith::tool {
 

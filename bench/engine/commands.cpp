@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "kit/io_names.hpp"
-#include "kit/trackers.hpp"
+#include "cli/io_names.hpp"
+#include "cli/trackers.hpp"
 
 namespace memlith::tool {
 

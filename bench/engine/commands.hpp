@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "kit/cli_words.hpp"
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/cli_words.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "kit/workload.hpp"
 
 namespace memlith::tool {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "bench_store.hpp"
+#include "cli/clock.hpp"
+#include "cli/store_path.hpp"
 #include "kit/bare_capture.hpp"
-#include "kit/clock.hpp"
 #include "kit/measure.hpp"
-#include "kit/store_path.hpp"
 
 namespace memlith::tool {
 

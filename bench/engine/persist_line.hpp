@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/failure.hpp"
 #include "commands.hpp"
-#include "kit/failure.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"

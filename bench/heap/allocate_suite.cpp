@@ -16,8 +16,8 @@
 #include <numeric>
 
 #include "allocators.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "kit/measure.hpp"
 #include "kit/random.hpp"
 #include "kit/raw_device.hpp"

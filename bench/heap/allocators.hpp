@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kit/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace memlith::tool {
 

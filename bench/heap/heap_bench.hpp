@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "peers/kv/kv.hpp"
 
 namespace memlith::tool {

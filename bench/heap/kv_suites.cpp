@@ -11,9 +11,9 @@
 #include <numeric>
 
 #include "allocate_suite.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "heap_bench.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
 #include "kit/measure.hpp"
 #include "kit/random.hpp"
 #include "kit/raw_device.hpp"

@@ -9,8 +9,8 @@
 #include <cstdlib>
 
 #include "allocators.hpp"
+#include "cli/cli_words.hpp"
 #include "heap_bench.hpp"
-#include "kit/cli_words.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::tool {

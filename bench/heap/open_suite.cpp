@@ -10,15 +10,15 @@
 #include <numeric>
 #include <utility>
 
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/store_path.hpp"
 #include "heap_bench.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
 #include "kit/killed_process.hpp"
 #include "kit/random.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"
-#include "kit/store_path.hpp"
 #include "memlith/heap.h"
 
 namespace memlith::tool {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "failure.hpp"
+#include "cli/failure.hpp"
 #include "memlith/memlith.hpp"
 
 namespace memlith::tool {

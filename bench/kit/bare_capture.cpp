@@ -15,7 +15,7 @@
 #include <new>
 #include <utility>
 
-#include "clock.hpp"
+#include "cli/clock.hpp"
 
 namespace memlith::tool {
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "failure.hpp"
+#include "cli/failure.hpp"
 #include "random.hpp"
 #include "raw_device.hpp"
 #include "workload.hpp"

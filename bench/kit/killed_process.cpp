@@ -7,7 +7,7 @@
 #include <csignal>
 #include <cstdio>
 
-#include "interrupt.hpp"
+#include "cli/interrupt.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::tool {

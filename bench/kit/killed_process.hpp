@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "failure.hpp"
+#include "cli/failure.hpp"
 
 namespace memlith::tool {
 

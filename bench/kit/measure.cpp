@@ -6,10 +6,10 @@
 #include <numeric>
 #include <thread>
 
-#include "clock.hpp"
-#include "interrupt.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/output.hpp"
 #include "memlith/memlith.h"
-#include "output.hpp"
 
 namespace memlith::tool {
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "failure.hpp"
+#include "cli/failure.hpp"
 
 namespace memlith::tool {
 

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "clock.hpp"
-#include "interrupt.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "memlith/memlith.h"
 #include "random.hpp"
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "failure.hpp"
+#include "cli/failure.hpp"
 
 namespace memlith::tool {
 

@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "interrupt.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/output.hpp"
 #include "memlith/memlith.h"
-#include "output.hpp"
 
 namespace memlith::tool {
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "clock.hpp"
-#include "interrupt.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "memlith/track.h"
 #include "raw_device.hpp"
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "failure.hpp"
+#include "cli/failure.hpp"
 #include "memlith/memlith.h"
 #include "random.hpp"
 

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <thread>
 
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "kit/random.hpp"
 #include "kvcalls.hpp"
 #include "opened_kv.hpp"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "kit/scratch.hpp"
 
 namespace memlith::tool {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "kit/clock.hpp"
+#include "cli/clock.hpp"
 #include "kvcalls.hpp"
 #include "memlith/memlith.h"
 

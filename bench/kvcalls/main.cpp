@@ -3,7 +3,7 @@
 // Exit codes: 0 done; 1 failed, or typed wrong; 130 stopped by a signal.
 #include <CLI/CLI.hpp>
 
-#include "kit/cli_words.hpp"
+#include "cli/cli_words.hpp"
 #include "kvcalls.hpp"
 #include "memlith/memlith.h"
 

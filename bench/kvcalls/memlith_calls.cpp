@@ -1,7 +1,7 @@
 // A kv store of memlith as a side: with the calls that are measured, and without them.
 #include <map>
 
-#include "kit/clock.hpp"
+#include "cli/clock.hpp"
 #include "kvcalls.hpp"
 #include "opened_kv.hpp"
 

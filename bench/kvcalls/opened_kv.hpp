@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kit/failure.hpp"
+#include "cli/failure.hpp"
 #include "memlith/kv.hpp"
 
 namespace memlith::tool {

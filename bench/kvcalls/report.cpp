@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kit/clock.hpp"
+#include "cli/clock.hpp"
 #include "kit/random.hpp"
 #include "kit/stats.hpp"
 #include "kvcalls.hpp"

@@ -9,8 +9,8 @@
 #include <system_error>
 #include <thread>
 
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "kit/measure.hpp"
 #include "kit/random.hpp"
 #include "kvcalls.hpp"

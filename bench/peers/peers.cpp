@@ -13,8 +13,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 
 namespace memlith::tool {
 

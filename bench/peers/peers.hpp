@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kit/failure.hpp"
+#include "cli/failure.hpp"
 #include "kit/raw_device.hpp"
 #include "kit/workload.hpp"
 

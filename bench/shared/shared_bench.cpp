@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "kit/clock.hpp"
-#include "kit/output.hpp"
+#include "cli/clock.hpp"
+#include "cli/output.hpp"
 #include "memlith/shared.hpp"
 
 namespace memlith::tool {

@@ -4,7 +4,7 @@
 // Exit codes: 0 done; 1 failed, or typed wrong; 130 stopped by a signal.
 #include <CLI/CLI.hpp>
 
-#include "kit/cli_words.hpp"
+#include "cli/cli_words.hpp"
 #include "memlith/memlith.h"
 #include "ycsb.hpp"
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "kit/killed_process.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <filesystem>
 
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "kit/measure.hpp"
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"

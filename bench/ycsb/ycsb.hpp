@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "kit/random.hpp"
 #include "peers/kv/kv.hpp"
 #include "peers/kv/memlith_side.hpp"

@@ -60,8 +60,7 @@ inline void* allocate_in(memlith_heap* heap, std::size_t bytes, std::size_t alig
   if (heap == nullptr) {
     throw heap_error(MEMLITH_INVALID,
                      "memlith: a container outside of a heap has to allocate, and no heap is named: none is open, or "
-                     "more than "
-                     "one. Pass the heap's allocator, or name the heap with memlith::use_heap");
+                     "more than one. Pass the heap's allocator, or name the heap with memlith::use_heap");
   }
   void* block = nullptr;
   if (const std::int32_t code = memlith_heap_allocate(heap, bytes, alignment, &block); code != MEMLITH_OK) {

@@ -53,8 +53,8 @@ MEMLITH_API int32_t memlith_applog_open(memlith_store* store, const char* name, 
 /* Makes durable what was appended, and closes the log. Null is ignored. To be called before memlith_store_close, which
  * writes what was appended, too, but cannot be tried again.
  * Errors, nothing was closed, and the handle stays: BUSY - a transaction of the store has a part in the log: end it
- * first. NO_SPACE, FULL, NO_MEMORY - there is no room for entries that were
- * appended: make room and try again, or close the store without them. After any other error it is closed. */
+ * first. NO_SPACE, FULL, NO_MEMORY - there is no room for entries that were appended: make room and try again, or close
+ * the store without them. After any other error it is closed. */
 MEMLITH_API int32_t memlith_applog_close(memlith_applog* log);
 
 /* ---- writers --------------------------------------------------------------------------------------------------- */

@@ -2,8 +2,8 @@
  *
  * The copy is the store as one durable commit left it: every commit that was acknowledged before the call began is in
  * it (if the writer runs, and can tell within ten seconds that the commit is durable), later ones may be, and of each
- * commit all or nothing is. The process that writes to the store, in this program or
- * in another one, is neither stopped nor slowed by a lock; nothing is asked of it.
+ * commit all or nothing is. The process that writes to the store, in this program or in another one, is neither stopped
+ * nor slowed by a lock; nothing is asked of it.
  *
  * ERRORS and THREADS: as in memlith.h.
  */

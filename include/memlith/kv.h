@@ -51,8 +51,8 @@ typedef uint32_t memlith_kv_map;
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
 /* The commits of this opening are never logged: after it was closed, or after a crash, the kv store is as it was
- * before. Durabilities, tickets and memlith_kv_persist return at once and promise nothing. For caches that are built
- * anew, and to measure what durability costs. */
+ * before. Durabilities, tickets and memlith_kv_persist return at once and promise nothing. For state that is made anew
+ * from elsewhere (a cache, or what a replicated log has), and to measure what durability costs. */
 enum { MEMLITH_KV_VOLATILE = 1 << 8 };
 
 typedef struct memlith_kv_options {
@@ -196,9 +196,9 @@ MEMLITH_API int32_t memlith_kv_remove_range(memlith_kv_txn* txn, memlith_kv_map 
                                             const memlith_bytes* to, uint64_t* count);
 
 /* Calls `record` for each record with from <= key < to, in order, until it returns other than 0. Null `from`: from the
- * first on; null `to`: up to the last. The function may not use the transaction. Key
- * and value are valid only until it returns, so that the records of a long range take no memory. A transaction that may
- * write keeps the keys, which it has locked, until it ends. */
+ * first on; null `to`: up to the last. The function may not use the transaction. Key and value are valid only until it
+ * returns, so that the records of a long range take no memory. A transaction that may write keeps the keys, which it
+ * has locked, until it ends. */
 MEMLITH_API int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
                                          const memlith_bytes* to,
                                          int (*record)(void* context, memlith_bytes key, memlith_bytes value),

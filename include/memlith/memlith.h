@@ -124,11 +124,20 @@ typedef struct memlith_store_options {
    * further, to 1 GiB, only as checkpoints cost more than growing. log_max_bytes limits both. A clean close shrinks the
    * log to its original size. */
   uint64_t log_bytes;
-  uint64_t log_max_bytes;     /* the largest size that the log may grow to, also for one large transaction; 0 = 1 GiB or
-                                 log_bytes, whichever is larger */
-  uint32_t manual_checkpoint; /* 1: no checkpoints in the background. They run in a persist that finds the log full, in
-                                 memlith_store_checkpoint and in memlith_store_close */
-  uint32_t in_flight_max;     /* how many log writes may be in flight at a time, 1 to 3; 0 = 2 */
+  /* The largest size that the log may grow to, also for one large transaction; 0 = 1 GiB or log_bytes, whichever is
+   * larger. */
+  uint64_t log_max_bytes;
+  /* 1: no checkpoints in the background. They run in memlith_store_checkpoint, in memlith_store_close, and in a persist
+   * that finds the log full. For a program that knows when the disk is idle, or that must not have its disk disturbed
+   * for a while. */
+  uint32_t manual_checkpoint;
+  /* For a new store: how much a power cut may damage around the bytes that are being written.
+   * 0 or 512: nothing outside of these bytes (powersafe overwrite, which SQLite assumes as well). 4096: the whole
+   * physical block, for a disk without protection against power loss that changes 512 bytes of a block by writing all
+   * 4096 of it. The log is then laid out in such blocks, and a checkpoint keeps whole blocks in the file "blocks" or
+   * FILE.memlith-blocks before it writes parts of them. A store keeps the choice that it was created with; asking for
+   * 4096 when opening a store that was created without it is INVALID. */
+  uint32_t physical_block_bytes;
   /* Called a few times per second, by the opening thread, while opening replays a long log. May be null. */
   void (*progress)(void* context, uint64_t bytes_done, uint64_t bytes_total);
   void* progress_context;
@@ -149,13 +158,6 @@ typedef struct memlith_store_options {
    * where a power loss erases it (tmpfs). May be null. */
   void (*notice)(void* context, const char* sentence);
   void* notice_context;
-  /* For a new store: how much a power cut may damage around the bytes that are being written.
-   * 0 or 512: nothing outside of these bytes (powersafe overwrite, which SQLite assumes as well). 4096: the whole
-   * physical block. The log is then laid out in such blocks, and a checkpoint keeps whole blocks in the file "blocks"
-   * or FILE.memlith-blocks before it writes parts of them. A store keeps the choice that it was created with; asking
-   * for 4096 when opening a store that was created without it is INVALID. */
-  uint32_t physical_block_bytes;
-  uint32_t reserved; /* 0 */
 } memlith_store_options;
 
 /* Opens the store in folder `path`, or on the device at `path` (memlith_device_format). Recovers the store first if the
@@ -453,8 +455,8 @@ MEMLITH_API int32_t memlith_store_region_at(memlith_store* store, uint64_t index
 
 /* Tells memlith that the program has stored to [address, address + bytes), so that the next persist captures the range.
  * Regions with MEMLITH_TRACKER_EXPLICIT need this call, and regions with MEMLITH_TRACKER_INSTRUMENTED for stores that
- * the compiler did not see; the call has no effect on others. Call it after the stores: if
- * it came before, a persist of another thread could capture the old bytes and forget the range.
+ * the compiler did not see; the call has no effect on others. Call it after the stores: if it came before, a persist of
+ * another thread could capture the old bytes and forget the range.
  * Takes nanoseconds. Durability: none. Errors: INVALID (outside of the region). */
 MEMLITH_API int32_t memlith_touch(memlith_region* region, const void* address, uint64_t bytes);
 

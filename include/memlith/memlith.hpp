@@ -211,12 +211,11 @@ struct StoreOptions {
   bool create = false;
   bool exclusive = false;
   bool read_only = false;
-  bool follow = false;    // read-only, also beside a writer; Store::refresh() moves on
-  bool buffered = false;  // no direct I/O; see MEMLITH_OPEN_BUFFERED
-  bool manual_checkpoint = false;
+  bool follow = false;              // read-only, also beside a writer; Store::refresh() moves on
+  bool buffered = false;            // no direct I/O; see MEMLITH_OPEN_BUFFERED
+  bool manual_checkpoint = false;   // checkpoints only when asked for, or when the log is full
   std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
-  std::uint32_t in_flight_max = 0;  // 0 = 2
   std::uint64_t flush_interval_ms = 0;
   std::uint64_t flush_bytes = 0;           // 0 = 16 MiB
   std::uint64_t memory_max_bytes = 0;      // 0 = no limit
@@ -779,7 +778,6 @@ class Store {
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;
     plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;
-    plain.in_flight_max = options.in_flight_max;
     plain.flush_interval_ms = options.flush_interval_ms;
     plain.flush_bytes = options.flush_bytes;
     plain.memory_max_bytes = options.memory_max_bytes;

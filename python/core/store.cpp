@@ -54,7 +54,6 @@ Store::Store(const nb::bytes& path, const nb::kwargs& options) {
   wanted.log_bytes = option(options, "log_bytes");
   wanted.log_max_bytes = option(options, "log_max_bytes");
   wanted.manual_checkpoint = static_cast<std::uint32_t>(option(options, "manual_checkpoint"));
-  wanted.in_flight_max = static_cast<std::uint32_t>(option(options, "in_flight_max"));
   wanted.flush_interval_ms = option(options, "flush_interval_ms");
   wanted.flush_bytes = option(options, "flush_bytes");
   wanted.memory_max_bytes = option(options, "memory_max_bytes");

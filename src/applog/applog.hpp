@@ -22,6 +22,7 @@
 #include "applog/ring.hpp"
 #include "base/sync.hpp"
 #include "region/region.hpp"
+#include "region/region_user.hpp"
 #include "store/collectors.hpp"
 #include "store/logged_numbers.hpp"
 
@@ -52,7 +53,7 @@ struct AppLogReport {
 // What memlith_verify looks for in a region.
 bool holds_applog(const Region& region);
 
-class AppLog final : public RegionClient, private Collector {
+class AppLog final : public RegionUser, private Collector {
  public:
   using Content = std::span<const std::byte>;
 
@@ -102,16 +103,8 @@ class AppLog final : public RegionClient, private Collector {
   void set_open_region(OpenRegion* region) { open_region_ = region; }
   [[nodiscard]] OpenRegion* open_region() const { return open_region_; }
 
-  // As a client of the region it has nothing to be asked for: captures of the region find nothing touched.
-  void hold() override {}
-  void let_go() override {}
-  // Only in a store that is followed: the log is that of another commit. The next entry to be read stays, unless it was
-  // consumed meanwhile.
-  void rolled_back() override;
-  // Entries are no pointers.
-  std::vector<std::string> where(std::span<const std::uint64_t> offsets) override {
-    return std::vector<std::string>(offsets.size());
-  }
+  // The next entry to be read stays, unless it was consumed meanwhile.
+  void view_moved() override;
 
  private:
   friend class AppLogPart;
@@ -137,7 +130,6 @@ class AppLog final : public RegionClient, private Collector {
   Status format();
   Status check_first_page();
   Status find_end();
-  void begin_at(const Position& position, std::uint64_t end, std::uint64_t number);
   [[nodiscard]] Status damaged(std::uint64_t offset, std::string_view what) const;
   [[nodiscard]] Status need_writable() const;
   [[nodiscard]] std::uint64_t frame_bytes_max() const { return region_.store().log_limit_bytes() / 2; }

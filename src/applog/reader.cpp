@@ -23,8 +23,7 @@ Result<bool> AppLog::copy_next(Entry& entry) {
   return true;
 }
 
-void AppLog::rolled_back() {
-  if (!read_only()) return;
+void AppLog::view_moved() {
   std::uint64_t next = 0;
   {
     const LockGuard lock(mutex_);

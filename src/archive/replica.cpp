@@ -44,8 +44,9 @@ Status Replica::create(const FullCopy& full, std::uint64_t log_id, PackReader& c
   if (!files_.one_file()) MEMLITH_TRY(files_.volume.sync_folder("objects"));
   MEMLITH_TRY(make_log(full, log_id, log_bytes_min));
   MEMLITH_TRY(open());
-  superblocks_->current().slot_count_made = full.slot_count;  // for the log that promote() makes
-  return superblocks_->write(end_, client(), end_, LogEnd::held);
+  return write_superblock(end_, end_, [&full](Superblock& next) {
+    next.slot_count_made = full.slot_count;  // for the log that promote() makes
+  });
 }
 
 Status Replica::copy_homes(PackReader& copy, std::uint64_t log_id) {
@@ -114,8 +115,7 @@ Status Replica::make_log(const FullCopy& full, std::uint64_t log_id, std::uint64
 
 Status Replica::open() {
   MEMLITH_TRY(read_log());
-  const Superblock& superblock = superblocks_->current();
-  end_ = {Lsn{superblock.head_lsn}, superblock.head_previous};
+  end_ = {Lsn{superblock().head_lsn}, superblock().head_previous};
   return kOk;
 }
 
@@ -128,23 +128,35 @@ Status Replica::read_log() {
   return superblocks_->read();
 }
 
+Status Replica::write_superblock(LogPosition tail, LogPosition head, const std::function<void(Superblock&)>& change) {
+  const LockGuard lock(superblocks_->mutex());
+  if (change) change(superblocks_->current());
+  return superblocks_->write(tail, superblocks_->client_bytes(), head, LogEnd::held);
+}
+
+ClientBytes Replica::client() const {
+  const LockGuard lock(superblocks_->mutex());
+  return superblocks_->client_bytes();
+}
+
 // ---- frames ----------------------------------------------------------------------------------------------------
 
 Status Replica::append(std::span<const std::byte> frames, LogPosition from, LogPosition to, std::uint64_t incarnation) {
   MEMLITH_ASSERT(from.previous == end_.previous && from.lsn >= end_.lsn);
   if (from.lsn > end_.lsn) {
     MEMLITH_TRY(settle());
-    MEMLITH_TRY(superblocks_->write(from, client(), from, LogEnd::held));
+    MEMLITH_TRY(write_superblock(from, from));
     end_ = from;
   }
   MEMLITH_TRY(make_room(to));
   MEMLITH_TRY(write_frames(frames, from.lsn));
   // ORDER frames-before-head: whatever is before the head is complete on the medium. [mutant standby_counts_early]
   MEMLITH_TRY(files_.log_device->flush());
-  Superblock& next = superblocks_->current();
-  next.incarnation = std::max(next.incarnation, incarnation);
-  next.begun_lsn = to.lsn.value;
-  MEMLITH_TRY(superblocks_->write({Lsn{next.tail_lsn}, next.tail_previous}, client(), to, LogEnd::held));
+  MEMLITH_TRY(write_superblock({Lsn{superblock().tail_lsn}, superblock().tail_previous}, to,
+                               [incarnation, &to](Superblock& next) {
+                                 next.incarnation = std::max(next.incarnation, incarnation);
+                                 next.begun_lsn = to.lsn.value;
+                               }));
   end_ = to;
   return kOk;
 }
@@ -154,12 +166,12 @@ Status Replica::make_room(LogPosition to) {
   const auto needed = [this, &to] {
     const LogGeometry& geometry = files_.log->geometry();
     const std::uint64_t last = geometry.segment_of(Lsn{to.lsn.value - 1});
-    return last - geometry.segment_of(Lsn{superblocks_->current().tail_lsn}) + 1;
+    return last - geometry.segment_of(Lsn{superblock().tail_lsn}) + 1;
   };
-  if (needed() <= superblocks_->current().slot_count) return kOk;
+  if (needed() <= superblock().slot_count) return kOk;
   MEMLITH_TRY(settle());
   const std::uint64_t slots = needed();
-  return slots <= superblocks_->current().slot_count ? kOk : grow(slots);
+  return slots <= superblock().slot_count ? kOk : grow(slots);
 }
 
 // The log is empty.
@@ -170,7 +182,7 @@ Status Replica::grow(std::uint64_t slots) {
   }
   Device& device = *files_.log_device;
   const LogGeometry geometry = files_.log->geometry();
-  const std::uint64_t before = superblocks_->current().slot_count;
+  const std::uint64_t before = superblock().slot_count;
   MEMLITH_TRY(device.reserve(geometry.slot_offset(static_cast<std::uint32_t>(slots))));
   // Which slot a segment is in depends on their number.
   const std::vector<std::byte> zeros(geometry.block_bytes);
@@ -181,8 +193,7 @@ Status Replica::grow(std::uint64_t slots) {
   // ArchiveParts.AReplicaGrowsForALargeFrame]
   MEMLITH_TRY(device.flush());
   claimed_.clear();
-  superblocks_->current().slot_count = slots;
-  return superblocks_->write(end_, client(), end_, LogEnd::held);
+  return write_superblock(end_, end_, [slots](Superblock& next) { next.slot_count = slots; });
 }
 
 Status Replica::write_frames(std::span<const std::byte> frames, Lsn from) {
@@ -191,7 +202,7 @@ Status Replica::write_frames(std::span<const std::byte> frames, Lsn from) {
     const std::uint64_t segment = geometry.segment_of(from);
     MEMLITH_TRY(claim(segment));
     const std::uint64_t count = std::min<std::uint64_t>(frames.size(), geometry.left_in_segment(from));
-    const auto slot = static_cast<std::uint32_t>(segment % superblocks_->current().slot_count);
+    const auto slot = static_cast<std::uint32_t>(segment % superblock().slot_count);
     MEMLITH_TRY(files_.log_device->write(geometry.slot_offset(slot) + geometry.block_bytes +
                                              geometry.offset_in_segment(from),
                                          frames.first(count)));
@@ -203,12 +214,10 @@ Status Replica::write_frames(std::span<const std::byte> frames, Lsn from) {
 
 Status Replica::claim(std::uint64_t segment) {
   if (!claimed_.insert(segment).second) return kOk;
-  const std::uint64_t slots = superblocks_->current().slot_count;
+  const std::uint64_t slots = superblock().slot_count;
   if (segment >= slots) claimed_.erase(claimed_.begin(), claimed_.upper_bound(segment - slots));
   std::vector<std::byte> block(files_.log->geometry().block_bytes);
-  SlotHeader header{kSlotMagic, 0, segment, 1, 0};
-  header.checksum = header_checksum(header, log_id());
-  std::memcpy(block.data(), &header, sizeof header);
+  fill_slot_header(block, segment, 1, log_id());
   return files_.log_device->write(files_.log->geometry().slot_offset(static_cast<std::uint32_t>(segment % slots)),
                                   block);
 }
@@ -308,7 +317,7 @@ Status Replica::fit_mark() {
 // A new log takes the place of the held one: behind the head of that one may be anything.
 Status Replica::promote() {
   MEMLITH_TRY(settle());
-  const Superblock old = superblocks_->current();
+  const Superblock old = superblock();
   const LogGeometry geometry = files_.log->geometry();
   LogFormat format;
   format.block_bytes = old.block_bytes;

@@ -56,14 +56,16 @@ class Replica {
   Status claim(std::uint64_t segment);
   Status make_homes_fit();
   Status make_home_fit(ObjectId object, std::uint64_t bytes);
-  [[nodiscard]] ClientBytes client() const { return superblocks_->client_bytes(); }
+  [[nodiscard]] const Superblock& superblock() const { return superblocks_->unshared(); }
+  Status write_superblock(LogPosition tail, LogPosition head, const std::function<void(Superblock&)>& change = {});
+  [[nodiscard]] ClientBytes client() const;
 
   StoreFiles files_;
   std::unique_ptr<Directory> directory_ = Directory::make(files_);
   Opening opening_{files_, *directory_};
   Replay replay_{files_, *directory_};
-  std::unique_ptr<Superblocks> superblocks_;
-  std::set<std::uint64_t> claimed_;  // segments whose slots say so
+  std::unique_ptr<Superblocks> superblocks_;  // the log is not started, so nothing else writes them
+  std::set<std::uint64_t> claimed_;           // segments whose slots say so
   LogPosition end_;
 };
 

@@ -230,8 +230,7 @@ Result<FullCopy> Restorer::full_for(Lsn end) const {
   }
   return fail(Errc::not_found, Detail::read,
               "{}: the archive does not go on from LSN {}, where the standby is: there is a gap, the store went back, "
-              "or "
-              "what the standby needs was forgotten. Make a new standby",
+              "or what the standby needs was forgotten. Make a new standby",
               target_.path_of(Manifest::kName), end.value);
 }
 

@@ -110,7 +110,7 @@ Result<bool> ArchiveSource::ask_log() {
   }
   Superblocks now(*files_.log_device);
   MEMLITH_TRY(now.read());
-  if (now.current().sequence != sequence) return false;
+  if (now.unshared().sequence != sequence) return false;
   settled_ = sequence;
   settled_end_ = end;
   durable_ = end.lsn;

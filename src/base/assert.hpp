@@ -1,8 +1,8 @@
 // Assertions. Floor: base.
 //
-// MEMLITH_ASSERT is always on: it guards bytes about to reach the medium and the state that decides
-// about them. Stopping loses nothing that was committed; going on might write nonsense.
-// MEMLITH_DCHECK is for debug builds. Bytes read from a medium are input, never asserted on.
+// MEMLITH_ASSERT is always on: it guards bytes about to reach the medium and the state that decides about them.
+// Stopping loses nothing that was committed; going on might write nonsense. MEMLITH_DCHECK is for debug builds. Bytes
+// read from a medium are input, never asserted on.
 #pragma once
 
 namespace memlith::core::detail {

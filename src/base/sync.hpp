@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <shared_mutex>
 
 #include "base/thread_annotations.hpp"
 #include "base/threads.hpp"
@@ -42,6 +43,44 @@ class MEMLITH_SCOPED_CAPABILITY UniqueLock {
  private:
   Mutex& mutex_;
   bool held_ = true;
+};
+
+// A mutex that several threads may share. No controller takes it over: it is for code below the simulated disk, and for
+// what belongs to the whole process.
+class MEMLITH_CAPABILITY("mutex") SharedMutex {
+ public:
+  SharedMutex() = default;
+  SharedMutex(const SharedMutex&) = delete;
+  SharedMutex& operator=(const SharedMutex&) = delete;
+  void lock() MEMLITH_ACQUIRE() { real_.lock(); }
+  void unlock() MEMLITH_RELEASE() { real_.unlock(); }
+  void lock_shared() MEMLITH_ACQUIRE_SHARED() { real_.lock_shared(); }
+  void unlock_shared() MEMLITH_RELEASE_SHARED() { real_.unlock_shared(); }
+
+ private:
+  std::shared_mutex real_;
+};
+
+// Holds the mutex for as long as it lives, alone or with others.
+class MEMLITH_SCOPED_CAPABILITY ExclusiveLock {
+ public:
+  explicit ExclusiveLock(SharedMutex& mutex) MEMLITH_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~ExclusiveLock() MEMLITH_RELEASE() { mutex_.unlock(); }
+  ExclusiveLock(const ExclusiveLock&) = delete;
+  ExclusiveLock& operator=(const ExclusiveLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
+};
+class MEMLITH_SCOPED_CAPABILITY SharedLock {
+ public:
+  explicit SharedLock(SharedMutex& mutex) MEMLITH_ACQUIRE_SHARED(mutex) : mutex_(mutex) { mutex_.lock_shared(); }
+  ~SharedLock() MEMLITH_RELEASE() { mutex_.unlock_shared(); }
+  SharedLock(const SharedLock&) = delete;
+  SharedLock& operator=(const SharedLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
 };
 
 }  // namespace memlith::core

@@ -24,10 +24,16 @@
 #define MEMLITH_EXCLUDES(...) MEMLITH_ANNOTATION(locks_excluded(__VA_ARGS__))
 
 // On a function: it locks or unlocks the mutexes; without any it means the object itself. The first argument of
-// TRY_ACQUIRE is what the function returns when it has locked.
+// TRY_ACQUIRE is what the function returns when it has locked. What ACQUIRE_SHARED locks, several threads hold at a
+// time: they may read what the mutex guards, and must not change it.
 #define MEMLITH_ACQUIRE(...) MEMLITH_ANNOTATION(acquire_capability(__VA_ARGS__))
+#define MEMLITH_ACQUIRE_SHARED(...) MEMLITH_ANNOTATION(acquire_shared_capability(__VA_ARGS__))
+#define MEMLITH_RELEASE_SHARED(...) MEMLITH_ANNOTATION(release_shared_capability(__VA_ARGS__))
 #define MEMLITH_TRY_ACQUIRE(...) MEMLITH_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define MEMLITH_RELEASE(...) MEMLITH_ANNOTATION(release_capability(__VA_ARGS__))
+
+// On a function that returns the mutex, for callers that lock it.
+#define MEMLITH_RETURN_CAPABILITY(mutex) MEMLITH_ANNOTATION(lock_returned(mutex))
 
 // On a function whose locking the analysis cannot follow, such as one that locks as many mutexes as a list has. A
 // comment says why.

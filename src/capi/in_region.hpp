@@ -28,7 +28,7 @@ auto open_in_region(Session& session, std::string_view name, const RegionOptions
   }
   auto* const inside = made->get();
   inside->set_open_region(region);
-  region->client = std::move(*made);
+  region->user = std::move(*made);
   return inside;
 }
 

@@ -119,9 +119,8 @@ int32_t memlith_collect_leaks(const char* path, uint32_t promise, Found freed, v
     if (promise != MEMLITH_PLAIN_POINTERS) {
       return fail(Errc::invalid, Detail::argument,
                   "{}: nothing was freed. Collecting frees only what is not needed if plain pointers lead to every "
-                  "block "
-                  "that is needed: no pointer is compressed, combined with another (XOR lists) or tagged in its upper "
-                  "bytes, and no other store or file leads into the heaps. If that is so, say it: "
+                  "block that is needed: no pointer is compressed, combined with another (XOR lists) or tagged in its "
+                  "upper bytes, and no other store or file leads into the heaps. If that is so, say it: "
                   "--collect=plain-pointers (MEMLITH_PLAIN_POINTERS)",
                   path);
     }

@@ -45,7 +45,6 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
   options.log_bytes = given.log_bytes;
   options.log_max_bytes = given.log_max_bytes;
   options.physical_block_bytes = given.physical_block_bytes;
-  if (given.in_flight_max != 0) options.log.in_flight_max = given.in_flight_max;
   if (given.progress != nullptr) {
     options.progress = [progress = given.progress, context = given.progress_context,
                         last = std::chrono::steady_clock::time_point{}](std::uint64_t done,
@@ -67,10 +66,6 @@ Status check_store_options(const memlith_store_options& given, StoreKind kind) {
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~known);
   if (given.io > MEMLITH_IO_DAX)
     return fail(Errc::invalid, Detail::argument, "io is {}; see MEMLITH_IO_AUTO", given.io);
-  if (given.in_flight_max > 3) {
-    return fail(Errc::invalid, Detail::argument, "in_flight_max is {}; it can be 1 to 3, or 0 for the default",
-                given.in_flight_max);
-  }
   constexpr std::uint64_t kLogBytesLeast = 128 * kKiB;
   constexpr std::uint64_t kLogBytesMost = 1ull << 40;
   for (const std::uint64_t bytes : {given.log_bytes, given.log_max_bytes}) {

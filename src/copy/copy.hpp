@@ -39,8 +39,8 @@ Result<DataReport> check_data(const std::string& path, const CopyProgress& progr
 // The copy is there, whole and durable, on ok; otherwise nothing is there, except what the next copy to the same place
 // removes. The store is not changed. Errors: exists (`to`); not_found (no store at `from`; the store was removed or
 // replaced meanwhile); busy (another copy to the same place; the writer goes too fast); no_space; unsupported (a SQLite
-// database); corrupt (the store is damaged, or its
-// data was not what had been written, unless damage is taken); io; permission.
+// database); corrupt (the store is damaged, or its data was not what had been written, unless damage is taken); io;
+// permission.
 Result<CopyReport> copy_store(const CopyRequest& request);
 
 }  // namespace memlith::core

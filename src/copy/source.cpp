@@ -39,8 +39,7 @@ Result<CopiedState> CopySource::walk(CopySink& sink, const CopyProgress& progres
   }
   return fail(Errc::busy, Detail::frame,
               "{}: each time that the store was copied, a process opened or closed it, or filled its log; try again "
-              "when "
-              "less is written, or give the log more room (log_bytes)",
+              "when less is written, or give the log more room (log_bytes)",
               files_.path());
 }
 

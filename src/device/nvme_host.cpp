@@ -101,8 +101,7 @@ Result<std::string> block_device_of(const std::string& path, const std::string& 
   }
   return fail(Errc::unsupported, Detail::open,
               "{}: there is no block device {} of the same namespace, which memlith takes its lock on; give the "
-              "program "
-              "that device, too",
+              "program that device, too",
               path, node);
 }
 

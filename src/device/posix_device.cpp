@@ -13,10 +13,9 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <mutex>
-#include <shared_mutex>
 
 #include "base/buffer.hpp"
+#include "base/sync.hpp"
 #include "base/units.hpp"
 #include "device/dax.hpp"
 #include "device/lines.hpp"
@@ -100,7 +99,7 @@ class PosixDevice : public Device {
   }
 
   bool begin_direct_write() override {
-    const std::shared_lock lock(direct_mutex_);
+    const SharedLock lock(direct_mutex_);
     if (!direct()) return false;
     queued_writes_.fetch_add(1, std::memory_order_relaxed);
     return true;
@@ -183,7 +182,7 @@ class PosixDevice : public Device {
   Result<bool> do_write_through(std::uint64_t offset, std::span<const iovec> pieces) override {
     std::uint64_t bytes = 0;
     for (const iovec& piece : pieces) bytes += piece.iov_len;
-    const std::shared_lock lock(direct_mutex_);
+    const SharedLock lock(direct_mutex_);
     if (!direct() || pieces.size() > IOV_MAX) return false;
     const ssize_t done = write_some_through(pieces, offset);
     if (done >= 0) return static_cast<std::uint64_t>(done) == bytes;
@@ -197,7 +196,7 @@ class PosixDevice : public Device {
   // No direct write may be in flight at that time: it might change a sector on the medium while the page cache holds
   // the page, which the kernel would later write back with the sector's old content.
   bool leave_direct() {
-    const std::unique_lock lock(direct_mutex_);
+    const ExclusiveLock lock(direct_mutex_);
     if (!direct()) return true;
     const std::shared_ptr<RingFile> rings = rings_.lock();
     if (queued_writes_.load(std::memory_order_relaxed) != 0 || ::fcntl(fd(), F_SETFL, 0) != 0 ||
@@ -209,8 +208,8 @@ class PosixDevice : public Device {
     return true;
   }
   ssize_t write_once(std::span<const iovec> pieces, std::uint64_t offset) {
-    std::shared_lock lock(direct_mutex_, std::defer_lock);
-    if (direct()) lock.lock();
+    if (!direct()) return write_some(pieces, offset);
+    const SharedLock lock(direct_mutex_);
     return write_some(pieces, offset);
   }
   [[nodiscard]] const char* advice(int error) const {
@@ -357,7 +356,7 @@ class PosixDevice : public Device {
 
   // One for all rings, as long as there are any.
   std::shared_ptr<RingFile> ring_file() {
-    const std::unique_lock lock(direct_mutex_);  // as leave_direct()
+    const ExclusiveLock lock(direct_mutex_);  // as leave_direct()
     std::shared_ptr<RingFile> rings = rings_.lock();
     if (rings == nullptr) rings_ = rings = RingFile::open(fd(), direct());
     return rings;
@@ -365,12 +364,12 @@ class PosixDevice : public Device {
 
   std::shared_ptr<const Descriptor> descriptor_;
   // Shared while a call writes past the page cache; exclusive while direct_, which any thread may read, becomes false.
-  std::shared_mutex direct_mutex_;
+  SharedMutex direct_mutex_;
   // Writes of queues that bypass the page cache; raised under direct_mutex_.
   std::atomic<std::uint32_t> queued_writes_{0};
-  std::weak_ptr<RingFile> rings_;  // null: there are no rings; under direct_mutex_
-  void* first_page_ = nullptr;     // of a block device that is written past the page cache
-  bool counts_names_ = false;      // some file systems report a link count of 0 for every file
+  std::weak_ptr<RingFile> rings_ MEMLITH_GUARDED_BY(direct_mutex_);  // null: there are no rings
+  void* first_page_ = nullptr;  // of a block device that is written past the page cache
+  bool counts_names_ = false;   // some file systems report a link count of 0 for every file
 };
 
 // ---- UringDevice -----------------------------------------------------------------------------------------------

@@ -44,13 +44,15 @@ struct alignas(64) SlabArena {
     const std::uint64_t bits = slab->bits[word];
     slab->first_word = word;
     slab->bits[word] = bits | (bits + 1);  // the lowest zero becomes a one
-    if (++slab->used == slab->blocks) unlist(slab);
+    ++slab->used;
+    MEMLITH_DCHECK(slab->used == slab->count_used());
+    if (slab->full()) unlist(slab);
     return word * 64 + static_cast<std::uint32_t>(std::countr_one(bits));
   }
   // Gives one back. True where the slab is empty now, and not the arena's only one of its class with room: the slab is
   // out of the list then, and nobody's.
   bool give(Slab* slab, std::uint32_t block) MEMLITH_REQUIRES(mutex) {
-    MEMLITH_DCHECK(block < slab->blocks && slab->used > 0);
+    MEMLITH_DCHECK(block < slab->blocks && slab->used > 0 && slab->in_use(block));
     const std::uint32_t word = block / 64;
     slab->bits[word] &= ~(std::uint64_t{1} << block % 64);
     if (word < slab->first_word) slab->first_word = word;

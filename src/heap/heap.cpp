@@ -71,14 +71,14 @@ Result<std::unique_ptr<Heap>> Heap::open(Region& region, const HeapOptions& opti
     MEMLITH_TRY(heap->check_table());
   }
   if (!region.anywhere()) add_open_heap(region.address(), region.reserve(), heap.get());
-  region.set_client(heap.get());
+  region.set_guard(heap.get());
   return heap;
 }
 
 Heap::~Heap() {
   if (loaded_ == nullptr) return;  // not opened
   remove_open_heap(this);
-  region_.set_client(nullptr);
+  region_.set_guard(nullptr);
 }
 
 Status Heap::place_as_made(Store& store, std::string_view name, RegionOptions& options) {
@@ -154,6 +154,7 @@ Status Heap::check_writable() const {
 }
 
 void Heap::wrote(const void* structure, std::uint64_t bytes) {
+  MEMLITH_ASSERT(offset_of(structure) < region_.size() && bytes <= region_.size() - offset_of(structure));
   // Cannot fail: the structure lies in the region.
   if (touches_) (void)region_.touch(structure, bytes);
 }
@@ -165,7 +166,7 @@ Status Heap::corrupt(std::uint64_t offset, std::string_view what) const {
               place(), offset, what);
 }
 
-// ---- region client ---------------------------------------------------------------------------------------------
+// ---- what the region and its session ask -----------------------------------------------------------------------
 
 // Any number of locks, which the analysis cannot follow; the one of the structure stands for all.
 void Heap::hold() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
@@ -178,11 +179,15 @@ void Heap::let_go() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   structure_.unlock();
 }
 
-// Between hold() and let_go(), which the analysis cannot see.
-void Heap::rolled_back() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+void Heap::rolled_back() {
   forget_all();
   // A heap that no persist has captured is gone; a heap is there for as long as it is open.
   if (header_->magic == 0) create();
+}
+
+void Heap::view_moved() {
+  const AllLocks locks(*this);
+  forget_all();
 }
 
 // ---- allocate --------------------------------------------------------------------------------------------------
@@ -223,7 +228,9 @@ Result<void*> Heap::allocate_locked(SlabArena& arena, std::uint32_t size_class) 
 }
 
 void* Heap::take(SlabArena& arena, Slab& slab) {
+  MEMLITH_DCHECK(slab.owner.load(std::memory_order_relaxed) == &arena);
   const std::uint32_t block = arena.take(&slab);
+  MEMLITH_ASSERT(block < slab.blocks);
   wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
   return slab.base + std::uint64_t{block} * slab.block_bytes;
 }
@@ -237,6 +244,7 @@ Result<void*> Heap::allocate_pages(std::uint64_t bytes) {
     return static_cast<void*>(block);
   }
   MEMLITH_TRY_ASSIGN(const Place found, find_pages(arena_of_thread(), pages));
+  MEMLITH_ASSERT(found.page + pages <= pages_in(found.segment->number()));
   found.segment->take(found.page, pages);
   set_page_word(*found.segment, found.page, page_word(kPageExtent, pages));
   return static_cast<void*>(base_ + found.segment->number() * kSegmentBytes + found.page * kPageBytes);
@@ -309,6 +317,7 @@ void Heap::retire(Slab& slab) {
   MEMLITH_ASSERT(!slab.listed && slab.owner.load(std::memory_order_relaxed) == nullptr);
   Segment& segment = *segments_.at(slab.segment);
   const std::uint32_t pages = kSizeClasses[slab.size_class].pages;
+  MEMLITH_ASSERT(slab.used == 0 && segment.slab_of(slab.first_page) == &slab);
   segment.set_slab(slab.first_page, pages, nullptr);
   set_page_word(segment, slab.first_page, 0);
   slab.blocks = 0;

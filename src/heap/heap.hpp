@@ -24,7 +24,9 @@
 #include "heap/arena.hpp"
 #include "heap/format.hpp"
 #include "heap/segment.hpp"
+#include "region/capture_guard.hpp"
 #include "region/region.hpp"
+#include "region/region_user.hpp"
 
 namespace memlith::core {
 
@@ -76,7 +78,7 @@ struct SeenMemory {
 // Whether the region's first bytes are those of a heap.
 bool holds_heap(const Region& region);
 
-class Heap final : public RegionClient {
+class Heap final : public RegionUser, public CaptureGuard {
  public:
   // The smallest region that holds a heap of so many bytes at most.
   static std::uint64_t size_min(std::uint64_t reserve_bytes);
@@ -122,10 +124,13 @@ class Heap final : public RegionClient {
   [[nodiscard]] OpenRegion* open_region() const { return open_region_; }  // whatever was set
   void set_open_region(OpenRegion* region) { open_region_ = region; }
 
-  std::vector<std::string> where(std::span<const std::uint64_t> offsets) override;
+  void view_moved() override;
+
   void hold() override MEMLITH_ACQUIRE(structure_);
   void let_go() override MEMLITH_RELEASE(structure_);
-  void rolled_back() override;
+  void rolled_back() override MEMLITH_REQUIRES(structure_);
+  [[nodiscard]] std::string_view what() const override { return "a heap"; }
+  std::vector<std::string> where(std::span<const std::uint64_t> offsets) override;
 
  private:
   static constexpr std::uint32_t kArenas = 16;

@@ -192,6 +192,7 @@ Status Heap::grow_to(std::uint64_t least) {
     least = header_->reserve_bytes;
   }
   const std::uint64_t wanted = std::max(least, size + std::clamp(size / 8, kSegmentBytes, kGrowthBytesMax));
+  MEMLITH_ASSERT(least > size && least <= header_->reserve_bytes);
   const std::uint32_t last = segment_count() - 1;
   const std::uint32_t before = pages_in(last);
   Status grown = region_.grow(std::min(round_up(wanted, kSegmentBytes), header_->reserve_bytes));
@@ -254,6 +255,7 @@ Result<std::byte*> Heap::allocate_huge(std::uint32_t pages) {
 
 Status Heap::free_huge(std::uint32_t segment) {
   const std::uint32_t pages = entry_of(segment).pages;
+  MEMLITH_ASSERT(entry_of(segment).kind == SegmentKind::huge && pages >= kHugePagesMin);
   const std::uint32_t whole = pages / kSegmentPages;
   if (const std::uint32_t tail = pages % kSegmentPages; tail > 0) {
     Segment* last = loaded_[segment + whole].load(std::memory_order_relaxed);

@@ -103,8 +103,7 @@ void Kv::keep_to_memory() {
   if (open_region_ != nullptr) open_region_->session.keep_to_memory();
 }
 
-void Kv::rolled_back() {
-  if (!read_only()) return;
+void Kv::view_moved() {
   pages_.forget_checks();
   base_commit_ = pages_.header().commits;
 }

@@ -218,7 +218,7 @@ struct KvReport {
 // What memlith_verify looks for in a region.
 bool holds_kv(const Region& region);
 
-class Kv final : public RegionClient {
+class Kv final : public RegionUser {
  public:
   // The region is open; it is new, or holds a kv store.
   static Result<std::unique_ptr<Kv>> open(Region& region, const KvOptions& options);
@@ -268,16 +268,9 @@ class Kv final : public RegionClient {
   void set_open_region(OpenRegion* region) { open_region_ = region; }
   [[nodiscard]] OpenRegion* open_region() const { return open_region_; }
 
-  // As a client of the region it has nothing to be asked for: captures of the region find nothing touched.
-  void hold() override {}
-  void let_go() override {}
-  // A store that is followed shows another commit from now on: every page has to be looked at anew.
-  void rolled_back() override;
+  // Every page has to be looked at anew.
+  void view_moved() override;
   Status check_idle() override;
-  // Keys and values are no pointers.
-  std::vector<std::string> where(std::span<const std::uint64_t> offsets) override {
-    return std::vector<std::string>(offsets.size());
-  }
 
  private:
   friend class Transaction;

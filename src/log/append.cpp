@@ -33,6 +33,7 @@ void FrameWriter::put_many(const void* bytes, std::uint64_t count, std::span<con
 }
 
 Result<Lsn> FrameWriter::finish() {
+  MEMLITH_ASSERT(log_ != nullptr);
   MEMLITH_ASSERT(put_bytes_ == payload_bytes_);
   Log& log = *std::exchange(log_, nullptr);
   if (way_ == Way::streamed) return log.finish_stream(*this);
@@ -45,13 +46,16 @@ Result<Lsn> FrameWriter::finish() {
     end = begin_.advance(log.geometry_.frame_bytes(payload_bytes_));
   }
   Log::Batch& batch = log.batch(sequence_);
-  if (batch.unfinished.fetch_sub(1, std::memory_order_release) == 1) batch.unfinished.notify_all();
+  const std::uint32_t unfinished = batch.unfinished.fetch_sub(1, std::memory_order_release);
+  MEMLITH_ASSERT(unfinished > 0);
+  if (unfinished == 1) batch.unfinished.notify_all();
   return end;
 }
 
 // Writes what follows the payload: zeros and the trailer.
 void Log::end_frame(std::byte* payload, std::uint64_t payload_bytes, Lsn begin) const {
   const std::uint64_t bytes = geometry_.frame_bytes(payload_bytes) - sizeof(FrameHeader);
+  MEMLITH_DCHECK(bytes >= payload_bytes + sizeof(FrameTrailer));
   std::memset(payload + payload_bytes, 0, bytes - payload_bytes);
   const FrameTrailer trailer{checksum({payload, payload_bytes}, payload_seed(log_id_, begin, incarnation_))};
   std::memcpy(payload + bytes - sizeof trailer, &trailer, sizeof trailer);
@@ -70,6 +74,7 @@ FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t paylo
 
 // Chains the frame to the frame that was sealed before it. Called in LSN order.
 void Log::chain(FrameHeader& header, std::uint64_t durable_lsn) {
+  MEMLITH_ASSERT(durable_lsn <= header.lsn);  // it vouches for what lies before it
   header.previous = last_checksum_;
   header.durable_lsn = durable_lsn;
   header.checksum = header_checksum(header, log_id_);
@@ -78,6 +83,7 @@ void Log::chain(FrameHeader& header, std::uint64_t durable_lsn) {
 // ---- begin and sync --------------------------------------------------------------------------------------------
 
 Status Log::allocate_buffers() {
+  MEMLITH_ASSERT(batches_.empty() && options_.in_flight_max > 0);
   // Batches are numbered by a counter that wraps, so their count is a power of two.
   const std::size_t count = std::bit_ceil(std::size_t{options_.in_flight_max} + 1);
   options_.batch_bytes = round_up(options_.batch_bytes, kPageBytes);
@@ -133,6 +139,7 @@ Log::Spare Log::take_spare() {
   Spare spare;
   const bool needed = std::exchange(memory_.large_used, false) || memory_.large.size() == 0;
   if (needed || in_flight() > 0 || batch(open_sequence_).used > 0) return spare;
+  MEMLITH_ASSERT(!streaming_);
   spare.queue = std::move(stream_.queue);
   spare.memory = std::move(memory_.large);
   stream_.memory = nullptr;
@@ -144,6 +151,7 @@ Log::Spare Log::take_spare() {
 void Log::place_buffer(std::uint32_t sequence) {
   const bool large = memory_.large.size() > 0;
   Batch& open = batch(sequence);
+  MEMLITH_ASSERT(sequence == open_sequence_ && open.used == 0 && pack_.frame == nullptr);
   open.capacity = large ? options_.batch_bytes : options_.small_batch_bytes;
   open.buffer = (large ? memory_.large : memory_.small).data() + sequence % batches_.size() * open.capacity;
 }
@@ -236,6 +244,7 @@ std::uint64_t Log::bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind
 // Moves the head. There is room in the open batch, and there are free slots.
 void Log::take(std::uint64_t bytes) {
   const Lsn end = head_.advance(bytes);
+  MEMLITH_ASSERT(slots_needed(end) <= space_.free.size());
   for (std::uint64_t i = slots_needed(end); i > 0; --i) {
     space_.slots.append(space_.free.back());
     space_.free.pop_back();
@@ -254,6 +263,9 @@ FrameWriter Log::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
   if (bytes > 0) take(bytes);
   const std::uint64_t offset = sizeof(FrameHeader) + pack_.payload_bytes;
   pack_.payload_bytes += payload_bytes;
+  // The pack is the last frame of the batch, and ends where the batch does.
+  MEMLITH_ASSERT(pack_.begin == open.begin.advance(static_cast<std::uint64_t>(pack_.frame - open.buffer)));
+  MEMLITH_ASSERT(pack_.begin.advance(geometry_.frame_bytes(pack_.payload_bytes)) == head_);
   open.unfinished.fetch_add(1, std::memory_order_relaxed);
   return FrameWriter(*this, open_sequence_, FrameWriter::Way::packed, pack_.frame + offset, pack_.begin.advance(offset),
                      payload_bytes, kind);
@@ -275,6 +287,8 @@ FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool wil
   close_pack();
   const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
   Batch& open = batch(open_sequence_);
+  MEMLITH_ASSERT(head_ == open.begin.advance(open.used));
+  MEMLITH_ASSERT(streamed ? open.used == 0 : open.used + frame_bytes <= open.capacity);
   const Lsn begin = head_;
   const std::uint32_t sequence = open_sequence_;
   std::byte* const payload = open.buffer + open.used + sizeof(FrameHeader);
@@ -329,6 +343,7 @@ Status Log::sync(Lsn lsn) {
     }
     std::uint32_t sequence = done_sequence_.load(std::memory_order_relaxed);
     while (batch(sequence).begin.advance(batch(sequence).used) < lsn) ++sequence;
+    MEMLITH_ASSERT(sequence != open_sequence_);
     wait_for(sequence);
   }
 }

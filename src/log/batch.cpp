@@ -23,7 +23,9 @@ void Log::wait_for(std::uint32_t sequence) {
 }
 
 void Log::open_next_batch() {
+  MEMLITH_ASSERT(pack_.frame == nullptr);
   Batch& next = batch(++open_sequence_);
+  MEMLITH_ASSERT(next.unfinished.load(std::memory_order_relaxed) == 0);
   next.begin = head_;
   next.used = 0;
   next.committers = 0;
@@ -44,19 +46,11 @@ void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretche
     stretch.device_offset = geometry_.slot_offset(slot) + geometry_.block_bytes + offset;
     stretch.begin = done;
     stretch.bytes = std::min(bytes - done, geometry_.left_in_segment(at));
+    MEMLITH_ASSERT(stretch.bytes > 0 && offset + stretch.bytes <= geometry_.segment_bytes());
     done += stretch.bytes;
     stretches.push_back(stretch);
   }
-}
-
-void Log::fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const {
-  SlotHeader header{};
-  header.magic = kSlotMagic;
-  header.segment = segment;
-  header.incarnation = incarnation_;
-  header.checksum = header_checksum(header, log_id_);
-  std::memset(block.data(), 0, geometry_.block_bytes);
-  std::memcpy(block.data(), &header, sizeof header);
+  MEMLITH_ASSERT(stretches.empty() || stretches.back().begin + stretches.back().bytes == bytes);
 }
 
 // Waits until the committers of the last acknowledged batch have come back with their next frames, at most a quarter of
@@ -101,6 +95,7 @@ void Log::await_sealed(std::uint32_t sequence) {
 }
 
 void Log::publish_sealed(std::uint32_t sequence) {
+  MEMLITH_ASSERT(sealed_sequence_.load(std::memory_order_relaxed) == sequence);  // in order
   sealed_sequence_.store(sequence + 1, std::memory_order_seq_cst);  // before notify_all() looks for waiters
   sealed_sequence_.notify_all();
 }
@@ -122,6 +117,7 @@ void Log::seal(Batch& sealed, std::uint32_t sequence) {
     chain(header, durable);
     std::memcpy(sealed.buffer + at, &header, sizeof header);
     at += geometry_.frame_bytes(header.payload_bytes);
+    MEMLITH_ASSERT(at <= sealed.used);  // the last frame ends where the batch does
     FrameTrailer trailer;
     std::memcpy(&trailer, sealed.buffer + at - sizeof trailer, sizeof trailer);
     last_checksum_ = chain_value(header, trailer, log_id_);
@@ -131,11 +127,11 @@ void Log::seal(Batch& sealed, std::uint32_t sequence) {
 }
 
 Log::Pieces Log::pieces_of(Batch& sealed, const Stretch& stretch) {
-  Pieces pieces{
-      .vectors = {{sealed.slot_header.data(), geometry_.block_bytes}, {sealed.buffer + stretch.begin, stretch.bytes}}};
+  const std::span<std::byte> slot_header = sealed.slot_header.span().first(geometry_.block_bytes);
+  Pieces pieces{.vectors = {{slot_header.data(), slot_header.size()}, {sealed.buffer + stretch.begin, stretch.bytes}}};
   pieces.first = stretch.with_slot_header ? 0 : 1;
   pieces.offset = stretch.device_offset - (stretch.with_slot_header ? geometry_.block_bytes : 0);
-  if (stretch.with_slot_header) fill_slot_header(sealed.slot_header, stretch.segment);
+  if (stretch.with_slot_header) fill_slot_header(slot_header, stretch.segment, incarnation_, log_id_);
   return pieces;
 }
 
@@ -143,6 +139,7 @@ Log::Pieces Log::pieces_of(Batch& sealed, const Stretch& stretch) {
 // flush. Nothing but the batch relies on this flush: growth, superblocks and moved slots have flushes of their own, and
 // the batches in flight beside it are acknowledged after theirs.
 Status Log::make_durable(Batch& sealed) {
+  MEMLITH_ASSERT(!sealed.stretches.empty());
   const Stretch& last = sealed.stretches.back();
   const bool through = sealed.stretches.size() == 1 && device_.can_write_through(last.bytes + geometry_.block_bytes);
   for (const Stretch& stretch : sealed.stretches) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/assert.hpp"
@@ -17,6 +20,19 @@ template <class Header>
 std::uint64_t header_checksum(const Header& header, std::uint64_t seed) {
   static_assert(offsetof(Header, checksum) + sizeof(std::uint64_t) == sizeof(Header));
   return checksum(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum)), seed);
+}
+
+// Fills the block in front of a segment: a header that says that this slot has the segment.
+inline void fill_slot_header(std::span<std::byte> block, std::uint64_t segment, std::uint64_t incarnation,
+                             std::uint64_t log_id) {
+  MEMLITH_ASSERT(block.size() >= sizeof(SlotHeader));
+  SlotHeader header{};
+  header.magic = kSlotMagic;
+  header.segment = segment;
+  header.incarnation = incarnation;
+  header.checksum = header_checksum(header, log_id);
+  std::memset(block.data(), 0, block.size());
+  std::memcpy(block.data(), &header, sizeof header);
 }
 
 // Depends on the place, so that a payload written to the wrong place is not accepted, and on the incarnation: where a
@@ -58,6 +74,7 @@ class SlotMap {
   }
   // Makes room for `capacity` slots; keeps the mapping.
   void grow(std::uint32_t capacity) {
+    MEMLITH_ASSERT(count() <= slots_.size());
     if (capacity <= slots_.size()) return;
     std::vector<std::uint32_t> bigger(capacity, kNone);
     for (std::uint64_t segment = first_; segment < end_; ++segment) bigger[segment % capacity] = at(segment);
@@ -67,12 +84,13 @@ class SlotMap {
   void restart(std::uint64_t segment) { first_ = end_ = segment; }
   [[nodiscard]] std::uint64_t first() const { return first_; }
   [[nodiscard]] std::uint64_t end() const { return end_; }  // one past the last mapped segment
+  [[nodiscard]] std::uint64_t count() const { return end_ - first_; }
   [[nodiscard]] std::uint32_t at(std::uint64_t segment) const {
     if (segment < first_ || segment >= end_) return kNone;
     return slots_[segment % slots_.size()];
   }
   void append(std::uint32_t slot) {
-    MEMLITH_ASSERT(end_ - first_ < slots_.size());
+    MEMLITH_ASSERT(count() < slots_.size() && slot != kNone);
     slots_[end_++ % slots_.size()] = slot;
   }
   // The mapped segment is in this slot now.

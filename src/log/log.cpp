@@ -27,6 +27,7 @@ Status Log::format(Device& device, const LogFormat& format, const ClientBytes& c
   MEMLITH_TRY_ASSIGN(const AlignedBuffer zeros, zeros_for(0, total));
   MEMLITH_TRY(write_zeros(device, 0, total, zeros));
   Superblocks superblocks(device);
+  const LockGuard lock(superblocks.mutex());
   Superblock& first = superblocks.current();
   first.magic = kSuperblockMagic;
   first.version = kFormatVersion;
@@ -45,40 +46,85 @@ Status Log::format(Device& device, const LogFormat& format, const ClientBytes& c
 Result<std::unique_ptr<Log>> Log::open(Device& device, const LogOptions& options) {
   auto log = std::unique_ptr<Log>(new Log(device, options));
   MEMLITH_TRY(log->superblocks_.read());
-  const Superblock& superblock = log->superblocks_.current();
+  const Superblock& superblock = log->superblock();
   log->geometry_ = {superblock.block_bytes, superblock.slot_bytes};
-  MEMLITH_TRY(log->read_slots());
+  log->log_id_ = superblock.log_id;
+  const std::uint64_t wanted =
+      options.bytes_max != 0 ? options.bytes_max / superblock.slot_bytes : options.slot_count_max;
+  log->slot_count_max_ = std::clamp<std::uint64_t>(wanted, superblock.slot_count, kSlotCountMax);
+  MEMLITH_TRY(log->recovery_.read_slots(options.followed_to));
+  const LockGuard lock(log->mutex_);
+  log->tail_ = log->recovery_.tail();
+  log->take_over_slots();
   return log;
+}
+
+void Log::take_over_slots() {
+  space_.slots = recovery_.found().slots;
+  space_.slot_count = recovery_.found().slot_count;
+  slot_count_max_ = std::max(slot_count_max(), space_.slot_count);
+}
+
+Status Log::recover(const std::function<Status(const Frame&)>& visit) {
+  MEMLITH_TRY(recovery_.recover(options_.recovery_window_bytes, visit));
+  const LockGuard lock(mutex_);
+  durable_position_ = recovered();
+  head_ = durable_position_.lsn;
+  return kOk;
+}
+
+Status Log::secure() {
+  const Status status = recovery_.secure([this](LogPosition tail, LogPosition head, std::uint64_t more) {
+    const LockGuard lock(superblocks_.mutex());
+    return add_slots(tail, head, more);
+  });
+  const LockGuard lock(mutex_);
+  take_over_slots();
+  return status;
 }
 
 Log::~Log() = default;
 
 Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) {
-  MEMLITH_ASSERT(!started_ && tail.lsn <= found_.end.lsn);
+  MEMLITH_ASSERT(!started_ && tail.lsn <= recovered().lsn);
   MEMLITH_TRY(secure());
+  const LockGuard superblock_lock(superblocks_.mutex());
   MEMLITH_TRY(superblocks_.allocate());
-  begun_lsn_ = found_.end.lsn;
+  begun_lsn_ = recovered().lsn;
   superblocks_.current().begun_lsn = begun_lsn_.value;
   // Later than all existing incarnations. If the newest superblock is damaged, the other copy does not know of the last
   // opening, whose slots and frames must not be taken for those of this opening. [log/forgotten_incarnation]
-  superblocks_.current().incarnation = std::max(superblocks_.current().incarnation, found_.incarnation_seen);
+  const std::uint64_t seen = recovery_.found().incarnation_seen;
+  superblocks_.current().incarnation = std::max(superblocks_.current().incarnation, seen);
   incarnation_ = superblocks_.current().incarnation += 1;
-  MEMLITH_TRY(allocate_buffers());
+  {
+    const LockGuard lock(mutex_);
+    MEMLITH_TRY(allocate_buffers());
+  }
   // ORDER copy-after-kill: the newest copy may have been written by a program that was killed before the flush. The
   // other copy must not be written until the newest one is on the medium. [mutant start_over_unflushed_copy]
   if (!is_flushed) MEMLITH_TRY(device_.flush());
-  {
-    const LockGuard lock(superblocks_.mutex());
-    MEMLITH_TRY(superblocks_.write(tail, client, found_.end, LogEnd::open));
-  }
+  MEMLITH_TRY(superblocks_.write(tail, client, recovered(), LogEnd::open));
   const LockGuard lock(mutex_);
-  found_.claims = {};
-  // The segments that hold [tail, head) are live; segments mapped beyond the head are stale.
+  MEMLITH_TRY(use_found_slots(tail));
+  recovery_.forget_slots();
+  tail_ = tail;
+  last_checksum_ = recovered().previous;
+  batch(open_sequence_).begin = head_;
+  durable_lsn_.store(recovered().lsn.value, std::memory_order_release);
+  started_ = true;
+  return kOk;
+}
+
+// The segments that hold [tail, head) are live; segments mapped beyond the head are stale. All other slots are free.
+Status Log::use_found_slots(LogPosition tail) {
   const std::uint64_t first = geometry_.segment_of(tail.lsn);
   const std::uint64_t end = geometry_.segment_of(head_) + (geometry_.offset_in_segment(head_) > 0 ? 1 : 0);
+  const auto count = static_cast<std::uint32_t>(superblocks_.current().slot_count);
+  MEMLITH_ASSERT(count == space_.slot_count);
   SlotMap live;
-  live.reset(first, static_cast<std::uint32_t>(superblocks_.current().slot_count));
-  std::vector<bool> taken(superblocks_.current().slot_count, false);
+  live.reset(first, count);
+  std::vector<bool> taken(count, false);
   for (std::uint64_t segment = first; segment < end; ++segment) {
     const std::uint32_t slot = space_.slots.at(segment);
     if (slot == SlotMap::kNone) {
@@ -89,29 +135,24 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
     taken[slot] = true;
   }
   space_.slots = std::move(live);
-  space_.free.reserve(superblocks_.current().slot_count);
-  for (auto slot = static_cast<std::uint32_t>(superblocks_.current().slot_count); slot-- > 0;) {
+  space_.free.reserve(count);
+  for (std::uint32_t slot = count; slot-- > 0;) {
     if (!taken[slot]) space_.free.push_back(slot);
   }
   // The order in which they were freed (release_slots_before); blank ones are taken before.
-  const auto last_segment = [this](std::uint32_t slot) {
-    const bool known = slot < found_.headers.size() && found_.headers[slot].magic == kSlotMagic;
-    return known ? found_.headers[slot].segment : 0;
+  const std::vector<SlotHeader>& headers = recovery_.found().headers;
+  const auto last_segment = [&headers](std::uint32_t slot) {
+    const bool known = slot < headers.size() && headers[slot].magic == kSlotMagic;
+    return known ? headers[slot].segment : 0;
   };
   std::sort(space_.free.begin(), space_.free.end(), [&](std::uint32_t a, std::uint32_t b) {
     return std::pair(last_segment(a), a) > std::pair(last_segment(b), b);
   });
-  found_.headers = {};
-  tail_ = tail;
-  last_checksum_ = found_.end.previous;
-  batch(open_sequence_).begin = head_;
-  durable_lsn_.store(found_.end.lsn.value, std::memory_order_release);
-  started_ = true;
   return kOk;
 }
 
 Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, GrownSlots grown_slots) {
-  if (poisoned()) return failure_for_late_comer();
+  if (poisoned()) return failure();
   if (!started_) return kOk;
   MEMLITH_TRY(sync(head()));
   LogPosition from = home.value_or(tail());
@@ -151,7 +192,14 @@ void Log::assert_state() const {
   MEMLITH_ASSERT(tail_.lsn <= durable_position_.lsn);
   MEMLITH_ASSERT(durable_position_.lsn <= head_);
   MEMLITH_ASSERT(in_flight() <= batches_.size());
-  MEMLITH_ASSERT(batches_[open_sequence_ % batches_.size()]->begin <= head_);
+  const Batch& open = *batches_[open_sequence_ % batches_.size()];
+  MEMLITH_ASSERT(open.begin.advance(open.used) == head_);
+  MEMLITH_ASSERT(sealed_sequence_.load(std::memory_order_relaxed) - done_sequence_.load(std::memory_order_relaxed) <=
+                 in_flight());
+  // Every slot has a live segment or is free. The live segments begin with the tail's and reach beyond the head.
+  MEMLITH_ASSERT(space_.slots.count() + space_.free.size() == space_.slot_count);
+  MEMLITH_ASSERT(space_.slots.first() == geometry_.segment_of(tail_.lsn));
+  MEMLITH_ASSERT(head_.value <= space_.slots.end() * geometry_.segment_bytes());
 }
 
 void Log::poison(Status cause) {
@@ -167,13 +215,16 @@ void Log::poison(Status cause) {
   if (on_durable_) on_durable_();
 }
 
-Status Log::failure() const { return poisoned() ? failure_for_late_comer() : kOk; }
+Status Log::failure() const {
+  if (!poisoned()) return kOk;
+  const LockGuard lock(mutex_);
+  return failure_for_late_comer();
+}
 
 Status Log::failure_for_late_comer() const {
   return fail(Errc::poisoned, Detail::frame,
               "{}: nothing more is made durable, because an earlier operation failed ({}). Close and reopen to get "
-              "back the "
-              "last durable state",
+              "back the last durable state",
               device_.path(), failure_.text());
 }
 
@@ -183,7 +234,8 @@ LogReader Log::reader(LogPosition from, Lsn limit) const {
 }
 
 LogReader Log::follower(LogPosition from) const {
-  const Superblock& superblock = superblocks_.current();
+  const Superblock& superblock = this->superblock();
+  const LockGuard lock(mutex_);
   return {device_,
           geometry_,
           space_.slots,

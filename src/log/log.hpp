@@ -43,6 +43,7 @@
 #include "log/format.hpp"
 #include "log/geometry.hpp"
 #include "log/reader.hpp"
+#include "log/recovery.hpp"
 #include "log/superblocks.hpp"
 
 namespace memlith::core {
@@ -150,19 +151,19 @@ class Log {
   // Passes every surviving frame to `visit`, in order, and finds the end. Damage before the last acknowledged frame is
   // `corrupt`, never taken for the end; every frame of a log that was closed cleanly was acknowledged. Changes nothing
   // on the medium.
-  Status recover(const std::function<Status(const Frame&)>& visit) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+  Status recover(const std::function<Status(const Frame&)>& visit);
 
   // Frames before this LSN are known to be on the medium. Later frames that recover() found may be only in a page cache
   // whose flush had failed.
-  [[nodiscard]] Lsn proven() const { return found_.proven; }
+  [[nodiscard]] Lsn proven() const { return recovery_.found().proven; }
 
   // Makes the other frames durable, too, by writing them again to free slots. Must be called before anything relies on
   // these frames; start() calls it. Durable on ok. Errors: no_space (no free slot, and no space for one; nothing was
   // lost).
-  Status secure() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+  Status secure();
 
   // Instead of start(), for a held log: everything that recover() found is home, and is freed. Durable on ok.
-  Status hold(const ClientBytes& client);
+  Status hold(const ClientBytes& client) { return recovery_.hold(client); }
 
   // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on
   // ok. `is_flushed`: the caller has formatted the log, and nobody else has written to it.
@@ -216,15 +217,15 @@ class Log {
   [[nodiscard]] LogReader reader(LogPosition from, Lsn limit) const;
   // The frames from `from` on, of a log that another process writes. What is not durable yet comes, too.
   // One thread at a time, and not once the log is started.
-  [[nodiscard]] LogReader follower(LogPosition from) const MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+  [[nodiscard]] LogReader follower(LogPosition from) const;
 
   [[nodiscard]] LogPosition tail() const;
   [[nodiscard]] LogPosition durable() const;
   [[nodiscard]] Lsn durable_lsn() const { return Lsn{durable_lsn_.load(std::memory_order_acquire)}; }
   [[nodiscard]] Lsn head() const;  // the end of the newest frame or packed payload
-  [[nodiscard]] LogPosition recovered() const { return found_.end; }
-  [[nodiscard]] char recovery_row() const { return found_.row; }  // also if recover() refused
-  [[nodiscard]] bool started() const { return started_; }         // not during start()
+  [[nodiscard]] LogPosition recovered() const { return recovery_.found().end; }
+  [[nodiscard]] char recovery_row() const { return recovery_.found().row; }  // also if recover() refused
+  [[nodiscard]] bool started() const { return started_; }                    // not during start()
   [[nodiscard]] bool closed_cleanly() const {
     return superblocks_.found_end() == LogEnd::closed;
   }  // as found by open()
@@ -235,7 +236,7 @@ class Log {
   [[nodiscard]] std::uint64_t capacity_bytes() const;  // as it is now
   [[nodiscard]] std::uint64_t mapped_bytes() const;    // from the tail to the end of the last segment found
   [[nodiscard]] std::uint64_t used_bytes() const { return bytes_between(tail().lsn, head()); }
-  [[nodiscard]] const Superblock& superblock() const { return superblocks_.current(); }  // while no thread writes
+  [[nodiscard]] const Superblock& superblock() const { return superblocks_.unshared(); }  // while no thread writes
   [[nodiscard]] std::uint64_t log_id() const { return log_id_; }
   [[nodiscard]] const LogGeometry& geometry() const { return geometry_; }
   [[nodiscard]] std::uint64_t slot_count_max() const { return slot_count_max_.load(std::memory_order_relaxed); }
@@ -304,15 +305,6 @@ class Log {
     std::uint64_t payload_bytes = 0;  // taken so far
   };
 
-  // What opening found on the medium.
-  struct Found {
-    std::vector<std::uint64_t> claims;   // by slot: the segment that its header names, if that may still matter
-    std::vector<SlotHeader> headers;     // of the slots; both until start()
-    std::uint64_t incarnation_seen = 0;  // the latest of slots and frames; constant after recover()
-    LogPosition end;                     // of the frames that survived; constant after recover()
-    Lsn proven;                          // constant after secure()
-    char row = 0;                        // of log/recovery_table.hpp; constant after recover()
-  };
   // The slots, and the threads that wait for free ones.
   struct Space {
     SlotMap slots;
@@ -336,7 +328,8 @@ class Log {
     bool large_used = false;  // since the last trim
   };
 
-  Log(Device& device, const LogOptions& options) : device_(device), options_(options), superblocks_(device) {}
+  Log(Device& device, const LogOptions& options)
+      : device_(device), options_(options), superblocks_(device), recovery_(device, superblocks_) {}
 
   // Memory that later frames do not need; freed with this object.
   struct Spare {
@@ -345,23 +338,6 @@ class Log {
   };
   Spare take_spare() MEMLITH_REQUIRES(mutex_);
 
-  // recovery.cpp: before start(), when the log has one thread. The analysis cannot know that.
-  Status read_slots() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
-  Status read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
-                       const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit);
-  // A frame behind the end that says that more had been durable.
-  struct LaterProof {
-    std::uint64_t lsn = 0;
-    std::uint64_t file_offset = 0;
-    std::uint64_t durable_lsn = 0;
-  };
-  Status decide(LogPosition end, LogPosition told, const char* why) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
-  Result<std::optional<LaterProof>> find_later_proof(LogPosition end);
-  Result<std::vector<std::uint32_t>> slots_to_move_to(std::uint64_t first_segment,
-                                                      std::uint64_t end_segment) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
-  Status erase_headers(std::span<const std::uint32_t> slots, const AlignedBuffer& buffer);
-  Status copy_segment(std::uint64_t segment, std::uint32_t slot,
-                      const AlignedBuffer& buffer) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
   // space.cpp
   Status add_slots(LogPosition tail, LogPosition head, std::uint64_t more) MEMLITH_REQUIRES(superblocks_.mutex());
   // Unlocks mutex_ meanwhile: the caller checks everything again. So do make_large, work_on, wait_for, gather and lead.
@@ -374,13 +350,16 @@ class Log {
     space_word_.fetch_add(1, std::memory_order_release);
   }
   // log.cpp
+  // The slots are those that opening has found, or has added.
+  void take_over_slots() MEMLITH_REQUIRES(mutex_);
+  Status use_found_slots(LogPosition tail) MEMLITH_REQUIRES(superblocks_.mutex(), mutex_);
   void keep_failure(Status cause) MEMLITH_REQUIRES(mutex_);
   // What holds between any two calls once the log is started (docs/states.md).
   void assert_state() const MEMLITH_REQUIRES(mutex_);
-  Status failure_for_late_comer() const;
+  Status failure_for_late_comer() const MEMLITH_REQUIRES(mutex_);
 
   // append.cpp
-  Status allocate_buffers() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;  // by start()
+  Status allocate_buffers() MEMLITH_REQUIRES(mutex_);  // by start()
   Status make_large(bool with_queue) MEMLITH_REQUIRES(mutex_);
   Batch& batch(std::uint32_t sequence) { return *batches_[sequence % batches_.size()]; }
   [[nodiscard]] std::uint32_t in_flight() const MEMLITH_REQUIRES(mutex_) {
@@ -422,7 +401,6 @@ class Log {
   // Called without mutex_, returns with it.
   void complete(std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) MEMLITH_ACQUIRE(mutex_);
   void lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretches) const MEMLITH_REQUIRES(mutex_);
-  void fill_slot_header(AlignedBuffer& block, std::uint64_t segment) const;
   void open_next_batch() MEMLITH_REQUIRES(mutex_);
   void place_buffer(std::uint32_t sequence) MEMLITH_REQUIRES(mutex_);
   // stream.cpp
@@ -437,15 +415,15 @@ class Log {
   static void await(const Atomic<std::uint32_t>& word, std::uint32_t value);
 
   Device& device_;
-  LogOptions options_;
-  LogGeometry geometry_;
+  LogOptions options_;    // constant after start()
+  LogGeometry geometry_;  // constant after open()
   Superblocks superblocks_;
-  Found found_;
-  std::uint64_t log_id_ = 0;       // constant after open()
-  std::uint64_t incarnation_ = 0;  // constant after start()
-  Lsn begun_lsn_;                  // likewise
-  std::function<Status()> relieve_;
-  std::function<void()> on_durable_;
+  LogRecovery recovery_;              // constant after start()
+  std::uint64_t log_id_ = 0;          // constant after open()
+  std::uint64_t incarnation_ = 0;     // constant after start()
+  Lsn begun_lsn_;                     // likewise
+  std::function<Status()> relieve_;   // constant while several threads use the log
+  std::function<void()> on_durable_;  // likewise
   LogCounters counters_;
 
   mutable Mutex mutex_;  // never held across I/O
@@ -458,11 +436,11 @@ class Log {
   bool streaming_ MEMLITH_GUARDED_BY(mutex_) = false;
   Pack pack_ MEMLITH_GUARDED_BY(mutex_);
   Memory memory_ MEMLITH_GUARDED_BY(mutex_);
+  KeptFailure failure_ MEMLITH_GUARDED_BY(mutex_);  // the first
 
   bool started_ = false;  // constant after start()
   Stream stream_;
   std::vector<std::unique_ptr<Batch>> batches_;  // the pointers are constant after start()
-  KeptFailure failure_;                          // the first; kept under mutex_, constant once failed_ is set
   std::uint64_t last_checksum_ = 0;  // the chain; owned by the thread that seals, passed on by sealed_sequence_
   Atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
   Atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed

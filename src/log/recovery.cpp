@@ -1,10 +1,10 @@
-// Recovery: the slots, the frames that survived, and the frames that nothing proves.
+#include "log/recovery.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <numeric>
 
-#include "log/log.hpp"
 #include "log/recovery_table.hpp"
 #include "log/zeros.hpp"
 
@@ -21,13 +21,12 @@ constexpr std::uint64_t kNoSegment = ~0ull;
 
 // ---- slots -----------------------------------------------------------------------------------------------------
 
-Status Log::read_slots() {
-  tail_ = {Lsn{superblocks_.current().tail_lsn}, superblocks_.current().tail_previous};
-  log_id_ = superblocks_.current().log_id;
-  space_.slot_count = superblocks_.current().slot_count;
-  const auto count = static_cast<std::uint32_t>(superblocks_.current().slot_count);
-  if (options_.bytes_max != 0) options_.slot_count_max = options_.bytes_max / superblocks_.current().slot_bytes;
-  slot_count_max_ = std::clamp<std::uint64_t>(options_.slot_count_max, count, kSlotCountMax);
+Status LogRecovery::read_slots(Lsn followed_to) {
+  geometry_ = {superblock().block_bytes, superblock().slot_bytes};
+  tail_ = {Lsn{superblock().tail_lsn}, superblock().tail_previous};
+  log_id_ = superblock().log_id;
+  found_.slot_count = superblock().slot_count;
+  const auto count = static_cast<std::uint32_t>(superblock().slot_count);
 
   // The latest claim on each segment that may still matter.
   struct Claim {
@@ -36,7 +35,7 @@ Status Log::read_slots() {
   };
   std::map<std::uint64_t, Claim> claims;
   const std::uint64_t tail_segment = geometry_.segment_of(tail_.lsn);
-  const std::uint64_t followed_segment = geometry_.segment_of(std::min(tail_.lsn, options_.followed_to));
+  const std::uint64_t followed_segment = geometry_.segment_of(std::min(tail_.lsn, followed_to));
   found_.claims.assign(count, kNoSegment);
   found_.headers.resize(count);
   std::vector<std::uint32_t> all(count);
@@ -57,17 +56,24 @@ Status Log::read_slots() {
   }
   std::uint64_t first_segment = tail_segment;
   while (first_segment > followed_segment && claims.contains(first_segment - 1)) --first_segment;
-  space_.slots.reset(first_segment, count);
+  found_.slots.reset(first_segment, count);
   for (std::uint64_t segment = first_segment;
-       claims.contains(segment) && space_.slots.end() - space_.slots.first() < count; ++segment) {
-    space_.slots.append(claims.at(segment).slot);
+       claims.contains(segment) && found_.slots.end() - found_.slots.first() < count; ++segment) {
+    found_.slots.append(claims.at(segment).slot);
   }
   return kOk;
 }
 
+void LogRecovery::forget_slots() {
+  found_.slots = {};
+  found_.claims = {};
+  found_.headers = {};
+}
+
 // Reads `bytes` of each of these slots, from `begin` on, many at a time: a log of 1 GiB may have thousands of slots.
-Status Log::read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
-                          const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit) {
+Status LogRecovery::read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t begin, std::uint64_t bytes,
+                                  const std::function<void(std::uint32_t slot, std::span<const std::byte>)>& visit) {
+  MEMLITH_ASSERT(begin + bytes <= geometry_.slot_bytes);
   const auto depth = static_cast<std::uint32_t>(std::min<std::uint64_t>(slots.size(), kSlotReads));
   if (depth == 0) return kOk;
   MEMLITH_TRY_ASSIGN(AlignedBuffer memory, AlignedBuffer::allocate(depth * bytes));
@@ -95,18 +101,17 @@ Status Log::read_in_slots(std::span<const std::uint32_t> slots, std::uint64_t be
 
 // ---- recovery --------------------------------------------------------------------------------------------------
 
-Status Log::recover(const std::function<Status(const Frame&)>& visit) {
+Status LogRecovery::recover(std::uint64_t window_bytes, const std::function<Status(const Frame&)>& visit) {
   LogPosition end = tail_;
   const char* why = "";
-  const LogPosition told{Lsn{superblocks_.current().head_lsn}, superblocks_.current().head_previous};
+  const LogPosition told = told_end();
   found_.proven = told.lsn;
   const bool ends_there = superblocks_.found_end() != LogEnd::open;
   if (ends_there && told.lsn == tail_.lsn) {
     end = told;
   } else {
-    LogReader reader(device_, geometry_, space_.slots, log_id_, tail_, ends_there ? told.lsn : Lsn{~0ull},
-                     options_.recovery_window_bytes, Lsn{superblocks_.current().begun_lsn},
-                     superblocks_.current().incarnation);
+    LogReader reader(device_, geometry_, found_.slots, log_id_, tail_, ends_there ? told.lsn : Lsn{~0ull}, window_bytes,
+                     Lsn{superblock().begun_lsn}, superblock().incarnation);
     for (;;) {
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
       if (!frame.has_value()) break;
@@ -119,14 +124,13 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
     why = reader.why();
   }
   MEMLITH_TRY(decide(end, told, why));
+  MEMLITH_ASSERT(tail_.lsn <= end.lsn);
   found_.end = end;
-  head_ = end.lsn;
-  durable_position_ = end;
   return kOk;
 }
 
 // Finds the row of the table for what opening has found, and refuses the log if the row says so.
-Status Log::decide(LogPosition end, LogPosition told, const char* why) {
+Status LogRecovery::decide(LogPosition end, LogPosition told, const char* why) {
   RecoveryInputs found;
   found.closed = superblocks_.found_end() != LogEnd::open;
   found.end = end.lsn < told.lsn              ? FramesEnd::before
@@ -154,13 +158,13 @@ Status Log::decide(LogPosition end, LogPosition told, const char* why) {
               "{}: the log is damaged at LSN {}: {}, but its superblock says that everything up to LSN {} was "
               "durable{}. Commits from there on are lost; `memlith verify` reports what is left",
               device_.path(), end.lsn.value, found.end == FramesEnd::before ? why : "another frame stands before it",
-              told.lsn.value, closed_cleanly() ? " when it was closed" : "");
+              told.lsn.value, superblocks_.found_end() == LogEnd::closed ? " when it was closed" : "");
 }
 
 // A torn end and damage in the middle look alike at the place itself. They differ in what follows: every frame says how
 // far the log was durable when it was sealed, so a later frame whose durable LSN lies beyond this place proves that the
 // bytes here had been acknowledged.
-Result<std::optional<Log::LaterProof>> Log::find_later_proof(LogPosition end) {
+Result<std::optional<LogRecovery::LaterProof>> LogRecovery::find_later_proof(LogPosition end) {
   MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
   const std::uint32_t block_bytes = geometry_.block_bytes;
   const std::uint64_t end_segment = geometry_.segment_of(end.lsn);
@@ -168,10 +172,10 @@ Result<std::optional<Log::LaterProof>> Log::find_later_proof(LogPosition end) {
   // may have overwritten this header, but would have overwritten more than the header. (Not all of the slot is read:
   // opening a large log that is hardly used would take long.)
   std::vector<std::uint32_t> blank;
-  for (std::uint32_t slot = 0; slot < superblocks_.current().slot_count; ++slot) {
+  for (std::uint32_t slot = 0; slot < superblock().slot_count; ++slot) {
     if (found_.headers[slot].magic == 0) blank.push_back(slot);
   }
-  std::vector<bool> unused(superblocks_.current().slot_count, false);
+  std::vector<bool> unused(superblock().slot_count, false);
   const std::uint64_t probe_bytes =
       std::min(std::clamp(geometry_.slot_bytes / 16, kProbeBytesLeast, kProbeBytesMost), geometry_.segment_bytes());
   MEMLITH_TRY(read_in_slots(blank, block_bytes, probe_bytes,
@@ -179,7 +183,7 @@ Result<std::optional<Log::LaterProof>> Log::find_later_proof(LogPosition end) {
                               unused[slot] = std::all_of(bytes.begin(), bytes.end(),
                                                          [](std::byte b) { return b == std::byte{0}; });
                             }));
-  for (std::uint32_t slot = 0; slot < superblocks_.current().slot_count; ++slot) {
+  for (std::uint32_t slot = 0; slot < superblock().slot_count; ++slot) {
     if (unused[slot]) continue;
     const std::uint64_t slot_offset = geometry_.slot_offset(slot);
     const SlotHeader& claim = found_.headers[slot];
@@ -208,8 +212,8 @@ Result<std::optional<Log::LaterProof>> Log::find_later_proof(LogPosition end) {
   return std::optional<LaterProof>{};
 }
 
-Status Log::hold(const ClientBytes& client) {
-  MEMLITH_ASSERT(!started_ && superblocks_.found_end() == LogEnd::held);
+Status LogRecovery::hold(const ClientBytes& client) {
+  MEMLITH_ASSERT(superblocks_.found_end() == LogEnd::held);
   const LockGuard lock(superblocks_.mutex());
   return superblocks_.write(found_.end, client, found_.end, LogEnd::held);
 }
@@ -223,20 +227,19 @@ Status Log::hold(const ClientBytes& client) {
 //
 // Not in place: the newest of these frames may have been acknowledged, and a power cut can damage bytes that are being
 // written. A free slot takes the segment over, with a later incarnation than the old slot's.
-Status Log::secure() {
+Status LogRecovery::secure(const AddSlots& add_slots) {
   if (found_.proven >= found_.end.lsn) return kOk;
   if (!superblocks_.agree()) {
     // ORDER tail-before-move: if the two copies differ, the newer may be in the page cache only. Slots from the older
     // copy's tail on must not be overwritten. [mutant frames_moved_under_old_tail]
     MEMLITH_TRY(device_.flush());
     const LockGuard lock(superblocks_.mutex());
-    MEMLITH_TRY(superblocks_.write(tail_, superblocks_.client_bytes(),
-                                   {Lsn{superblocks_.current().head_lsn}, superblocks_.current().head_previous},
-                                   LogEnd::open));
+    MEMLITH_TRY(superblocks_.write(tail_, superblocks_.client_bytes(), told_end(), LogEnd::open));
   }
   const std::uint64_t first = geometry_.segment_of(found_.proven);
   const std::uint64_t end = geometry_.segment_of(found_.end.lsn.advance(geometry_.segment_bytes() - 1));
-  MEMLITH_TRY_ASSIGN(const std::vector<std::uint32_t> targets, slots_to_move_to(first, end));
+  MEMLITH_TRY_ASSIGN(const std::vector<std::uint32_t> targets, slots_to_move_to(first, end, add_slots));
+  MEMLITH_ASSERT(first < end && targets.size() == end - first);
   MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
   MEMLITH_TRY(erase_headers(targets, buffer));
   for (std::uint64_t segment = first; segment < end; ++segment) {
@@ -244,22 +247,23 @@ Status Log::secure() {
   }
   // ORDER copy-before-claim: a slot must have all of the segment when it claims it. [mutant moved_frames_claimed_early]
   MEMLITH_TRY(device_.flush());
-  incarnation_ = std::max(superblocks_.current().incarnation, found_.incarnation_seen) + 1;
+  const std::uint64_t incarnation = std::max(superblock().incarnation, found_.incarnation_seen) + 1;
   for (std::uint64_t segment = first; segment < end; ++segment) {
     const std::uint32_t slot = targets[segment - first];
-    fill_slot_header(buffer, segment);
+    fill_slot_header(buffer.span().first(geometry_.block_bytes), segment, incarnation, log_id_);
     MEMLITH_TRY(device_.write(geometry_.slot_offset(slot), buffer.span().first(geometry_.block_bytes)));
-    space_.slots.move(segment, slot);
+    found_.slots.move(segment, slot);
   }
   MEMLITH_TRY(device_.flush());
-  found_.incarnation_seen = incarnation_;
+  found_.incarnation_seen = incarnation;
   found_.proven = found_.end.lsn;
   return kOk;
 }
 
 // A slot is free if it claims no live segment, even if another slot has a later claim: the later claim may not be on
 // the medium.
-Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment) {
+Result<std::vector<std::uint32_t>> LogRecovery::slots_to_move_to(std::uint64_t first_segment, std::uint64_t end_segment,
+                                                                 const AddSlots& add_slots) {
   const std::uint64_t needed = end_segment - first_segment;
   std::vector<std::uint32_t> targets;
   for (std::uint32_t slot = 0; slot < found_.claims.size() && targets.size() < needed; ++slot) {
@@ -267,27 +271,22 @@ Result<std::vector<std::uint32_t>> Log::slots_to_move_to(std::uint64_t first_seg
   }
   if (targets.size() == needed) return targets;
   const std::uint64_t more = needed - targets.size();
-  {
-    const LockGuard lock(superblocks_.mutex());
-    const Status added =
-        add_slots(tail_, {Lsn{superblocks_.current().head_lsn}, superblocks_.current().head_previous}, more);
-    if (added.category == Errc::no_space) {
-      return fail(Errc::no_space, added.detail,
-                  "{}: the log is full, and recovery has to write its newest frames once more; free {} bytes on the "
-                  "disk and open the store again. Nothing is lost",
-                  device_.path(), more * geometry_.slot_bytes);
-    }
-    MEMLITH_TRY(added);
+  const Status added = add_slots(tail_, told_end(), more);
+  if (added.category == Errc::no_space) {
+    return fail(Errc::no_space, added.detail,
+                "{}: the log is full, and recovery has to write its newest frames once more; free {} bytes on the "
+                "disk and open the store again. Nothing is lost",
+                device_.path(), more * geometry_.slot_bytes);
   }
-  for (std::uint64_t i = 0; i < more; ++i) targets.push_back(static_cast<std::uint32_t>(space_.slot_count++));
-  found_.claims.resize(space_.slot_count, kNoSegment);
-  slot_count_max_ = std::max(slot_count_max(), space_.slot_count);
+  MEMLITH_TRY(added);
+  for (std::uint64_t i = 0; i < more; ++i) targets.push_back(static_cast<std::uint32_t>(found_.slot_count++));
+  found_.claims.resize(found_.slot_count, kNoSegment);
   return targets;
 }
 
 // For media that tear a header. Of an earlier, interrupted recovery, a slot may have all words of a header but one. A
 // new header that is torn as well may bring that one: the slot would claim what the earlier recovery had copied there.
-Status Log::erase_headers(std::span<const std::uint32_t> slots, const AlignedBuffer& buffer) {
+Status LogRecovery::erase_headers(std::span<const std::uint32_t> slots, const AlignedBuffer& buffer) {
   if (device_.caps().atomic_bytes >= sizeof(SlotHeader)) return kOk;
   std::memset(buffer.data(), 0, geometry_.block_bytes);
   for (const std::uint32_t slot : slots) {
@@ -300,11 +299,12 @@ Status Log::erase_headers(std::span<const std::uint32_t> slots, const AlignedBuf
 
 // Copies the live bytes of the segment to the same places in another slot, followed by a block of zeros after the
 // newest frame.
-Status Log::copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer) {
+Status LogRecovery::copy_segment(std::uint64_t segment, std::uint32_t slot, const AlignedBuffer& buffer) {
   const std::uint64_t begin = segment * geometry_.segment_bytes();
   const std::uint64_t from = std::max(begin, tail_.lsn.value) - begin;
   const std::uint64_t until = std::min(begin + geometry_.segment_bytes(), found_.end.lsn.value) - begin;
-  const std::uint64_t source = geometry_.slot_offset(space_.slots.at(segment)) + geometry_.block_bytes;
+  MEMLITH_ASSERT(from < until && until <= geometry_.segment_bytes());
+  const std::uint64_t source = geometry_.slot_offset(found_.slots.at(segment)) + geometry_.block_bytes;
   const std::uint64_t target = geometry_.slot_offset(slot) + geometry_.block_bytes;
   for (std::uint64_t at = from; at < until;) {
     const auto piece = buffer.span().first(std::min(buffer.size(), until - at));

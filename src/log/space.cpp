@@ -8,7 +8,7 @@
 namespace memlith::core {
 
 Status Log::trim(LogPosition tail, const ClientBytes& client) {
-  if (poisoned()) return failure_for_late_comer();
+  if (poisoned()) return failure();
   Spare spare;
   {
     // Held until the tail has moved in memory, too: growth writes a superblock with that tail. [schedule/trim-growth]
@@ -37,7 +37,8 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
 void Log::release_slots_before(std::uint64_t segment) {
   const std::uint64_t end = std::min(segment, space_.slots.end());
   const std::uint64_t count = end - std::min(end, space_.slots.first());
-  space_.free.insert(space_.free.begin(), count, 0);  // within the capacity
+  MEMLITH_ASSERT(space_.free.size() + count <= space_.free.capacity());  // nothing is allocated here
+  space_.free.insert(space_.free.begin(), count, 0);
   for (std::uint64_t i = count; i-- > 0;) space_.free[i] = space_.slots.drop_first();
   // The tail may be the very start of a segment that has no frame yet.
   if (space_.slots.first() == space_.slots.end() && space_.slots.first() < segment) space_.slots.restart(segment);
@@ -111,6 +112,7 @@ Status Log::set_bytes_max(std::uint64_t bytes) {
 
 // Adds slots to the file. After any failure except `io` and `poisoned`, nothing has changed.
 Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
+  MEMLITH_ASSERT(more > 0);
   const std::uint64_t begin = kSlotsOffset + superblocks_.current().slot_count * geometry_.slot_bytes;
   const std::uint64_t end = begin + more * geometry_.slot_bytes;
   MEMLITH_TRY_ASSIGN(const AlignedBuffer zeros, zeros_for(begin, end));
@@ -124,7 +126,7 @@ Status Log::add_slots(LogPosition tail, LogPosition head, std::uint64_t more) {
 }
 
 Status Log::grow(std::uint64_t more_slots) {
-  if (poisoned()) return failure_for_late_comer();
+  if (poisoned()) return failure();
   const LockGuard superblock_lock(superblocks_.mutex());
   const std::uint64_t old_count = superblocks_.current().slot_count;
   // Another thread grew the log meanwhile; begin() checks again.
@@ -145,6 +147,7 @@ Status Log::grow(std::uint64_t more_slots) {
   }
   {
     const LockGuard lock(mutex_);
+    MEMLITH_ASSERT(space_.free.size() + more_slots <= space_.free.capacity());
     space_.slot_count = old_count + more_slots;
     for (std::uint64_t slot = old_count; slot < old_count + more_slots; ++slot) {
       space_.free.push_back(static_cast<std::uint32_t>(slot));

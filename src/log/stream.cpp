@@ -8,11 +8,13 @@
 namespace memlith::core {
 
 std::byte* Log::stream_buffer(std::uint64_t chunk) const {
+  MEMLITH_ASSERT(stream_.memory != nullptr);
   return stream_.memory + stream_slot(chunk) * stream_.buffer_bytes;
 }
 
 void Log::stream_put(const std::byte* bytes, std::uint64_t count, std::span<const std::byte> next) {
   while (count > 0) {
+    MEMLITH_ASSERT(stream_.chunk_used <= stream_.chunk_bytes);
     if (stream_.chunk_used == stream_.chunk_bytes) {
       stream_hash(stream_.chunk_used);
       stream_send();
@@ -35,6 +37,7 @@ void Log::stream_hash(std::uint64_t payload_end) {
 
 // Submits the chunk and changes to the next buffer.
 void Log::stream_send() {
+  MEMLITH_ASSERT(stream_.chunk_used > 0 && stream_.chunk_used <= stream_.buffer_bytes);
   if (stream_.chunk == 0) {
     // The header is written first, so everything before the frame must be sealed by now.
     await_sealed(stream_.sequence);
@@ -61,9 +64,9 @@ Status Log::stream_write() {
   }
   for (const Stretch& stretch : stream_.stretches) {
     if (stretch.with_slot_header) {
-      fill_slot_header(stream_.slot_header, stretch.segment);
-      MEMLITH_TRY(device_.write(stretch.device_offset - geometry_.block_bytes,
-                                {stream_.slot_header.data(), geometry_.block_bytes}));
+      const std::span<std::byte> block = stream_.slot_header.span().first(geometry_.block_bytes);
+      fill_slot_header(block, stretch.segment, incarnation_, log_id_);
+      MEMLITH_TRY(device_.write(stretch.device_offset - block.size(), block));
     }
     MEMLITH_TRY(stream_.queue->write(stream_slot(stream_.chunk), stretch.device_offset,
                                      {stream_buffer(stream_.chunk) + stretch.begin, stretch.bytes}));
@@ -76,6 +79,7 @@ Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
   stream_hash(stream_.chunk_used);
   std::uint64_t frame_end = frame_bytes - stream_.chunk * stream_.chunk_bytes;
   const auto fill_to = [this](std::uint64_t end) {
+    MEMLITH_ASSERT(stream_.chunk_used <= end && end <= stream_.buffer_bytes);
     std::memset(stream_buffer(stream_.chunk) + stream_.chunk_used, 0, end - stream_.chunk_used);
     stream_.chunk_used = end;
   };

@@ -86,6 +86,7 @@ Status Superblocks::read() {
     return fail(Errc::corrupt, Detail::superblock, "{}: the two copies of the superblock belong to different logs",
                 device_.path());
   }
+  const LockGuard lock(mutex_);
   current_ = copies[newest];
   at_ = newest;
   copies_ = (valid[0] ? 1 : 0) + (valid[1] ? 1 : 0);
@@ -120,6 +121,10 @@ ClientBytes Superblocks::client_bytes() const {
 
 Result<std::uint64_t> Superblocks::prepare(LogPosition tail, const ClientBytes& client, LogPosition head, LogEnd end) {
   MEMLITH_TRY(allocate());
+  // What opening refuses is not written.
+  MEMLITH_ASSERT(tail.lsn <= head.lsn);
+  MEMLITH_ASSERT(current_.log_id != 0 && current_.incarnation < kIncarnationMax);
+  MEMLITH_ASSERT(current_.slot_count_made <= current_.slot_count && current_.slot_count <= kSlotCountMax);
   Superblock next = current_;
   ++next.sequence;
   next.tail_lsn = tail.lsn.value;

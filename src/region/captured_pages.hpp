@@ -28,10 +28,14 @@ class CapturedPages {
   // A frame that ends there has bytes of the range.
   void note(Range range, Lsn end) {
     const std::uint64_t beyond = round_up(range.offset + range.bytes, kPageBytes) / kPageBytes;
+    MEMLITH_ASSERT(beyond <= pages_);
     for (std::uint64_t page = range.offset / kPageBytes; page < beyond; ++page) ends_[page] = end;
   }
   // Whether the page's home is complete, if everything before `home` is home.
-  [[nodiscard]] bool is_home(std::uint64_t page, Lsn home) const { return ends_[page] <= home; }
+  [[nodiscard]] bool is_home(std::uint64_t page, Lsn home) const {
+    MEMLITH_DCHECK(page < pages_);
+    return ends_[page] <= home;
+  }
 
  private:
   explicit CapturedPages(std::uint64_t pages) : pages_(pages) {}

@@ -51,7 +51,7 @@ Status Region::undo_change(std::span<Region* const> regions) {
   for (Region* const region : regions) {
     const Held held(*region);
     if (region->change_ != Change::under_way) continue;
-    const Status undone = region->roll_back_with_client(kAllThreads);
+    const Status undone = region->roll_back_guarded(kAllThreads);
     // ORDER half-is-never-captured: a capture of a region in which the undo failed would make half of the change
     // durable. [test Changes.AnUndoThatFailsIsNeverCaptured]
     region->change_ = undone.ok() ? Change::none : Change::left_half;

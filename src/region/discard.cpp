@@ -16,9 +16,10 @@ Status Region::discard(const void* address, std::uint64_t bytes) {
   MEMLITH_TRY_ASSIGN(const Range range, range_of(address, bytes));
   if (tracker_ == nullptr)
     return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
-  if (client_ != nullptr) {
+  if (guard_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
-                "region \"{}\" holds a heap, which knows what its pages are for; free blocks instead", shown_name_);
+                "region \"{}\" holds {}, which knows what its pages are for; free what lies in them instead",
+                shown_name_, guard_->what());
   }
   if (range.offset % kPageBytes != 0 || range.bytes % kPageBytes != 0) {
     return fail(Errc::invalid, Detail::argument,

@@ -34,6 +34,7 @@ HotPages::~HotPages() { unmap_array(copies_, 2 * kPagesMax * kPageBytes); }
 // ---- a capture -------------------------------------------------------------------------------------------------
 
 void HotPages::add_pieces(Range part, std::vector<SourceExtent>& pieces) {
+  MEMLITH_ASSERT(pages_.size() + free_.size() == kPagesMax);  // each pair of copies is a page's, or free
   for (HotPage& hot : pages_) {
     if (part == kWholeRegion || lies_in({hot.page * kPageBytes, kPageBytes}, part)) add_pieces(hot, pieces);
   }
@@ -51,6 +52,7 @@ void HotPages::add_pieces(HotPage& hot, std::vector<SourceExtent>& pieces) {
   differences_.clear();
   if (hot.has_twin) {
     add_difference(now, twin, offset, Exactness::bytes, differences_);
+    MEMLITH_DCHECK(differ_only_there(now, twin, offset, differences_));
   } else {
     differences_.push_back({offset, kPageBytes});
   }
@@ -125,7 +127,8 @@ void HotPages::heat(std::uint64_t page, Twins* twins) {
     twins->forget({page * kPageBytes, kPageBytes});
   }
   free_.pop_back();
-  pages_.push_back(hot);  // within the reserved capacity
+  MEMLITH_ASSERT(pages_.size() < pages_.capacity());  // nothing is allocated here
+  pages_.push_back(hot);
 }
 
 Status HotPages::cool(const HotPage& hot) {

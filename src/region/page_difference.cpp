@@ -38,6 +38,19 @@ struct Step {
 
 }  // namespace
 
+bool differ_only_there(const std::byte* page, const std::byte* before, std::uint64_t offset,
+                       std::span<const Range> differences) {
+  std::uint64_t at = 0;  // up to here the pages are equal, or differ as they may
+  for (const Range& range : differences) {
+    const std::uint64_t begin = range.offset - offset;
+    if (begin < at || begin + range.bytes > kPageBytes || std::memcmp(page + at, before + at, begin - at) != 0) {
+      return false;
+    }
+    at = begin + range.bytes;
+  }
+  return std::memcmp(page + at, before + at, kPageBytes - at) == 0;
+}
+
 [[gnu::noinline]] bool equals_twin(const std::byte* page, const std::byte* twin) {
   for (std::uint64_t at = 0; at < kPageBytes; at += kStepBytes) {
     if (Step(page + at, twin + at).any()) return false;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "region/tracker.hpp"
@@ -18,6 +19,10 @@ enum class Exactness : std::uint8_t { bytes, words };
 // cheaper to log. Both are aligned to 16 bytes, here and below.
 void add_difference(const std::byte* page, const std::byte* before, std::uint64_t offset, Exactness exactness,
                     std::vector<Range>& ranges);
+
+// For assertions: `before` with the bytes of the differences of `page` is `page`. Neither changes meanwhile.
+bool differ_only_there(const std::byte* page, const std::byte* before, std::uint64_t offset,
+                       std::span<const Range> differences);
 
 // Other threads may be storing to the page: which of their stores count is the caller's business. Stores that came
 // before the call count always. (ThreadSanitizer's suppressions name these.)

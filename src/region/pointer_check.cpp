@@ -10,13 +10,13 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <set>
 #include <tuple>
 
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include "base/sync.hpp"
 #include "region/region.hpp"
 
 // Of AddressSanitizer's runtime; null in a process without it.
@@ -49,15 +49,15 @@ struct Mapping {
   std::string name;
 };
 
-std::mutex g_mutex;
-std::map<std::uint64_t, std::uint64_t>& open_ranges() {
-  static auto* const ranges =
-      new std::map<std::uint64_t, std::uint64_t>;  // regions may outlive what is destroyed at exit
+SharedMutex g_mutex;
+// Regions may outlive what is destroyed at exit.
+std::map<std::uint64_t, std::uint64_t>& open_ranges() MEMLITH_REQUIRES(g_mutex) {
+  static auto* const ranges = new std::map<std::uint64_t, std::uint64_t>;
   return *ranges;
 }
 
 bool in_open_region(std::uint64_t address) {
-  const std::lock_guard lock(g_mutex);
+  const ExclusiveLock lock(g_mutex);
   auto after = open_ranges().upper_bound(address);
   return after != open_ranges().begin() && address < (--after)->second;
 }
@@ -121,10 +121,10 @@ std::string what_lies_at(std::uint64_t address, const Mapping& mapping) {
 
 // Where each word lies, for people; empty for a word that is none of the program's.
 std::vector<std::string> places_of(const Region& region, std::span<const AddressWord> words) {
-  if (region.client() != nullptr) {
+  if (region.guard() != nullptr) {
     std::vector<std::uint64_t> offsets;
     for (const AddressWord& word : words) offsets.push_back(word.offset);
-    return region.client()->where(offsets);
+    return region.guard()->where(offsets);
   }
   std::vector<std::string> places;
   for (const AddressWord& word : words)
@@ -134,7 +134,7 @@ std::vector<std::string> places_of(const Region& region, std::span<const Address
 
 bool is_new(const AddressWord& word) {
   static auto* const seen = new std::set<std::tuple<std::string, std::uint64_t, std::uint64_t>>;
-  const std::lock_guard lock(g_mutex);
+  const ExclusiveLock lock(g_mutex);
   if (seen->size() >= kReportsMax) return false;
   return seen->emplace(word.region->store().path() + "/" + word.region->name(), word.offset, word.value).second;
 }
@@ -150,12 +150,12 @@ bool pointers_are_checked() {
 }
 
 void note_region_range(std::uint64_t begin, std::uint64_t bytes) {
-  const std::lock_guard lock(g_mutex);
+  const ExclusiveLock lock(g_mutex);
   open_ranges()[begin] = begin + bytes;
 }
 
 void forget_region_range(std::uint64_t begin) {
-  const std::lock_guard lock(g_mutex);
+  const ExclusiveLock lock(g_mutex);
   open_ranges().erase(begin);
 }
 

@@ -118,22 +118,26 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
   region->most_bytes_ = std::max(most, info->reserve_bytes);
   taken.keep();
   note_region_range(info->address, info->reserve_bytes);
-  MEMLITH_TRY(region->map(*info));
-  if (!store.read_only()) {
-    MEMLITH_TRY_ASSIGN(region->tracker_,
-                       attach_tracker(options.tracker, {region->base_, region->mapped_bytes_, region->reserve_bytes_,
-                                                        [home = region.get()](std::uint64_t begin, std::uint64_t end) {
-                                                          return home->map_pages(begin, end, PROT_READ);
-                                                        }}));
-    if (region->tracker_->kind() == TrackerKind::scan) {
-      MEMLITH_TRY_ASSIGN(region->twins_, Twins::make(region->reserve_bytes_));
-      MEMLITH_TRY_ASSIGN(region->captured_, CapturedPages::make(region->reserve_bytes_));
-    }
-    if (options.limited) MEMLITH_TRY(region->note_copies());
-    region->process_scope_ = options.process_scope;
-    MEMLITH_TRY(region->allow_hot_pages());
+  if (store.view() != nullptr) {
+    MEMLITH_TRY(region->show());
+  } else {
+    const LockGuard lock(region->capture_mutex_);  // no other thread knows the region yet
+    MEMLITH_TRY(region->map(*info));
+    if (!store.read_only()) MEMLITH_TRY(region->attach(options));
   }
   return region;
+}
+
+Status Region::attach(const RegionOptions& options) {
+  const auto map_to_read = [this](std::uint64_t begin, std::uint64_t end) { return map_pages(begin, end, PROT_READ); };
+  MEMLITH_TRY_ASSIGN(tracker_, attach_tracker(options.tracker, {base_, mapped_bytes_, reserve_bytes_, map_to_read}));
+  if (tracker_->kind() == TrackerKind::scan) {
+    MEMLITH_TRY_ASSIGN(twins_, Twins::make(reserve_bytes_));
+    MEMLITH_TRY_ASSIGN(captured_, CapturedPages::make(reserve_bytes_));
+  }
+  if (options.limited) MEMLITH_TRY(note_copies());
+  process_scope_ = options.process_scope;
+  return allow_hot_pages();
 }
 
 Region::~Region() {
@@ -145,7 +149,6 @@ Region::~Region() {
 }
 
 Status Region::map(const ObjectInfo& info) {
-  if (store_.view() != nullptr) return show();
   size_bytes_ = info.size_bytes;
   const std::uint64_t end = round_up(size_bytes_, kPageBytes);
   if (!store_.read_only()) {
@@ -171,6 +174,8 @@ Status Region::map(const ObjectInfo& info) {
 }
 
 Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection) {
+  MEMLITH_ASSERT(begin % kPageBytes == 0 && end % kPageBytes == 0);
+  MEMLITH_ASSERT(end <= round_up(reserve_bytes_, kPageBytes));  // what lies behind is another's
   while (begin < end) {
     MEMLITH_TRY_ASSIGN(const Mappable content, store_.mappable_home(object_, begin, end - begin));
     const std::uint64_t bytes = std::min(content.bytes, end - begin);
@@ -210,8 +215,7 @@ Status Region::grow(std::uint64_t size_bytes) {
   if (size > reserve_bytes_) {
     return fail(Errc::invalid, Detail::argument,
                 "region \"{}\" cannot grow to {} bytes: {} bytes of addresses were set aside when it was created; copy "
-                "it to a region "
-                "with a larger max_size",
+                "it to a region with a larger max_size",
                 shown_name_, size, reserve_bytes_);
   }
   if (size == size_bytes_) return kOk;
@@ -253,12 +257,11 @@ Status Region::prepare(const void* address, std::uint64_t bytes) {
 
 Result<ThreadNumber> Region::thread_of(Scope scope) const {
   if (scope == Scope::process) return kAllThreads;
-  if (client_ != nullptr) {
+  if (guard_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
-                "region \"{}\" holds a heap, whose structures all threads share; persist the heap with process scope, "
-                "or give "
-                "each thread a heap of its own",
-                shown_name_);
+                "region \"{}\" holds {}, whose structures all threads share; persist it with process scope, or give "
+                "each thread a region of its own",
+                shown_name_, guard_->what());
   }
   if (process_scope_) {
     return fail(Errc::unsupported, Detail::tracker,
@@ -275,19 +278,19 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
 
 // ---- capture ---------------------------------------------------------------------------------------------------
 
-// The locks stay held beyond the call, which the analysis cannot follow through the client.
+// The locks stay held beyond the call, which the analysis cannot follow through the guard.
 //
-// ORDER client-before-capture: the client's threads take the client's locks first and then this one, to grow the
-// region. And while the client's structures are whole, a crash brings none of them back half changed. [test
+// ORDER guard-before-capture: threads that change the guarded structures take the guard's locks first and then this
+// one, to grow the region. And while the structures are whole, a crash brings none of them back half changed. [test
 // Heap.EveryCaptureIsOfAWholeHeap]
 void Region::lock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (client_ != nullptr) client_->hold();
+  if (guard_ != nullptr) guard_->hold();
   capture_mutex_.lock();
 }
 
 void Region::unlock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   capture_mutex_.unlock();
-  if (client_ != nullptr) client_->let_go();
+  if (guard_ != nullptr) guard_->let_go();
 }
 
 namespace {
@@ -374,6 +377,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
       // With nothing stored since, this call still answers for what another thread captured and is writing now.
       end = std::max(end, region->newest_commit());
     }
+    MEMLITH_ASSERT(work.frame.extents.size() == work.frame.sources.size());
     std::optional<Lsn> committed(Lsn{0});
     if (!work.frame.extents.empty() || !work.frame.sizes.empty()) {
       const Changes changes{work.frame.extents, work.frame.sources, work.frame.sizes};
@@ -402,6 +406,26 @@ Status Region::persist(std::span<Region* const> regions, Scope scope) {
   return regions.front()->store_.sync(end);
 }
 
+Status Region::persist_range(const void* address, std::uint64_t bytes, Scope scope) {
+  MEMLITH_TRY_ASSIGN(Range part, range_of(address, bytes));
+  if (tracker_ == nullptr)
+    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
+  if (guard_ != nullptr) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "region \"{}\" holds {}, of which a part alone is not whole; persist all of it instead", shown_name_,
+                guard_->what());
+  }
+  const TrackerKind kind = tracker_->kind();
+  if (kind == TrackerKind::scan || kind == TrackerKind::fault) {
+    const std::uint64_t end = round_up(part.offset + part.bytes, kPageBytes);
+    part.offset = round_down(part.offset, kPageBytes);
+    part.bytes = end - part.offset;
+  }
+  Region* const self = this;
+  MEMLITH_TRY_ASSIGN(const Lsn end, capture_part({&self, 1}, {scope, true, part}));
+  return store_.sync(end);
+}
+
 Status Region::rollback(std::span<Region* const> given, Scope scope) {
   std::vector<Region*> regions;
   if (given.empty()) return kOk;
@@ -411,7 +435,7 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
     const Held held(*region);
     MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));
     MEMLITH_TRY(region->check_unchanging());
-    MEMLITH_TRY(region->roll_back_with_client(thread));
+    MEMLITH_TRY(region->roll_back_guarded(thread));
   }
   return kOk;
 }

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/sync.hpp"
+#include "region/capture_guard.hpp"
 #include "region/captured_pages.hpp"
 #include "region/copied_pages.hpp"
 #include "region/equal_pages.hpp"
@@ -59,31 +60,6 @@ struct RegionOptions {
   // It lies where there is room, and in each process elsewhere: pointers into it lead nowhere. A new region has no
   // address then, and `reserve_bytes` is what it may grow to; a process reserves as much of it as it can use.
   bool anywhere = false;
-};
-
-class Region;
-
-// What stands above a region and keeps structures of its own in the region's memory (the heap). A capture or a rollback
-// must not see such a structure half changed.
-class RegionClient {
- public:
-  virtual ~RegionClient() = default;
-  // Every structure is whole, and stays so until let_go(). Called before the region's capture lock is taken; the client
-  // may grow the region between two calls.
-  virtual void hold() = 0;
-  virtual void let_go() = 0;
-  // For people: where each offset into the region lies. Empty for what is not in the program's hands. Not within
-  // hold().
-  virtual std::vector<std::string> where(std::span<const std::uint64_t> offsets) = 0;
-  // The memory is as it was last captured, within hold() and let_go(): what the client remembers of the memory is out
-  // of date.
-  virtual void rolled_back() = 0;
-  // The session ends: makes durable what was acknowledged. The client is destroyed then, whatever the outcome.
-  virtual Status stop() { return kOk; }
-  // Region::release_for_limit(), or what the client does instead.
-  virtual Status release_for_limit(Region& region);
-  // In a store that is followed: whether the memory may become that of another commit now. `busy` if not.
-  virtual Status check_idle() { return kOk; }
 };
 
 class Region {
@@ -151,11 +127,10 @@ class Region {
   // happened.
   Status discard(const void* address, std::uint64_t bytes);
 
-  // From now on the client is asked before each capture, rollback and release. Null: there is no client. Not while
-  // other threads use the region. A region that has or had a client refuses thread scope: all threads share the
-  // client's structures.
-  void set_client(RegionClient* client);
-  [[nodiscard]] RegionClient* client() const { return client_; }
+  // From now on the guard is asked before each capture, rollback and release. Null: there is no guard. Not while other
+  // threads use the region. A region that has or had a guard refuses thread scope: all threads share the structures.
+  void set_guard(CaptureGuard* guard);
+  [[nodiscard]] CaptureGuard* guard() const { return guard_; }
 
   // Undoes the stores since the last capture. The size stays. On failure a region is unchanged, unless reading home
   // failed.
@@ -183,7 +158,7 @@ class Region {
   // The same for a session's memory limit: at any time. Pages of a region whose tracker cannot tell which pages are
   // clean are compared with home; stores to them wait meanwhile.
   Status release_for_limit();
-  // Instead, for a client that knows which pages are home: gives the memory of the copied pages of [first, end) back of
+  // Instead, for a user that knows which pages are home: gives the memory of the copied pages of [first, end) back of
   // which `is_home` says so. Such a page changes neither meanwhile nor in a frame that is not home yet, and no other
   // thread calls note_copied().
   Status release_copies(std::uint64_t first, std::uint64_t end, const std::function<bool(std::uint64_t page)>& is_home);
@@ -228,17 +203,18 @@ class Region {
 
   friend class RegionPart;
   friend class ShownRegion;
-  Status map(const ObjectInfo& info);
-  Status allow_hot_pages();
-  Status note_copies();
-  Status release_at_home(const std::function<Status()>& release);
+  Status map(const ObjectInfo& info) MEMLITH_REQUIRES(capture_mutex_);
+  Status attach(const RegionOptions& options) MEMLITH_REQUIRES(capture_mutex_);
+  Status allow_hot_pages() MEMLITH_REQUIRES(capture_mutex_);
+  Status note_copies() MEMLITH_REQUIRES(capture_mutex_);
+  Status release_at_home(const std::function<Status()>& release) MEMLITH_REQUIRES(capture_mutex_);
   Status show();  // instead, in a store that is followed
   Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
   Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
-  Status roll_back_with_client(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
+  Status roll_back_guarded(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
   [[nodiscard]] Status check_unchanging() const;
-  Status discard_part(Range part);
+  Status discard_part(Range part) MEMLITH_EXCLUDES(capture_mutex_);
   Status discard_held(Range part) MEMLITH_REQUIRES(capture_mutex_);
   Status restore_stored() MEMLITH_REQUIRES(capture_mutex_);
   Status complete_home() MEMLITH_REQUIRES(capture_mutex_);
@@ -276,24 +252,23 @@ class Region {
       committed_lsn_;                    // of the newest commit; owned by the store, the next opening reads it
   Mutex grow_mutex_;                     // taken before capture_mutex_, held while the home file becomes longer
   Atomic<std::uint64_t> size_bytes_{0};  // changed under both
-  std::uint64_t mapped_bytes_ = 0;       // size, rounded up to pages
   std::uint64_t reserve_bytes_;
   std::uint64_t most_bytes_;
   bool anywhere_ = false;
   bool reserved_ = false;  // this object reserved the address space
   std::shared_ptr<std::atomic<bool>> lies_ = std::make_shared<std::atomic<bool>>(true);
   std::unique_ptr<Tracker> tracker_;
-  // Only if the tracker finds pages and not bytes:
-  std::unique_ptr<Twins> twins_;
-  std::unique_ptr<CapturedPages> captured_;
-  std::unique_ptr<HotPages> hot_;  // only if no tracker finds bytes and no persist has thread scope
-
   std::unique_ptr<CopiedPages> copied_;  // with equal_, only if the tracker cannot tell which pages are clean
-  std::unique_ptr<EqualPages> equal_;
-
-  RegionClient* client_ = nullptr;
+  CaptureGuard* guard_ = nullptr;
   bool process_scope_ = false;  // constant while other threads use the region
   Mutex capture_mutex_;
+  std::uint64_t mapped_bytes_ MEMLITH_GUARDED_BY(capture_mutex_) = 0;  // size, rounded up to pages
+  // Only if the tracker finds pages and not bytes:
+  std::unique_ptr<Twins> twins_ MEMLITH_GUARDED_BY(capture_mutex_);
+  std::unique_ptr<CapturedPages> captured_ MEMLITH_GUARDED_BY(capture_mutex_);
+  // Only if no tracker finds bytes and no persist has thread scope.
+  std::unique_ptr<HotPages> hot_ MEMLITH_GUARDED_BY(capture_mutex_);
+  std::unique_ptr<EqualPages> equal_ MEMLITH_GUARDED_BY(capture_mutex_);
   std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);         // collected by the running capture
   std::vector<SourceExtent> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged
   enum class Change : std::uint8_t { none, under_way, left_half };

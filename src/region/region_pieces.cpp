@@ -23,6 +23,20 @@ void Region::cut_to_size() {
       last.bytes = size_bytes_ - last.offset;
     }
   }
+  MEMLITH_DCHECK(are_in_order(stored_));
+}
+
+// stored_ is sorted.
+void Region::cut_to_part(Range part) {
+  if (part == kWholeRegion) return;
+  std::size_t kept = 0;
+  for (const Range& range : stored_) {
+    const std::uint64_t begin = std::max(range.offset, part.offset);
+    const std::uint64_t end = std::min(range.offset + range.bytes, part.offset + part.bytes);
+    if (begin < end) stored_[kept++] = {begin, end - begin};
+  }
+  stored_.resize(kept);
+  MEMLITH_ASSERT(stored_.empty() || (lies_in(stored_.front(), part) && lies_in(stored_.back(), part)));
 }
 
 Status Region::collect(ThreadNumber thread, Range part) {
@@ -35,10 +49,11 @@ Status Region::collect(ThreadNumber thread, Range part) {
 }
 
 void Region::append_extents(Range part, std::vector<Extent>& extents, std::vector<const std::byte*>& sources) {
+  MEMLITH_ASSERT(extents.size() == sources.size());
   pieces_.clear();
   if (twins_ != nullptr) {
     const Lsn home = store_.home_lsn();
-    const auto read = [this, home](std::uint64_t page, std::span<std::byte> target) {
+    const auto read = [this, home](std::uint64_t page, std::span<std::byte> target) MEMLITH_REQUIRES(capture_mutex_) {
       return captured_->is_home(page, home) && store_.read_cached_home(object_, page * kPageBytes, target);
     };
     twins_->reduce(base_, stored_, read, pieces_);
@@ -47,6 +62,7 @@ void Region::append_extents(Range part, std::vector<Extent>& extents, std::vecto
   }
   if (hot_ != nullptr) hot_->add_pieces(part, pieces_);
   for (const SourceExtent& piece : pieces_) {
+    MEMLITH_ASSERT(piece.range.offset + piece.range.bytes <= mapped_bytes_);
     for (std::uint64_t done = 0; done < piece.range.bytes; done += kPieceBytesMax) {
       extents.push_back({object_, piece.range.offset + done, std::min(piece.range.bytes - done, kPieceBytesMax)});
       sources.push_back(piece.source + done);
@@ -69,10 +85,12 @@ void Region::keep_taken(Range part, Lsn end) {
   if (end != Lsn{0}) {
     size_changed_ = false;
     note_commit(end);
+    MEMLITH_ASSERT(newest_commit() >= end);
     for (const SourceExtent& piece : pieces_) {
       if (captured_ != nullptr) captured_->note(piece.range, end);
     }
   }
+  MEMLITH_ASSERT(end != Lsn{0} || pieces_.empty());  // without a frame, nothing had to be logged
   accept(part);
   if (hot_ != nullptr && part == kWholeRegion) hot_->note_capture(stored_, size_bytes_, twins_.get());
 }
@@ -135,9 +153,10 @@ std::uint64_t Region::hot_pages() {
   return hot_ != nullptr ? hot_->count() : 0;
 }
 
-void Region::set_client(RegionClient* client) {
-  client_ = client;
-  if (client == nullptr || tracker_ == nullptr) return;
+void Region::set_guard(CaptureGuard* guard) {
+  guard_ = guard;
+  if (guard == nullptr || tracker_ == nullptr) return;
+  const LockGuard lock(capture_mutex_);
   process_scope_ = true;
   (void)allow_hot_pages();  // without memory, no page becomes hot
 }

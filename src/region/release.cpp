@@ -3,6 +3,7 @@
 
 #include "region/drop_pages.hpp"
 #include "region/region.hpp"
+#include "region/region_user.hpp"
 
 namespace memlith::core {
 
@@ -12,8 +13,6 @@ constexpr int kReleasesMax = 4;  // so often a release waits for transactions th
 
 // Calls `release` when everything captured is home.
 Status Region::release_at_home(const std::function<Status()>& release) {
-  MEMLITH_TRY(store_.check_process());
-  const Held held(*this);
   for (int attempt = 0; attempt < kReleasesMax; ++attempt) {
     if (!transactions_.any()) MEMLITH_TRY(complete_home());
     Status status = kOk;
@@ -33,7 +32,9 @@ Status Region::release_at_home(const std::function<Status()>& release) {
 
 Status Region::release_clean() {
   if (tracker_ == nullptr) return kOk;
-  return release_at_home([this]() -> Status {
+  MEMLITH_TRY(store_.check_process());
+  const Held held(*this);
+  return release_at_home([this]() MEMLITH_REQUIRES(capture_mutex_) -> Status {
     if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
     if (twins_ != nullptr) twins_->clear();
     return tracker_->release_clean();
@@ -54,7 +55,7 @@ std::uint64_t Region::copied_pages() const {
   return tracker_ != nullptr && tracker_->releases_any_time() ? tracker_->pages_taken() : 0;
 }
 
-Status RegionClient::release_for_limit(Region& region) { return region.release_for_limit(); }
+Status RegionUser::release_for_limit(Region& region) { return region.release_for_limit(); }
 
 Status Region::release_copies(std::uint64_t first, std::uint64_t end,
                               const std::function<bool(std::uint64_t page)>& is_home) {
@@ -74,7 +75,9 @@ Status Region::release_copies(std::uint64_t first, std::uint64_t end,
 
 Status Region::release_for_limit() {
   if (copied_ == nullptr) return tracker_ != nullptr && tracker_->releases_any_time() ? release_clean() : kOk;
-  return release_at_home([this] {
+  MEMLITH_TRY(store_.check_process());
+  const Held held(*this);
+  return release_at_home([this]() MEMLITH_REQUIRES(capture_mutex_) {
     return equal_->release(mapped_bytes_, size(), *copied_, [this](std::uint64_t offset, std::span<std::byte> target) {
       return store_.read_home_into(object_, offset, target);
     });

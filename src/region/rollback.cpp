@@ -7,9 +7,9 @@ namespace {
 constexpr std::uint64_t kReadBackBytesMax = 1 * kMiB;  // without a checkpoint
 }
 
-Status Region::roll_back_with_client(ThreadNumber thread) {
+Status Region::roll_back_guarded(ThreadNumber thread) {
   const Status done = roll_back(thread);
-  if (client_ != nullptr) client_->rolled_back();  // some of it may be, even where it failed
+  if (guard_ != nullptr) guard_->rolled_back();  // some of it may be, even where it failed
   return done;
 }
 
@@ -26,6 +26,7 @@ Status Region::roll_back(ThreadNumber thread) {
   MEMLITH_TRY(tracker_->rollback(thread, stored_));
   normalize(stored_);
   cut_to_size();
+  MEMLITH_ASSERT(stored_.empty() || stored_.back().offset + stored_.back().bytes <= mapped_bytes_);
   if (!stored_.empty()) MEMLITH_TRY(restore_stored());
   taken.tracker->accept();
   taken.tracker = nullptr;

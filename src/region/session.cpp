@@ -32,7 +32,7 @@ Status Session::close(std::unique_ptr<Session> session) {
   {
     const LockGuard lock(session->regions_mutex_);
     for (const auto& each : session->regions_) {
-      const Status status = each->client != nullptr ? each->client->stop() : kOk;
+      const Status status = each->user != nullptr ? each->user->stop() : kOk;
       if (!status.ok() && stopped.ok()) stopped.keep(status);
       session->remove_place(each->region.get());
     }
@@ -71,20 +71,15 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
   return regions_.back().get();
 }
 
-// What stands on the regions is told that their memory is that of another commit.
+// What is open in the regions is told that their memory is that of another commit.
 Status Session::move_view(const std::function<Status()>& move) {
   for (const auto& each : regions_) {
-    if (each->client != nullptr) MEMLITH_TRY(each->client->check_idle());
-  }
-  for (const auto& each : regions_) {
-    if (each->client != nullptr) each->client->hold();
+    if (each->user != nullptr) MEMLITH_TRY(each->user->check_idle());
   }
   const Status status = move();
   const KeptSentence sentence;
   for (const auto& each : regions_) {
-    if (each->client == nullptr) continue;
-    each->client->rolled_back();
-    each->client->let_go();
+    if (each->user != nullptr) each->user->view_moved();
   }
   incarnation_ = store_->log().superblock().incarnation;
   return status;
@@ -216,8 +211,7 @@ Status Session::release_regions() {
   Status first = kOk;
   for (const auto& each : regions_) {
     Region& region = *each->region;
-    const Status status =
-        each->client != nullptr ? each->client->release_for_limit(region) : region.release_for_limit();
+    const Status status = each->user != nullptr ? each->user->release_for_limit(region) : region.release_for_limit();
     if (first.ok()) first = status;
   }
   return first;

@@ -19,6 +19,7 @@
 #include "base/memory_budget.hpp"
 #include "base/sync.hpp"
 #include "region/region.hpp"
+#include "region/region_user.hpp"
 #include "region/shards.hpp"
 #include "region/transaction.hpp"
 #include "store/place.hpp"
@@ -31,8 +32,7 @@ class Session;
 struct OpenRegion {
   Session& session;
   std::unique_ptr<Region> region;
-  std::unique_ptr<RegionClient> client =
-      nullptr;  // what stands on the region, if anything does; goes before the region
+  std::unique_ptr<RegionUser> user = nullptr;  // what was opened in the region, if anything was; goes before it
 };
 
 struct SessionPart;

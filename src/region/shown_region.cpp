@@ -38,7 +38,7 @@ void ShownRegion::drop_copy() {
   copy_ = nullptr;
   copy_bytes_ = copied_bytes_ = 0;
   // A change that was begun and not ended.
-  if (region_.mapped_bytes_ > 0) (void)::mprotect(region_.base_, region_.mapped_bytes_, PROT_READ);
+  if (mapped_bytes_ > 0) (void)::mprotect(region_.base_, mapped_bytes_, PROT_READ);
 }
 
 Result<std::span<std::byte>> ShownRegion::begin_copy(std::uint64_t bytes) {
@@ -59,8 +59,8 @@ Result<std::span<std::byte>> ShownRegion::begin_change(std::uint64_t bytes) {
   next_bytes_ = bytes;
   if (copy_ != nullptr) return change_copy(bytes);
   MEMLITH_TRY(map_to(round_up(bytes, kPageBytes)));
-  if (region_.mapped_bytes_ > 0 && ::mprotect(region_.base_, region_.mapped_bytes_, PROT_READ | PROT_WRITE) != 0) {
-    return cannot_map(errno, region_.mapped_bytes_, region_.shown_name_);
+  if (mapped_bytes_ > 0 && ::mprotect(region_.base_, mapped_bytes_, PROT_READ | PROT_WRITE) != 0) {
+    return cannot_map(errno, mapped_bytes_, region_.shown_name_);
   }
   // An object that was longer once has old bytes there.
   const std::uint64_t size = region_.size_bytes_.load();
@@ -83,11 +83,11 @@ Result<std::span<std::byte>> ShownRegion::change_copy(std::uint64_t bytes) {
 
 // The memory reaches to `end` at least; what is new is zeros, and can be changed.
 Status ShownRegion::map_to(std::uint64_t end) {
-  const std::uint64_t mapped = region_.mapped_bytes_;
+  const std::uint64_t mapped = mapped_bytes_;
   if (end <= mapped) return kOk;
   void* const got = ::mmap(region_.base_ + mapped, end - mapped, PROT_READ | PROT_WRITE, kPrivate | MAP_FIXED, -1, 0);
   if (got == MAP_FAILED) return cannot_map(errno, end - mapped, region_.shown_name_);
-  region_.mapped_bytes_ = end;
+  mapped_bytes_ = end;
   return kOk;
 }
 
@@ -97,11 +97,11 @@ Status ShownRegion::end_change() {
     // The copy takes the place of what was shown, in one step, without being copied.
     void* const got = ::mremap(copy_, copy_bytes_, copy_bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, region_.base_);
     if (got == MAP_FAILED) return cannot_map(errno, copy_bytes_, region_.shown_name_);
-    region_.mapped_bytes_ = std::max(region_.mapped_bytes_, copy_bytes_);
+    mapped_bytes_ = std::max(mapped_bytes_, copy_bytes_);
     copy_ = nullptr;
     copy_bytes_ = copied_bytes_ = 0;
-  } else if (region_.mapped_bytes_ > 0 && ::mprotect(region_.base_, region_.mapped_bytes_, PROT_READ) != 0) {
-    return cannot_map(errno, region_.mapped_bytes_, region_.shown_name_);
+  } else if (mapped_bytes_ > 0 && ::mprotect(region_.base_, mapped_bytes_, PROT_READ) != 0) {
+    return cannot_map(errno, mapped_bytes_, region_.shown_name_);
   }
   region_.size_bytes_ = next_bytes_;
   return kOk;

@@ -30,8 +30,9 @@ class ShownRegion final : public ShownObject {
   Status map_to(std::uint64_t end);
 
   Region& region_;
-  std::byte* copy_ = nullptr;     // null: there is none
-  std::uint64_t copy_bytes_ = 0;  // mapped, in whole pages
+  std::uint64_t mapped_bytes_ = 0;  // from the region's address on
+  std::byte* copy_ = nullptr;       // null: there is none
+  std::uint64_t copy_bytes_ = 0;    // mapped, in whole pages
   std::uint64_t copied_bytes_ = 0;
   std::uint64_t next_bytes_ = 0;  // the size when the change has ended
 };

@@ -16,7 +16,7 @@ Status check_reserve(const Store& store, const ObjectInfo& info, const RegionOpt
   return fail(Errc::invalid, Detail::argument,
               "{}: region \"{}\" was made with a max_size of {} bytes, which it keeps, and max_size {} is asked for. "
               "Leave max_size out to open the region as it is, or make a new region with a larger one and copy the "
-              "content. A heap is no content to copy: make a new heap, and its objects anew in it",
+              "content; what holds pointers into the region, such as a heap, has to be made anew instead",
               store.path(), info.name, info.reserve_bytes, options.reserve_bytes);
 }
 

@@ -26,6 +26,15 @@ ThreadNumber this_thread_number() {
   return t_number;
 }
 
+bool are_in_order(std::span<const Range> ranges) {
+  std::uint64_t end = 0;
+  for (const Range& range : ranges) {
+    if (range.bytes == 0 || range.offset < end) return false;
+    end = range.offset + range.bytes;
+  }
+  return true;
+}
+
 void normalize(std::vector<Range>& ranges) {
   if (ranges.size() < 2) return;
   const auto by_offset = [](const Range& a, const Range& b) { return a.offset < b.offset; };

@@ -30,6 +30,9 @@ inline bool lies_in(Range inner, Range outer) {
   return inner.offset >= outer.offset && inner.offset + inner.bytes <= outer.offset + outer.bytes;
 }
 
+// For assertions: every range has bytes and ends before the next begins.
+bool are_in_order(std::span<const Range> ranges);
+
 // Sorts the ranges and joins those that overlap or touch; covers no byte that no range covered.
 void normalize(std::vector<Range>& ranges);
 

@@ -43,6 +43,7 @@ Twins::~Twins() { unmap_array(copies_, (copies_max_ + 1) * kPageBytes); }
 void Twins::reduce(const std::byte* base, std::span<const Range> stored, const ReadTwin& read,
                    std::vector<SourceExtent>& pieces) {
   MEMLITH_ASSERT(pending_.empty());
+  MEMLITH_DCHECK(are_in_order(stored));
   credit_ = std::min(credit_ + 1, kCreditMax);  // so that a page is tried from time to time
   for (const Range& range : stored) {
     const std::uint64_t first = range.offset / kPageBytes;
@@ -76,6 +77,8 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, const ReadTwi
   differences_.clear();
   if (before != nullptr) add_difference(copy(now), before, offset, Exactness::bytes, differences_);
   if (before == nullptr) differences_.push_back({offset, kPageBytes});
+  // What the log makes of the page as it was captured before is the new twin.
+  MEMLITH_DCHECK(before == nullptr || differ_only_there(copy(now), before, offset, differences_));
   if (known && !differences_.empty() && differences_.front().bytes == kPageBytes) {
     pending_.pop_back();
     free_.push_back(now);
@@ -108,11 +111,29 @@ void Twins::accept() {
     place = {each.page, each.copy};
   }
   pending_.clear();
+  MEMLITH_DCHECK(state_holds());
 }
 
 void Twins::give_back() {
   for (const Pending& each : pending_) free_.push_back(each.copy);
   pending_.clear();
+  MEMLITH_DCHECK(state_holds());
+}
+
+bool Twins::state_holds() const {
+  std::vector<bool> seen(next_copy_, false);
+  const auto is_new = [&seen](std::uint32_t copy) {
+    if (copy >= seen.size() || seen[copy]) return false;
+    seen[copy] = true;
+    return true;
+  };
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    if (place.page != kNone && (&place_of(place.page) != &place || !is_new(place.copy))) return false;
+  }
+  const auto pending_is_new = [&](const Pending& each) { return is_new(each.copy); };
+  return std::all_of(pending_.begin(), pending_.end(), pending_is_new) &&
+         std::all_of(free_.begin(), free_.end(), is_new) && std::find(seen.begin(), seen.end(), false) == seen.end();
 }
 
 void Twins::clear() {
@@ -156,6 +177,7 @@ std::uint32_t Twins::take_copy() {
     return next_copy_++;
   }
   const std::uint32_t index = free_.back();
+  MEMLITH_ASSERT(index < next_copy_);
   free_.pop_back();
   return index;
 }

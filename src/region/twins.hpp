@@ -71,6 +71,8 @@ class Twins {
   static void add_whole(std::uint64_t offset, const std::byte* memory, std::vector<SourceExtent>& pieces);
   void forget(std::uint64_t page);
   void vacate(Place& place);
+  // Every copy is the twin of one page, or belongs to the capture that is under way, or is free.
+  [[nodiscard]] bool state_holds() const;
   [[nodiscard]] Place& place_of(std::uint64_t page) { return places_[page & (places_.size() - 1)]; }
   [[nodiscard]] const Place& place_of(std::uint64_t page) const { return places_[page & (places_.size() - 1)]; }
   [[nodiscard]] std::byte* copy(std::uint32_t index) const { return copies_ + std::uint64_t{index} * kPageBytes; }

@@ -235,8 +235,7 @@ Result<Answer> Client::ask(Request request) {
   if (waiting.answered) return waiting.answer;
   return fail(Errc::io, Detail::object,
               "region \"{}\": its keeper ended during the call; whether the commit took effect is known when the "
-              "region "
-              "was closed and opened again",
+              "region was closed and opened again",
               name_);
 }
 

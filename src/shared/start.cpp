@@ -111,8 +111,7 @@ Result<std::string> find_program(const std::string& given) {
   }
   return fail(Errc::not_found, Detail::open,
               "the program memlith, which keeps shared regions, is neither near {} nor in PATH; install memlith's "
-              "tools, "
-              "set `program` to its path, or start `memlith keeper STORE` before",
+              "tools, set `program` to its path, or start `memlith keeper STORE` before",
               folder);
 }
 

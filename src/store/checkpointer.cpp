@@ -44,21 +44,21 @@ void Checkpointer::Pacing::pause() {
 
 bool Checkpointer::rest(std::chrono::nanoseconds time) {
   return wake_.wait_for(wake_mutex_, time, [this]() MEMLITH_REQUIRES(wake_mutex_) {
-    return shared_.log_full || shared_.hurrying > 0 || stopping_ || others_wait();
+    return log_full_ || hurrying_ > 0 || stopping_ || others_wait();
   });
 }
 
 Checkpointer::Haste::Haste(Checkpointer& owner) : owner_(owner) {
   {
     const LockGuard lock(owner_.wake_mutex_);
-    ++owner_.shared_.hurrying;
+    ++owner_.hurrying_;
   }
   owner_.wake_.notify_one();
 }
 
 Checkpointer::Haste::~Haste() {
   const LockGuard lock(owner_.wake_mutex_);
-  --owner_.shared_.hurrying;
+  --owner_.hurrying_;
 }
 
 void Checkpointer::show_progress(double home) {
@@ -94,6 +94,7 @@ Status Checkpointer::run(Pacing& pacing, LogPosition to) {
   Log& log = *files_.log;
   const LogPosition from = log.tail();
   MEMLITH_ASSERT(from.lsn <= to.lsn);
+  MEMLITH_ASSERT(to.lsn <= log.durable_lsn());  // log before home
   if (from == to) {
     // The frames that requested it are not durable yet: the next commit asks again.
     ask_again_after(to.lsn, log.capacity_bytes() / 2);
@@ -154,6 +155,7 @@ Status Checkpointer::settle(LogPosition to) {
   MEMLITH_TRY(replay_->flush_homes());
   MEMLITH_TRY(replay_->flush_sums());
   replay_->assert_at_rest();
+  MEMLITH_ASSERT(to.lsn >= files_.log->tail().lsn);
   // ORDER home-before-moment, moment-before-tail: the log frees only commits that the file holds and says that it
   // holds. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(to, to));
@@ -205,7 +207,7 @@ Status Checkpointer::between_checkpoints(const std::function<Status()>& act) {
 
 void Checkpointer::set_bringing_home(bool now) {
   const LockGuard lock(wake_mutex_);
-  shared_.bringing_home = now;
+  bringing_home_ = now;
 }
 
 Status Checkpointer::bring_home(Lsn end) {
@@ -256,8 +258,8 @@ void Checkpointer::wake_at(Lsn end) {
 std::optional<Workers::Time> Checkpointer::work() {
   {
     const LockGuard lock(wake_mutex_);
-    if (stopping_ || shared_.running) return std::nullopt;
-    shared_.running = true;
+    if (stopping_ || running_) return std::nullopt;
+    running_ = true;
   }
   (void)run_for_all(false);
   return std::nullopt;
@@ -266,23 +268,23 @@ std::optional<Workers::Time> Checkpointer::work() {
 Status Checkpointer::make_room() {
   {
     const LockGuard lock(wake_mutex_);
-    shared_.log_full = shared_.running || shared_.bringing_home;
-    if (shared_.log_full) wake_.notify_one();
-    if (shared_.running) return kOk;
-    shared_.running = true;
+    log_full_ = running_ || bringing_home_;
+    if (log_full_) wake_.notify_one();
+    if (running_) return kOk;
+    running_ = true;
   }
   return run_for_all(true);
 }
 
-// Checkpoints until no commit waits for room. The caller has set shared_.running.
+// Checkpoints until no commit waits for room. The caller has set running_.
 Status Checkpointer::run_for_all(bool hurry) {
   for (;;) {
     const Status status = run_once(hurry);
     const LockGuard lock(wake_mutex_);
     assert_state();
-    shared_.log_full = false;
+    log_full_ = false;
     if (stopping_ || files_.log->poisoned() || !files_.log->room_is_waited_for()) {
-      shared_.running = false;
+      running_ = false;
       return status;
     }
     hurry = true;
@@ -323,7 +325,7 @@ bool Checkpointer::grow_log() {
   const bool has_room = grower_.grow([this](std::chrono::nanoseconds time) {
     const LockGuard lock(wake_mutex_);
     (void)rest(time);
-    return shared_.hurrying > 0 || stopping_;
+    return hurrying_ > 0 || stopping_;
   });
   if (!has_room) return false;
   if (publisher_ != nullptr) publisher_->publish();
@@ -371,6 +373,6 @@ LogPosition Checkpointer::last_before(Lsn end) const {
 }
 
 // A commit waits only while a checkpoint makes room for it.
-void Checkpointer::assert_state() const { MEMLITH_ASSERT(shared_.running); }
+void Checkpointer::assert_state() const { MEMLITH_ASSERT(running_); }
 
 }  // namespace memlith::core

@@ -72,13 +72,6 @@ class Checkpointer {
     Checkpointer& owner_;
     std::optional<Kept> kept_;
   };
-  // What several processes would share (docs/architecture.md), beside the LSN that triggers a checkpoint.
-  struct Shared {
-    bool running = false;        // the job, or a commit that found the log full, is making room
-    bool log_full = false;       // a commit waits for that
-    bool bringing_home = false;  // bring_home() has a checkpoint under way
-    std::uint32_t hurrying = 0;  // callers of checkpoint()
-  };
   // While such an object exists, a checkpoint does not pause, because a thread waits for it.
   class Haste {
    public:
@@ -132,7 +125,11 @@ class Checkpointer {
 
   Mutex wake_mutex_;
   ConditionVariable wake_;  // of a checkpoint that pauses
-  Shared shared_ MEMLITH_GUARDED_BY(wake_mutex_);
+  // The job, or a commit that found the log full, is making room.
+  bool running_ MEMLITH_GUARDED_BY(wake_mutex_) = false;
+  bool log_full_ MEMLITH_GUARDED_BY(wake_mutex_) = false;       // a commit waits for that
+  bool bringing_home_ MEMLITH_GUARDED_BY(wake_mutex_) = false;  // bring_home() has a checkpoint under way
+  std::uint32_t hurrying_ MEMLITH_GUARDED_BY(wake_mutex_) = 0;  // callers of checkpoint()
   bool stopping_ MEMLITH_GUARDED_BY(wake_mutex_) = false;
 
   Atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the job

@@ -56,6 +56,7 @@ Result<FrameWriter> Store::begin_commit(std::span<const Extent> extents, std::sp
 
 Result<Lsn> Store::put_bytes(FrameWriter& writer, const Changes& changes) {
   const std::size_t count = changes.extents.size();
+  MEMLITH_ASSERT(changes.sources.size() == count);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t ahead = std::min(i + 1, count - 1);
     writer.put(changes.sources[i], changes.extents[i].bytes, {changes.sources[ahead], changes.extents[ahead].bytes});
@@ -92,6 +93,7 @@ Status Store::commit(const Changes& changes) {
 // the checkpoint between the two gives the space away. [test Discard.SpaceIsReservedBeforeACommitIntoIt]
 Result<Lsn> Store::discard(const Extent& pages) {
   MEMLITH_TRY(check_process());
+  MEMLITH_ASSERT(pages.bytes < (std::uint64_t{1} << 32) && (pages.offset & kDiscardBit) == 0);
   files_.vacant.add(pages);
   const CommitHeader header{1, 0};
   const ExtentRecord record{pages.object.value, static_cast<std::uint32_t>(pages.bytes), pages.offset | kDiscardBit};

@@ -14,36 +14,35 @@ constexpr std::chrono::milliseconds kTryAgainAfter{100};  // a closing that the 
 
 Flusher::Flusher(StoreFiles& files, Background& background, Collectors* collectors)
     : files_(files), background_(background), collectors_(collectors) {
-  shared_.window_bytes.store(files_.options.flush_window.bytes, std::memory_order_relaxed);
+  window_bytes_.store(files_.options.flush_window.bytes, std::memory_order_relaxed);
 }
 
 void Flusher::raise_target(Lsn lsn) {
-  std::uint64_t seen = shared_.target.load(std::memory_order_relaxed);
-  while (seen < lsn.value && !shared_.target.compare_exchange_weak(seen, lsn.value)) {
+  std::uint64_t seen = target_.load(std::memory_order_relaxed);
+  while (seen < lsn.value && !target_.compare_exchange_weak(seen, lsn.value)) {
   }
 }
 
 bool Flusher::is_too_much(Lsn lsn) const {
-  return bytes_between(std::min(files_.log->durable_lsn(), lsn), lsn) >
-         shared_.window_bytes.load(std::memory_order_relaxed);
+  return bytes_between(std::min(files_.log->durable_lsn(), lsn), lsn) > window_bytes_.load(std::memory_order_relaxed);
 }
 
 void Flusher::want(Lsn lsn) {
   if (files_.options.manual_flush || files_.log->durable_lsn() >= lsn) return;
   raise_target(lsn);
   // Most commits find the job at work, and take no lock.
-  if (shared_.queued.load() && !is_too_much(lsn)) return;
+  if (queued_.load() && !is_too_much(lsn)) return;
   bool taken = true;
   bool wake = false;
   {
     const LockGuard lock(mutex_);
     const bool too_much = is_too_much(lsn);
-    const bool queued = shared_.queued.load();
+    const bool queued = queued_.load();
     if (!queued || (too_much && !now_)) {
       now_ = now_ || too_much;
       const std::chrono::milliseconds window(now_ ? 0 : interval_ms_);
       taken = background_.flushes.want(job_, SteadyClock::now() + window);
-      shared_.queued.store(taken);
+      queued_.store(taken);
       wake = queued;
     }
     assert_state();
@@ -57,8 +56,8 @@ void Flusher::set_window(FlushWindow window) {
   {
     const LockGuard lock(mutex_);
     interval_ms_ = window.interval_ms;
-    shared_.window_bytes.store(window.bytes, std::memory_order_relaxed);
-    if (!shared_.queued.load()) return;
+    window_bytes_.store(window.bytes, std::memory_order_relaxed);
+    if (!queued_.load()) return;
     now_ = true;  // commits that wait under the old window are flushed now
     (void)background_.flushes.want(job_, SteadyClock::now());
   }
@@ -99,7 +98,7 @@ void Flusher::close_and_sync(bool due) {
     if (due || is_too_much(end)) raise_target(end);
     return kOk;
   });
-  (void)files_.log->sync(Lsn{shared_.target.load()});
+  (void)files_.log->sync(Lsn{target_.load()});
   (void)no_throw([&]() -> Status {
     collectors_->after_background_closing(closed);
     return kOk;
@@ -113,7 +112,7 @@ void Flusher::close_and_sync(bool due) {
 
 bool Flusher::wanted() const {
   return stopping_ || frame_wanted_ || closing_due_ <= SteadyClock::now() ||
-         Lsn{shared_.target.load()} > files_.log->durable_lsn();
+         Lsn{target_.load()} > files_.log->durable_lsn();
 }
 
 // The window of a commit begins when the job notices it and nothing else waits; at the latest at the job's next look. A
@@ -126,7 +125,7 @@ std::optional<Workers::Time> Flusher::flush() {
     const bool closes = std::exchange(frame_wanted_, false) || due;
     if (due) closing_due_ = kNever;
     lock.unlock();
-    closes ? close_and_sync(due) : (void)files_.log->sync(Lsn{shared_.target.load()});
+    closes ? close_and_sync(due) : (void)files_.log->sync(Lsn{target_.load()});
     lock.lock();
     assert_state();
     // Keep looking: the next asynchronous persist then need not wake a thread, which takes longer than all the rest of
@@ -136,9 +135,9 @@ std::optional<Workers::Time> Flusher::flush() {
       wake_.wait_for(mutex_, kLookEvery, [this]() MEMLITH_REQUIRES(mutex_) { return wanted(); });
     }
     if (!wanted()) {
-      shared_.queued.store(false);
+      queued_.store(false);
       if (!wanted()) return next_closing();
-      shared_.queued.store(true);
+      queued_.store(true);
     }
     if (interval_ms_ > 0 && !now_) {
       const auto window = SteadyClock::now() + std::chrono::milliseconds(interval_ms_) - kLookEvery;
@@ -160,7 +159,7 @@ void Flusher::stop() {
 
 // Only commits that were begun are requested.
 void Flusher::assert_state() const {
-  [[maybe_unused]] const Lsn target{shared_.target.load()};  // before the head, which only moves up
+  [[maybe_unused]] const Lsn target{target_.load()};  // before the head, which only moves up
   MEMLITH_DCHECK(target <= files_.log->head());
 }
 

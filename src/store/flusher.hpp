@@ -33,16 +33,6 @@ class Flusher {
   void stop() MEMLITH_EXCLUDES(mutex_);
 
  private:
-  // What several processes would share (docs/architecture.md).
-  //
-  // Commits read it without the mutex. A commit raises the target first and looks at `queued` then; the job clears
-  // `queued` first and looks at the target once more.
-  struct Shared {
-    Atomic<std::uint64_t> target{0};             // to be made durable
-    Atomic<bool> queued{false};                  // the job waits or runs
-    std::atomic<std::uint64_t> window_bytes{0};  // of the window; independent of the other two
-  };
-
   static constexpr Workers::Time kNever = Workers::Time::max();
   std::optional<Workers::Time> flush() MEMLITH_EXCLUDES(mutex_);
   // Puts what waits into the log; if it is due, as much of the log as was asked for becomes durable, then.
@@ -61,7 +51,11 @@ class Flusher {
   Collectors* const collectors_;
   Mutex mutex_;
   ConditionVariable wake_;  // of the job, which looks for more to flush
-  Shared shared_;
+  // Commits read these without the mutex. A commit raises the target first and looks at queued_ then; the job clears
+  // queued_ first and looks at the target once more.
+  Atomic<std::uint64_t> target_{0};             // to be made durable
+  Atomic<bool> queued_{false};                  // the job waits or runs
+  std::atomic<std::uint64_t> window_bytes_{0};  // of the window; independent of the other two
   std::uint64_t interval_ms_ MEMLITH_GUARDED_BY(mutex_) = files_.options.flush_window.interval_ms;
   bool now_ MEMLITH_GUARDED_BY(mutex_) = false;  // the window's bytes are used up, or it was changed
   bool stopping_ MEMLITH_GUARDED_BY(mutex_) = false;

@@ -64,7 +64,7 @@ bool Follower::nothing_new(LogPosition since) const {
 Result<bool> Follower::superblock_is_the_same() {
   Superblocks now(*files_.log_device);
   MEMLITH_TRY(now.read());
-  return now.current().sequence == sequence_;
+  return now.unshared().sequence == sequence_;
 }
 
 // ---- the log ---------------------------------------------------------------------------------------------------

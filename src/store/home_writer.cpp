@@ -17,6 +17,7 @@ Status BufferedHome::put(std::uint64_t offset, std::span<const std::byte> bytes)
     MEMLITH_TRY(finish());
   }
   if (count_ == 0) begin_ = offset;
+  MEMLITH_ASSERT(!bytes.empty() && count_ < kPiecesMax);
   pieces_[count_++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   bytes_held_ += bytes.size();
   return kOk;
@@ -24,6 +25,7 @@ Status BufferedHome::put(std::uint64_t offset, std::span<const std::byte> bytes)
 
 Status BufferedHome::finish() {
   if (count_ == 0) return kOk;
+  MEMLITH_ASSERT(bytes_held_ >= count_);
   home_bytes_.fetch_add(bytes_held_, std::memory_order_relaxed);
   MEMLITH_TRY(device_.write_pieces(begin_, std::span(pieces_).first(count_)));
   // The page cache writes whole pages, however little of each has changed.
@@ -53,6 +55,7 @@ bool DirectHome::takes(std::uint64_t offset, std::uint64_t bytes) {
 }
 
 Status DirectHome::put(std::uint64_t offset, std::span<const std::byte> bytes) {
+  MEMLITH_ASSERT(takes(offset, bytes.size()));
   while (!bytes.empty()) {
     if (used_ == kDirectBytes || (used_ > 0 && offset != begin_ + used_)) MEMLITH_TRY(send());
     if (used_ == 0) {
@@ -76,6 +79,7 @@ Status DirectHome::finish() {
 std::byte* DirectHome::buffer() const { return memory_.data() + slot_ * kDirectBytes; }
 
 Status DirectHome::send() {
+  MEMLITH_ASSERT(used_ > 0 && used_ <= kDirectBytes && takes(begin_, used_));
   MEMLITH_TRY(queue_->write(slot_, begin_, {buffer(), used_}));
   slot_ = (slot_ + 1) % kDirectDepth;
   used_ = 0;

@@ -51,10 +51,9 @@ Status guarded_without_log(StoreFiles& files) {
 Status used_without_log(StoreFiles& files) {
   return fail(Errc::corrupt, Detail::open,
               "{}: this is a copy of a heap, a kv store or an application log that was taken while the file was in "
-              "use, "
-              "or after a crash, and its log is not beside it ({} is the place): the newest commits are only in that "
-              "log. Copy the file again when no program has it open and `memlith recover` has run, or copy the log "
-              "with it. Nothing was changed",
+              "use, or after a crash, and its log is not beside it ({} is the place): the newest commits are only in "
+              "that log. Copy the file again when no program has it open and `memlith recover` has run, or copy the "
+              "log with it. Nothing was changed",
               files.path(), files.volume.path_of(files.names.log));
 }
 

@@ -77,8 +77,7 @@ Status Opening::check_held() const {
   if (files_.options.held) {
     return fail(Errc::invalid, Detail::open,
                 "{}: this store is not a standby: it was promoted, or never was one. It is a store of its own, which "
-                "an "
-                "archive does not change",
+                "an archive does not change",
                 files_.path());
   }
   return fail(Errc::read_only, Detail::open,

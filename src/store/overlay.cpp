@@ -15,6 +15,7 @@ bool is_zeros(const std::byte* data) { return data >= kZeros && data < kZeros + 
 }  // namespace
 
 Result<std::byte*> Overlay::allocate(std::uint64_t bytes) {
+  MEMLITH_ASSERT(bytes > 0 && bytes <= kPageBytes);
   if (bytes > arena_left_) {
     const std::uint64_t usual = kArenaBytes[std::min(arenas_.size(), std::size(kArenaBytes) - 1)];
     MEMLITH_TRY_ASSIGN(AlignedBuffer arena, AlignedBuffer::allocate(std::max(bytes, usual)));
@@ -22,6 +23,7 @@ Result<std::byte*> Overlay::allocate(std::uint64_t bytes) {
     arena_left_ = arena.size();
     arenas_.push_back(std::move(arena));
   }
+  MEMLITH_ASSERT(bytes <= arena_left_);
   std::byte* const result = arena_next_;
   arena_next_ += bytes;
   arena_left_ -= bytes;
@@ -46,6 +48,8 @@ void Overlay::make_room(Page& page) {
 
 // Removes everything inside [begin, end); pieces that cross a border keep the part outside. There is room for one more.
 void Overlay::cut_out(Page& page, std::uint32_t begin, std::uint32_t end) {
+  MEMLITH_ASSERT(begin < end && end <= kPageBytes);
+  MEMLITH_ASSERT(page.size() < page.capacity());
   auto first = std::partition_point(page.begin(), page.end(), [begin](const Piece& p) { return p.end() <= begin; });
   if (first == page.end() || first->begin >= end) return;
   if (first->begin < begin && first->end() > end) {
@@ -84,7 +88,17 @@ Status Overlay::apply_to_page(Page& page, std::uint32_t begin, std::span<const s
   cut_out(page, begin, begin + static_cast<std::uint32_t>(bytes.size()));
   std::memcpy(data, bytes.data(), bytes.size());
   page.insert(at_or_after(page), {data, static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(bytes.size())});
+  MEMLITH_DCHECK(is_in_order(page));
   return kOk;
+}
+
+bool Overlay::is_in_order(const Page& page) {
+  std::uint32_t end = 0;
+  for (const Piece& piece : page) {
+    if (piece.bytes == 0 || piece.begin < end || piece.end() > kPageBytes) return false;
+    end = piece.end();
+  }
+  return true;
 }
 
 Status Overlay::apply(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes) {

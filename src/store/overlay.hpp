@@ -56,6 +56,7 @@ class Overlay {
   Result<std::byte*> allocate(std::uint64_t bytes);
   Status apply_to_page(Page& page, std::uint32_t begin, std::span<const std::byte> bytes);
   void make_room(Page& page);
+  static bool is_in_order(const Page& page);  // for assertions
   static void cut_out(Page& page, std::uint32_t begin, std::uint32_t end);
 
   std::map<ObjectId, Leaves> objects_;

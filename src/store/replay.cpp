@@ -115,6 +115,7 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
       if (!directory_.homes_may_shrink() || offset >= size) return kOk;
       bytes = bytes.first(size - offset);
     }
+    MEMLITH_ASSERT(offset + bytes.size() <= size);  // replay makes no home longer
     work_.home += work_.piece;
     if (direct == nullptr || !DirectHome::takes(offset, bytes.size())) return buffered.put(offset, bytes);
     files_.counters.home_bytes.fetch_add(bytes.size(), std::memory_order_relaxed);

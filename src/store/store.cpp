@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 #include <utility>
 
@@ -32,7 +33,10 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
     store->undo_creation();
     throw;
   }
-  if (status.ok()) return store;
+  if (status.ok()) {
+    store->assert_state();
+    return store;
+  }
   // After an I/O error it is unknown what is on the medium: the next opening judges it.
   if (status.category != Errc::io && status.category != Errc::poisoned) store->undo_creation();
   return status;
@@ -41,11 +45,73 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
 Status Store::open_it() {
   if (files_.options.follow) {
     view_ = std::make_unique<View>(files_, opening_, *directory_, replay_);
-    return view_->begin();
+    MEMLITH_TRY(view_->begin());
+    enter(StoreState::following);
+    return kOk;
   }
   MEMLITH_TRY(opening_.run());
+  enter(StoreState::recovering);
+  assert_state();
   MEMLITH_TRY(Recovery(files_, *directory_, replay_).run());
-  return read_only() ? kOk : start();
+  if (!read_only()) MEMLITH_TRY(start());
+  enter(read_only() ? StoreState::read_only : StoreState::writable);
+  return kOk;
+}
+
+void Store::enter(StoreState next) {
+  const StoreState from = state_;
+  const auto one_of = [from](std::initializer_list<StoreState> states) {
+    return std::find(states.begin(), states.end(), from) != states.end();
+  };
+  switch (next) {
+    case StoreState::opening: MEMLITH_ASSERT(false && "a store is opened once"); break;
+    case StoreState::recovering: MEMLITH_ASSERT(from == StoreState::opening); break;
+    case StoreState::writable:
+    case StoreState::read_only: MEMLITH_ASSERT(from == StoreState::recovering); break;
+    case StoreState::following: MEMLITH_ASSERT(from == StoreState::opening); break;
+    case StoreState::closing:
+      MEMLITH_ASSERT(one_of({StoreState::writable, StoreState::read_only, StoreState::following}));
+      break;
+    case StoreState::closed: MEMLITH_ASSERT(from == StoreState::closing); break;
+    case StoreState::refused:
+      MEMLITH_ASSERT(one_of({StoreState::opening, StoreState::recovering, StoreState::writable}));
+      break;
+  }
+  state_ = next;
+}
+
+void Store::assert_state() const {
+  const bool has_jobs = background_ != nullptr;
+  MEMLITH_ASSERT((view_ != nullptr) == files_.options.follow || state_ == StoreState::opening);
+  switch (state_) {
+    case StoreState::opening:
+    case StoreState::refused: MEMLITH_ASSERT(!has_jobs); break;
+    case StoreState::recovering:
+      MEMLITH_ASSERT(!has_jobs && process_mark_ == 0);
+      MEMLITH_ASSERT(files_.log != nullptr && !files_.log->started() && !files_.log->poisoned());
+      break;
+    case StoreState::writable: {
+      MEMLITH_ASSERT(!read_only() && process_mark_ != 0);
+      MEMLITH_ASSERT(has_jobs && flusher_ != nullptr && publisher_ != nullptr);
+      MEMLITH_ASSERT(files_.log != nullptr && files_.log->started());
+      // In this order, because each only moves on.
+      const Lsn home = files_.log->tail().lsn;
+      const Lsn durable = files_.log->durable_lsn();
+      MEMLITH_ASSERT(home <= durable && durable <= files_.log->head());
+      break;
+    }
+    case StoreState::read_only:
+      MEMLITH_ASSERT(read_only() && !has_jobs && process_mark_ == 0);
+      MEMLITH_ASSERT(files_.log != nullptr && !files_.log->started());
+      break;
+    case StoreState::following: MEMLITH_ASSERT(read_only() && !has_jobs && process_mark_ == 0); break;
+    case StoreState::closing: MEMLITH_ASSERT(!has_jobs); break;
+    case StoreState::closed:
+      MEMLITH_ASSERT(!has_jobs && publisher_ == nullptr);
+      // Nothing that was acknowledged is missing at home, or awaits the archive in the log.
+      MEMLITH_ASSERT(read_only() || files_.log->durable_lsn() == files_.log->head());
+      break;
+  }
 }
 
 // The store is recovered, and open for writing.
@@ -75,7 +141,9 @@ Status Store::start() {
 }
 
 void Store::undo_creation() {
+  enter(StoreState::refused);
   stop_jobs();
+  assert_state();
   KeptFailure told;
   told.keep(kOk);  // the sentence of the failure
   drop_stats();
@@ -118,6 +186,8 @@ Status Store::check_process() const {
 Status Store::close() {
   MEMLITH_TRY(finish());
   files_.unlock();
+  enter(StoreState::closed);
+  assert_state();
   return kOk;
 }
 
@@ -128,18 +198,21 @@ Status Store::close_and_remove_log() {
   // no name. [test Files.NoLogIsLeftBesideADatabaseThatWasClosed]
   const Status removed = remove_log();
   files_.unlock();
+  enter(StoreState::closed);
+  assert_state();
   // A process that gave up the right to remove the log leaves it, cleanly closed.
   return removed.category == Errc::permission ? kOk : removed;
 }
 
 Status Store::finish() {
   MEMLITH_TRY(check_process());
-  MEMLITH_ASSERT(!closed_);
-  closed_ = true;
+  assert_state();
+  enter(StoreState::closing);
   KeptFailure guard;
   guard.keep(end_guard());
   guard.keep(end_use_mark());
   stop_jobs();
+  assert_state();
   if (!guard.ok()) return guard.tell();
   if (read_only()) return kOk;
   Log& log = *files_.log;
@@ -187,6 +260,7 @@ Directory::Commit Store::committer() {
 Result<ObjectInfo> Store::create(std::string_view name, std::uint64_t size_bytes, std::uint64_t address,
                                  std::uint64_t reserve_bytes) {
   MEMLITH_TRY(check_process());  // before a home file is created that the parent may have created since
+  assert_state();
   MEMLITH_TRY(close_collectors());
   return directory_->create({ObjectId{}, std::string(name), size_bytes, address, reserve_bytes}, committer());
 }
@@ -255,6 +329,7 @@ bool Store::read_cached_home(ObjectId id, std::uint64_t offset, std::span<std::b
 
 Status Store::checkpoint() {
   MEMLITH_TRY(check_process());
+  assert_state();
   if (read_only()) return fail(Errc::read_only, Detail::open, "{}: the store was opened read-only", path());
   return checkpointer_.checkpoint();
 }

@@ -44,6 +44,19 @@
 
 namespace memlith::core {
 
+// docs/states.md draws them, and what leads from one to another. A store that lacks memory, refuses weak commits or has
+// failed is `writable`: the log and the collectors know more.
+enum class StoreState : std::uint8_t {
+  opening,
+  recovering,
+  writable,
+  read_only,
+  following,  // also while it is stalled
+  closing,
+  closed,
+  refused,  // the opening failed, or its creation was undone
+};
+
 class Store {
  public:
   // Opens and recovers. The volume outlives the store. An opening that fails removes the files that it created, except
@@ -233,6 +246,9 @@ class Store {
  private:
   Store(Volume& volume, StoreOptions options) : files_(volume, std::move(options)) {}
 
+  // What holds in each state, between two calls.
+  void assert_state() const;
+  void enter(StoreState next);
   Status open_it();
   Status start();
   Status finish();  // everything of close() except releasing the locks
@@ -263,10 +279,10 @@ class Store {
   std::unique_ptr<TimeMarker> time_marker_;  // null: marks are not wanted
   std::unique_ptr<StatsPublisher> publisher_;
 
-  std::uint64_t process_mark_ = 0;  // of the process that opened it for writing; 0: read-only
-  int process_ = 0;                 // its number, for messages
-  bool closed_ = false;
-  bool is_guarded_ = false;  // as of the newest commit; one thread at a time
+  std::uint64_t process_mark_ = 0;          // of the process that opened it for writing; 0: read-only
+  int process_ = 0;                         // its number, for messages
+  StoreState state_ = StoreState::opening;  // changes while no other thread uses the store
+  bool is_guarded_ = false;                 // as of the newest commit; one thread at a time
 };
 
 }  // namespace memlith::core

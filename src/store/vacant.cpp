@@ -9,6 +9,7 @@
 namespace memlith::core {
 
 void Vacant::take_out(Parts& parts, std::uint64_t begin, std::uint64_t end) {
+  MEMLITH_ASSERT(begin < end);
   auto at = parts.upper_bound(begin);
   if (at != parts.begin()) --at;
   while (at != parts.end() && at->first < end) {
@@ -21,9 +22,20 @@ void Vacant::take_out(Parts& parts, std::uint64_t begin, std::uint64_t end) {
     if (part_begin < begin) parts.emplace(part_begin, begin);
     if (part_end > end) at = std::next(parts.emplace(end, part_end).first);
   }
+  MEMLITH_DCHECK(are_apart(parts));
+}
+
+bool Vacant::are_apart(const Parts& parts) {
+  std::uint64_t before = 0;
+  for (const auto& [begin, end] : parts) {
+    if (begin < before || begin >= end) return false;
+    before = end;
+  }
+  return true;
 }
 
 void Vacant::add(const Extent& pages) {
+  MEMLITH_ASSERT(pages.bytes > 0 && pages.offset % kPageBytes == 0 && pages.bytes % kPageBytes == 0);
   const LockGuard lock(mutex_);
   Parts& parts = objects_[pages.object];
   take_out(parts, pages.offset, pages.offset + pages.bytes);
@@ -58,6 +70,7 @@ Status Vacant::fill_some(std::span<const Extent> extents, Homes& homes) {
 
 Status Vacant::discard(ObjectId object, Device& device, std::uint64_t offset, std::uint64_t bytes,
                        const Overwrite& overwrite) {
+  MEMLITH_ASSERT(bytes > 0 && offset % kPageBytes == 0 && bytes % kPageBytes == 0);
   const std::uint64_t end = offset + bytes;
   std::vector<Extent> occupied;
   const auto occupy = [&](std::uint64_t until) {

@@ -37,6 +37,7 @@ class Vacant {
   using Parts = std::map<std::uint64_t, std::uint64_t>;  // begin and end, none overlapping
 
   Status fill_some(std::span<const Extent> extents, Homes& homes) MEMLITH_EXCLUDES(mutex_);
+  static bool are_apart(const Parts& parts);  // for assertions
   void take_out(Parts& parts, std::uint64_t begin, std::uint64_t end) MEMLITH_REQUIRES(mutex_);
 
   Mutex mutex_;

@@ -366,12 +366,12 @@ void Run::damage_heap() {
 // ---- several threads -------------------------------------------------------------------------------------------
 
 // The region asks it instead of the heap, so that it sees the heap at the moment of each capture.
-class Run::HeapThreads final : public RegionClient {
+class Run::HeapThreads final : public CaptureGuard {
  public:
   HeapThreads(Run& run, std::size_t threads) : run_(run), life_(*run.heap_), under_way_(threads) {
-    life_.region->set_client(this);
+    life_.region->set_guard(this);
   }
-  ~HeapThreads() override { life_.region->set_client(life_.heap.get()); }
+  ~HeapThreads() { life_.region->set_guard(life_.heap.get()); }
 
   void hold() override {
     model_.lock();
@@ -384,6 +384,7 @@ class Run::HeapThreads final : public RegionClient {
     model_.unlock();
   }
   void rolled_back() override { life_.heap->rolled_back(); }
+  [[nodiscard]] std::string_view what() const override { return life_.heap->what(); }
   std::vector<std::string> where(std::span<const std::uint64_t> offsets) override { return life_.heap->where(offsets); }
 
   void act(std::size_t self, Random random, std::size_t operations, std::uint64_t group, std::uint64_t fill) {

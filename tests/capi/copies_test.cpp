@@ -1,6 +1,5 @@
-// docs/guarantees.md, "Copies": a copy of the file of a heap, a kv store or an
-// application log that was taken while the file was in use is refused, and
-// never taken for an older or an empty one.
+// docs/guarantees.md, "Copies": a copy of the file of a heap, a kv store or an application log that was taken while the
+// file was in use is refused, and never taken for an older or an empty one.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,8 +26,7 @@ template <class T>
 // One kind of structure in one file, with a number that the program counts up.
 struct Kind {
   const char* name;
-  // Opens the structure, counts `steps` times, each durably, calls `inside`,
-  // and closes. What the number is then.
+  // Opens the structure, counts `steps` times, each durably, calls `inside`, and closes. What the number is then.
   std::function<Result<int>(const std::string& path, bool create, int steps, const std::function<void()>& inside)> run;
 };
 
@@ -130,8 +128,7 @@ TEST_P(Copies, OfAFileThatWasClosedAreComplete) {
   EXPECT_GE(*again, *counted);
 }
 
-// A program that was killed leaves the mark; the file with its log is complete,
-// and so is a copy after the recovery.
+// A program that was killed leaves the mark; the file with its log is complete, and so is a copy after the recovery.
 TEST_P(Copies, AfterACrashAreRefusedUntilTheRecovery) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);

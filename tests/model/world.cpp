@@ -125,7 +125,6 @@ memlith_store_options World::options(std::uint32_t flags) {
   given.io = MEMLITH_IO_POSIX;
   if (random_.one_in(3)) given.log_bytes = 1 << 20;
   if (random_.one_in(4)) given.manual_checkpoint = 1;
-  if (random_.one_in(4)) given.in_flight_max = 1 + static_cast<std::uint32_t>(random_.below(3));
   return given;
 }
 

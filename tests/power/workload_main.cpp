@@ -1,6 +1,6 @@
 // power-workload: commits to a store with several regions and to a one-file store, or to a store on a device with
-// regions, a kv store and an application log, until it is killed, and says on a
-// descriptor, in one line each, what it does (tests/power/rig/oracle.py reads them):
+// regions, a kv store and an application log, until it is killed, and says on a descriptor, in one line each, what it
+// does (tests/power/rig/oracle.py reads them):
 //   P s n   on opening, stream s was found to hold exactly the state after commit n
 //   S s n   commit n of s has begun: nothing of it was stored before
 //   A s n   commit n was acknowledged, and with it those before it that nobody had waited for
@@ -311,7 +311,6 @@ class Life {
     options.log_bytes = kLogBytes[core::Random(options_.seed + (file ? 1 : 0)).below(3)];
     options.log_max_bytes = 16 << 20;
     options.manual_checkpoint = random_.one_in(3);
-    options.in_flight_max = static_cast<std::uint32_t>(1 + random_.below(3));
     if (random_.one_in(3)) options.flush_interval_ms = 1 + random_.below(20);
     // In all the ways of reading and writing; one life recovers what another wrote.
     constexpr Io kIo[] = {Io::automatic, Io::posix, Io::uring};

@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
 #include "memlith/archive.h"
 
 namespace memlith::tool {
@@ -359,8 +359,8 @@ void add_archive_commands(CLI::App& app, CommandLine& line) {
   CLI::App* const archive =
       app.add_subcommand("archive",
                          "Archive a store continuously, beside the process that writes to it, until interrupted: "
-                         "archive STORE TARGET. Or "
-                         "keep a standby up to date: archive --follow TARGET DEST. Or `archive list TARGET`");
+                         "archive STORE TARGET. Or keep a standby up to date: archive --follow TARGET DEST. Or "
+                         "`archive list TARGET`");
   archive->add_option("STORE", arguments->from, "The store; with --follow the archive");
   archive->add_option("TARGET", arguments->to, "The folder of the archive, made if missing; with --follow the standby");
   add_target_commands(archive, *arguments, true);

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kit/cli_words.hpp"
+#include "cli/cli_words.hpp"
 
 namespace memlith::tool {
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kit/store_path.hpp"
 #include "kv.hpp"
 #include "memlith/applog.h"
 

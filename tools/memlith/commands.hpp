@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::tool {

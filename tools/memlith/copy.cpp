@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "cli/clock.hpp"
+#include "cli/progress.hpp"
+#include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/progress.hpp"
-#include "kit/store_path.hpp"
 #include "sqlite/tool/commands.hpp"
 #include "sqlite/tool/sqlite_head.hpp"
 

@@ -3,8 +3,8 @@
 // The library refuses a device that holds anything. This command also says what it is, where libblkid can tell.
 #include <fmt/format.h>
 
+#include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kit/store_path.hpp"
 #include "memlith/memlith.h"
 
 #ifdef MEMLITH_BLKID

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/io_names.hpp"
+#include "cli/store_path.hpp"
+#include "cli/trackers.hpp"
 #include "commands.hpp"
-#include "kit/io_names.hpp"
-#include "kit/store_path.hpp"
-#include "kit/trackers.hpp"
 
 namespace memlith::tool {
 

@@ -11,8 +11,8 @@
 #include <climits>
 #include <csignal>
 
+#include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kit/store_path.hpp"
 #include "memlith/shared.h"
 
 namespace memlith::tool {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "kit/cli_words.hpp"
-#include "kit/store_path.hpp"
+#include "cli/cli_words.hpp"
+#include "cli/store_path.hpp"
 #include "memlith/kv.h"
 
 namespace memlith::tool {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "cli/interrupt.hpp"
+#include "cli/progress.hpp"
 #include "commands.hpp"
-#include "kit/interrupt.hpp"
-#include "kit/progress.hpp"
 #include "kv.hpp"
 
 namespace memlith::tool {

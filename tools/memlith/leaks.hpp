@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kit/output.hpp"
+#include "cli/output.hpp"
 
 namespace memlith::tool {
 

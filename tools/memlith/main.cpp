@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "archive.hpp"
+#include "cli/cli_words.hpp"
 #include "commands.hpp"
 #include "engine/commands.hpp"
-#include "kit/cli_words.hpp"
 #include "kv.hpp"
 #include "memlith/memlith.h"
 #include "postgres/tool/commands.hpp"
@@ -83,8 +83,7 @@ void add_copy(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<CopyArguments>();
   CLI::App* command = app.add_subcommand("copy",
                                          "Copy a whole store as one durable commit left it, also while a process "
-                                         "writes to it. A SQLite database becomes "
-                                         "an ordinary file");
+                                         "writes to it. A SQLite database becomes an ordinary file");
   command
       ->add_option("STORE", arguments->path,
                    "A store's folder or block device, or a file with its log FILE.memlith beside it")
@@ -104,8 +103,7 @@ void add_format(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<FormatArguments>();
   CLI::App* command = app.add_subcommand("format",
                                          "Prepare a block device or an NVMe namespace, without a file system, for one "
-                                         "store; every command then takes its "
-                                         "path");
+                                         "store; every command then takes its path");
   command
       ->add_option("DEVICE", arguments->path,
                    "A block device, such as /dev/vdb or /dev/loop0, or an NVMe namespace, such as /dev/ng0n1")
@@ -118,8 +116,7 @@ void add_keeper(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<KeeperArguments>();
   CLI::App* command = app.add_subcommand("keeper",
                                          "Keep a store open for processes that share its regions, until the last one "
-                                         "has gone; memlith_shared_open starts "
-                                         "this by itself");
+                                         "has gone; memlith_shared_open starts this by itself");
   command->add_option("STORE", arguments->path, "A store's folder")->required();
   command->add_flag("--create", arguments->create, "Create the store, if it does not exist");
   command
@@ -162,8 +159,8 @@ void add_run(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<RunArguments>();
   CLI::App* command = app.add_subcommand("run",
                                          "Run a program, unchanged, whose files are always as its last fsync left "
-                                         "them. Exit codes: those of the program; "
-                                         "126, memlith cannot run it; 127, there is no such program");
+                                         "them. Exit codes: those of the program; 126, memlith cannot run it; 127, "
+                                         "there is no such program");
   command
       ->add_option("--match", arguments->patterns,
                    "The files to keep, a pattern like the shell's: of a name ('*.kch'), or of a path with a slash; "

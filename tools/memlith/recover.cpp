@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "cli/clock.hpp"
+#include "cli/progress.hpp"
+#include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/progress.hpp"
-#include "kit/store_path.hpp"
 #include "leaks.hpp"
 #include "memlith/heap.h"
 #include "postgres/tool/commands.hpp"

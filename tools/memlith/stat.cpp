@@ -11,11 +11,11 @@
 #include <string>
 #include <thread>
 
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
 #include "kit/stats.hpp"
-#include "kit/store_path.hpp"
 #include "memlith/archive.h"
 #include "memlith/memlith.h"
 

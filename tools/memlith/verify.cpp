@@ -6,9 +6,9 @@
 
 #include <cstdio>
 
+#include "cli/progress.hpp"
+#include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kit/progress.hpp"
-#include "kit/store_path.hpp"
 #include "leaks.hpp"
 #include "memlith/copy.h"
 #include "memlith/heap.h"

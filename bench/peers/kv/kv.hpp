@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kit/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace memlith::tool {
 

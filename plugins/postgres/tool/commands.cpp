@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "postgres/src/cluster.hpp"
 #include "postgres/src/keeper.hpp"
 

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "kit/cli_words.hpp"
+#include "cli/cli_words.hpp"
 
 namespace memlith::tool {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "rocksdb/src/give_back.hpp"
 
 namespace memlith::tool {
@@ -51,8 +51,8 @@ void add_rocksdb_commands(CLI::App& app, CommandLine& line) {
   const auto arguments = std::make_shared<ReleaseArguments>();
   CLI::App* command = rocksdb->add_subcommand("release",
                                               "Make the logs of a database ordinary files again, with all that was "
-                                              "acknowledged, for a RocksDB "
-                                              "without memlith. A clean close does so, too");
+                                              "acknowledged, for a RocksDB without memlith. A clean close does so, "
+                                              "too");
   command->add_option("DB", arguments->folder, "The database's folder, or that of its option wal_dir")->required();
   command->add_flag("--accept-damage", arguments->accept_damage,
                     "Also if acknowledged bytes are damaged or missing: gives back what there is. RocksDB then takes "

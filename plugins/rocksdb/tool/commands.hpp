@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "kit/cli_words.hpp"
+#include "cli/cli_words.hpp"
 
 namespace memlith::tool {
 

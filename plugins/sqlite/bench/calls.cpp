@@ -7,7 +7,7 @@
 #include <new>
 #include <string>
 
-#include "kit/clock.hpp"
+#include "cli/clock.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::sqlite_bench {

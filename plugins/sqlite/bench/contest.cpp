@@ -10,9 +10,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
-#include "kit/output.hpp"
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/output.hpp"
 #include "kit/stats.hpp"
 #include "memlith/memlith.h"
 

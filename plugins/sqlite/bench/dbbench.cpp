@@ -1,8 +1,8 @@
 // Many writes a transaction to a table of keys and values, at random or in order.
 #include <fmt/format.h>
 
+#include "cli/clock.hpp"
 #include "contest.hpp"
-#include "kit/clock.hpp"
 #include "kit/random.hpp"
 #include "memlith/memlith.h"
 #include "workloads.hpp"

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <functional>
 
-#include "kit/cli_words.hpp"
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/cli_words.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "memlith/memlith.h"
 #include "workloads.hpp"
 

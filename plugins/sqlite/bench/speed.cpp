@@ -4,8 +4,8 @@
 #include <array>
 #include <functional>
 
+#include "cli/clock.hpp"
 #include "contest.hpp"
-#include "kit/clock.hpp"
 #include "kit/random.hpp"
 #include "memlith/memlith.h"
 #include "workloads.hpp"
@@ -109,8 +109,7 @@ class Speed final : public Workload {
          query("SELECT number, words FROM indexed WHERE id = ?1 % (SELECT max(id) FROM indexed) + 1", rows_)},
         {"order by", query("SELECT words FROM plain ORDER BY words LIMIT 1 OFFSET ?1 % 100", few)},
         {"joins", query("SELECT count(*), sum(a.other) FROM indexed AS a, plain AS b WHERE a.number = b.number + ?1 % "
-                        "7 AND b.other "
-                        "< 250000",
+                        "7 AND b.other < 250000",
                         1)},
         {"updates, each a transaction",
          [this] { return update("UPDATE single SET number = number + ?2 WHERE id = ?1", singles_, false); }},
@@ -130,8 +129,7 @@ class Speed final : public Workload {
         {"a transaction rolled back",
          sql("BEGIN; UPDATE indexed SET words = words || '!'; DELETE FROM plain; ROLLBACK")},
         {"savepoints", sql("BEGIN; SAVEPOINT a; UPDATE indexed SET other = other + 1; SAVEPOINT b; DELETE FROM indexed "
-                           "WHERE id % 3 = 0; "
-                           "ROLLBACK TO b; RELEASE a; COMMIT")},
+                           "WHERE id % 3 = 0; ROLLBACK TO b; RELEASE a; COMMIT")},
         {"deletes", sql("DELETE FROM indexed WHERE id % 2 = 0")},
         {"ANALYZE", sql("ANALYZE")},
         {"VACUUM", sql("VACUUM")},

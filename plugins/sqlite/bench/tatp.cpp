@@ -6,8 +6,8 @@
 
 #include <array>
 
+#include "cli/clock.hpp"
 #include "contest.hpp"
-#include "kit/clock.hpp"
 #include "kit/random.hpp"
 #include "memlith/memlith.h"
 #include "workloads.hpp"
@@ -105,8 +105,7 @@ constexpr std::array<const char*, kSqlCount> kSql{
     "SELECT s_id FROM subscriber WHERE sub_nbr = ?1",
     "SELECT sf_type FROM special_facility WHERE s_id = ?1",
     "INSERT OR IGNORE INTO call_forwarding SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM special_facility "
-    "WHERE s_id = ?1 "
-    "AND sf_type = ?2)",
+    "WHERE s_id = ?1 AND sf_type = ?2)",
     "DELETE FROM call_forwarding WHERE s_id = ?1 AND sf_type = ?2 AND start_time = ?3",
 };
 
@@ -382,8 +381,7 @@ MaybeFailure build(Connection& connection, const State& state) {
       "CREATE TABLE access_info(s_id INTEGER, ai_type INTEGER, data1 INTEGER, data2 INTEGER, data3 TEXT, data4 TEXT, "
       "PRIMARY KEY(s_id, ai_type)) WITHOUT ROWID;"
       "CREATE TABLE special_facility(s_id INTEGER, sf_type INTEGER, is_active INTEGER, error_cntrl INTEGER, data_a "
-      "INTEGER, "
-      "data_b TEXT, PRIMARY KEY(s_id, sf_type)) WITHOUT ROWID;"
+      "INTEGER, data_b TEXT, PRIMARY KEY(s_id, sf_type)) WITHOUT ROWID;"
       "CREATE TABLE call_forwarding(s_id INTEGER, sf_type INTEGER, start_time INTEGER, end_time INTEGER, numberx TEXT, "
       "PRIMARY KEY(s_id, sf_type, start_time)) WITHOUT ROWID; PRAGMA cache_size=-262144";
   if (MaybeFailure failure = connection.execute(schema)) return failure;

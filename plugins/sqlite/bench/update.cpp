@@ -1,8 +1,8 @@
 // Single-row updates, each a transaction of its own: the time of a durable commit and little else.
 #include <fmt/format.h>
 
+#include "cli/clock.hpp"
 #include "contest.hpp"
-#include "kit/clock.hpp"
 #include "kit/random.hpp"
 #include "memlith/memlith.h"
 #include "workloads.hpp"

@@ -16,8 +16,8 @@
 #include <new>
 #include <thread>
 
+#include "cli/clock.hpp"
 #include "contest.hpp"
-#include "kit/clock.hpp"
 #include "kit/random.hpp"
 #include "kit/stats.hpp"
 #include "memlith/memlith.h"

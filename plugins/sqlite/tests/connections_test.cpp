@@ -263,8 +263,7 @@ TEST_P(Kill, EverythingAcknowledgedIsThere) {
     Db db = open("log_mib=1");
     ASSERT_RUNS(db, "pragma journal_mode = " + GetParam() +
                         "; create table a(i integer primary key, v text); create table b(i integer primary key, v "
-                        "text); create "
-                        "index bv on b(v);");
+                        "text); create index bv on b(v);");
   }
   core::Random random(core::random_identity());
   std::uint64_t told = 0;

@@ -41,8 +41,8 @@ std::vector<std::string> workload(bool can_roll_back) {
   if (can_roll_back) {
     const std::vector<std::string> rolled = {
         "begin; insert into t values(5001, 1, 'gone'); savepoint a; delete from t where id < 50; savepoint b; update t "
-        "set v = "
-        "'x'; rollback to b; release b; rollback to a; insert into t values(5002, 2, 'kept'); release a; commit;",
+        "set v = 'x'; rollback to b; release b; rollback to a; insert into t values(5002, 2, 'kept'); release a; "
+        "commit;",
         "begin;" + random_rows(20000, 500, 800) + "update t set v = 'all of them'; rollback;",
         "insert or ignore into t values(1, 1, 'there already'), (5003, 3, 'new');",
         "begin; create table w(x); insert into w values(1); rollback;",

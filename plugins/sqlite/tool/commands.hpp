@@ -4,9 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "kit/cli_words.hpp"
-#include "kit/failure.hpp"
-#include "kit/output.hpp"
+#include "cli/cli_words.hpp"
+#include "cli/failure.hpp"
+#include "cli/output.hpp"
 
 namespace memlith::tool {
 

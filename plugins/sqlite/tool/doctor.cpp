@@ -5,8 +5,8 @@
 
 #include <charconv>
 
+#include "cli/output.hpp"
 #include "commands.hpp"
-#include "kit/output.hpp"
 #include "sqlite_head.hpp"
 
 namespace memlith::tool {

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string_view>
 
-#include "kit/descriptor.hpp"
+#include "cli/descriptor.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::tool {

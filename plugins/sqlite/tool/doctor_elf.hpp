@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kit/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace memlith::tool {
 

@@ -11,11 +11,11 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "cli/clock.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/new_file.hpp"
+#include "cli/progress.hpp"
 #include "commands.hpp"
-#include "kit/clock.hpp"
-#include "kit/interrupt.hpp"
-#include "kit/new_file.hpp"
-#include "kit/progress.hpp"
 #include "sqlite_head.hpp"
 #include "sqlite_lock.hpp"
 #include "sqlite_source.hpp"

@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-#include "kit/descriptor.hpp"
+#include "cli/descriptor.hpp"
 
 namespace memlith::tool {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "kit/failure.hpp"
-#include "kit/store_path.hpp"
+#include "cli/failure.hpp"
+#include "cli/store_path.hpp"
 #include "memlith/sqlite_file.h"
 
 namespace memlith::tool {

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "kit/store_path.hpp"
+#include "cli/store_path.hpp"
 #include "memlith/memlith.h"
 #include "sqlite_head.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kit/failure.hpp"
+#include "cli/failure.hpp"
 
 namespace memlith::tool {
 

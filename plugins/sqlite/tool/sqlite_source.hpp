@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "kit/descriptor.hpp"
-#include "kit/failure.hpp"
+#include "cli/descriptor.hpp"
+#include "cli/failure.hpp"
+#include "cli/store_path.hpp"
 #include "kit/raw_device.hpp"
-#include "kit/store_path.hpp"
 #include "sqlite_head.hpp"
 
 namespace memlith::tool {

@@ -42,7 +42,7 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
     move on to a later one in refresh(). Otherwise nobody can open it for writing until it is closed here.
     follow=True follows it in any case, and keeps nobody out.
     `options` are those of memlith_store_options: log_bytes, log_max_bytes, memory_max_bytes, flush_interval_ms,
-    flush_bytes, physical_block_bytes, in_flight_max, manual_checkpoint, io.
+    flush_bytes, physical_block_bytes, manual_checkpoint, io.
     """
     return Store(
         path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, buffered=buffered, **options
@@ -364,7 +364,7 @@ class Store:
 
 
 _OPTIONS = ("log_bytes", "log_max_bytes", "memory_max_bytes", "flush_interval_ms", "flush_bytes",
-            "physical_block_bytes", "in_flight_max", "manual_checkpoint", "io")
+            "physical_block_bytes", "manual_checkpoint", "io")
 
 
 def _close(core: _core.Store, threads: _Threads, path: str | None = None) -> None:

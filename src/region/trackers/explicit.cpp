@@ -4,9 +4,9 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
-#include <mutex>
 #include <thread>
 
+#include "base/thread_annotations.hpp"
 #include "region/drop_pages.hpp"
 #include "region/take_out.hpp"
 #include "region/tracker.hpp"
@@ -40,24 +40,35 @@ void compact(std::vector<Touched>& all) {
 }
 
 // Held for nanoseconds by threads that have just stored; a mutex would cost more than the work under it.
-class SpinLock {
+class MEMLITH_CAPABILITY("mutex") SpinLock {
  public:
-  void lock() {
+  void lock() MEMLITH_ACQUIRE() {
     for (int tries = 0; busy_.exchange(true, std::memory_order_acquire); ++tries) {
       if (tries > 100) std::this_thread::yield();
     }
   }
-  void unlock() { busy_.store(false, std::memory_order_release); }
+  void unlock() MEMLITH_RELEASE() { busy_.store(false, std::memory_order_release); }
 
  private:
   std::atomic<bool> busy_{false};
 };
 
+class MEMLITH_SCOPED_CAPABILITY SpinGuard {
+ public:
+  explicit SpinGuard(SpinLock& lock) MEMLITH_ACQUIRE(lock) : lock_(lock) { lock_.lock(); }
+  ~SpinGuard() MEMLITH_RELEASE() { lock_.unlock(); }
+  SpinGuard(const SpinGuard&) = delete;
+  SpinGuard& operator=(const SpinGuard&) = delete;
+
+ private:
+  SpinLock& lock_;
+};
+
 // The ranges of the threads whose numbers are the same modulo kLists: as a rule, of one thread.
 struct alignas(64) TouchedList {
   SpinLock lock;
-  std::vector<Touched> touched;           // under the lock
-  std::size_t compact_at = kCompactFrom;  // under the lock
+  std::vector<Touched> touched MEMLITH_GUARDED_BY(lock);
+  std::size_t compact_at MEMLITH_GUARDED_BY(lock) = kCompactFrom;
 };
 
 class ExplicitTracker final : public Tracker {
@@ -67,7 +78,7 @@ class ExplicitTracker final : public Tracker {
   void touch(Range range) override {
     const ThreadNumber thread = this_thread_number();
     TouchedList& list = list_of(thread);
-    const std::lock_guard hold(list.lock);
+    const SpinGuard hold(list.lock);
     // A loop that touches consecutive elements, or the same element again, makes one range.
     if (!list.touched.empty() && list.touched.back().thread == thread) {
       Range& last = list.touched.back().range;
@@ -89,14 +100,14 @@ class ExplicitTracker final : public Tracker {
     const Held held(*this, thread);
     // The ranges that were given back. If something throws from here on, each range is in a list or in taken_.
     while (!taken_.empty()) {
-      list_of(taken_.back().thread).touched.push_back(taken_.back());
+      held.give_back(taken_.back());
       taken_.pop_back();
     }
     std::size_t count = 0;
-    held.for_each([&](const TouchedList& list) { count += list.touched.size(); });
+    held.for_each([&](const TouchedList& list) MEMLITH_REQUIRES(list.lock) { count += list.touched.size(); });
     taken_.reserve(count);
     ranges.reserve(ranges.size() + count);
-    held.for_each([&](TouchedList& list) {
+    held.for_each([&](TouchedList& list) MEMLITH_REQUIRES(list.lock) {
       const auto others = std::partition(list.touched.begin(), list.touched.end(), [thread](const Touched& each) {
         return thread != kAllThreads && each.thread != thread;
       });
@@ -127,7 +138,7 @@ class ExplicitTracker final : public Tracker {
       kept.push_back({begin, round_up(each.range.offset + each.range.bytes, kPageBytes) - begin});
     };
     for (const Touched& each : taken_) keep(each);
-    Held(*this, kAllThreads).for_each([&](const TouchedList& list) {
+    Held(*this, kAllThreads).for_each([&](const TouchedList& list) MEMLITH_REQUIRES(list.lock) {
       for (const Touched& each : list.touched) keep(each);
     });
     normalize(kept);
@@ -157,7 +168,7 @@ class ExplicitTracker final : public Tracker {
     return lists_[thread % kLists];
   }
 
-  // Locks the lists of a thread, or all.
+  // Locks the lists of a thread, or all. The analysis cannot follow locks that are taken in a loop.
   //
   // ORDER all-lists-at-once: no range may be taken before every list is locked. Otherwise, of a range and one that
   // another thread touched after it, only the later one could be taken. [test
@@ -176,18 +187,22 @@ class ExplicitTracker final : public Tracker {
       for (std::uint64_t missing = 0; (missing = tracker.used_.load() & ~lists_) != 0;) lock(missing);
     }
     ~Held() {
-      for_each([](TouchedList& list) { list.lock.unlock(); });
+      for_each([](TouchedList& list) MEMLITH_RELEASE(list.lock) { list.lock.unlock(); });
     }
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     template <class Act>
-    void for_each(Act&& act) const {
+    void for_each(Act&& act) const MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       for (std::uint64_t left = lists_; left != 0; left &= left - 1) act(tracker_.lists_[std::countr_zero(left)]);
+    }
+    // The range goes to the list of the thread that touched it, which is locked.
+    void give_back(const Touched& range) const MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+      tracker_.list_of(range.thread).touched.push_back(range);
     }
 
    private:
     // Touching threads lock one list and captures of a region exclude each other, so any order will do.
-    void lock(std::uint64_t lists) {
+    void lock(std::uint64_t lists) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       lists_ |= lists;
       for (std::uint64_t left = lists; left != 0; left &= left - 1) {
         tracker_.lists_[std::countr_zero(left)].lock.lock();
