@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint64_t kAddressMin = 0x10000;  // Linux maps nothing below
-constexpr std::size_t kReportsMax = 1000;  // and no more is said in a process
+constexpr std::size_t kReportsMax = 1000;       // and no more is said in a process
 
 std::uint64_t address_end() { return (std::uint64_t{1} << host_address_bits()) - kPageBytes; }
 

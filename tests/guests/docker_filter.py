@@ -29,7 +29,7 @@ def applies(rule, architecture):
 def argument(each):
     comparison = COMPARISONS[each["op"]]
     if comparison == seccomp.MASKED_EQ:
-        return seccomp.Arg(each["index"], comparison, each["value"], each["valueTwo"])
+        return seccomp.Arg(each["index"], comparison, each["value"], each.get("valueTwo", 0))
     return seccomp.Arg(each["index"], comparison, each["value"])
 
 

@@ -108,7 +108,7 @@ def download(folder: pathlib.Path, package: str) -> pathlib.Path:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    if subprocess.run(["apt-get", "-qq", "download", package], cwd=folder, check=False).returncode != 0:
+    if subprocess.run(["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", package], cwd=folder, check=False).returncode != 0:
         raise Unable(f"apt-get cannot download {package}")
     archive = next(folder.glob("*.deb"))
     subprocess.run(["dpkg-deb", "--extract", str(archive), str(folder)], check=True)
@@ -148,10 +148,7 @@ def make_few_addresses(work: pathlib.Path) -> pathlib.Path:
     subprocess.run(["tar", "-xf", str(archive), "-C", str(source), "--strip-components=1"], check=True)
     make = ["make", "-s", "-C", str(source), "ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"]
     fragment = places.FOLDER / "few_addresses.config"
-    subprocess.run([*make, "tinyconfig"], check=True, stdout=subprocess.DEVNULL)
-    with open(source / ".config", "a", encoding="utf-8") as config:
-        config.write(fragment.read_text(encoding="utf-8"))
-    subprocess.run([*make, "olddefconfig"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*make, "allnoconfig", f"KCONFIG_ALLCONFIG={fragment}"], check=True, stdout=subprocess.DEVNULL)
     made = (source / ".config").read_text(encoding="utf-8").splitlines()
     lost = [line for line in fragment.read_text(encoding="utf-8").splitlines() if line.endswith("=y")
             and line not in made]
@@ -199,15 +196,20 @@ def make_initramfs(target: pathlib.Path, busybox: pathlib.Path, modules: dict[st
     target.write_bytes(archive + cpio_entry("TRAILER!!!", 0, b"", 0))
 
 
-def cross_build(root: pathlib.Path, build: pathlib.Path, targets: list[str]) -> None:
-    launcher = "env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache"
-    subprocess.run(["cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(build), "-DMEMLITH_WERROR=ON",
-                    f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/arm64.cmake", f"-DMEMLITH_SYSROOT={root}",
-                    "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DMEMLITH_PASS=OFF",
-                    "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG",
-                    "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG",
-                    f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}", f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}"],
-                   stdout=subprocess.DEVNULL, check=True)
+def make_build(arch: str, root: pathlib.Path | None, build: pathlib.Path, targets: list[str]) -> None:
+    """Of this machine's processor the preset release, else the same with Debian's cross compiler."""
+    if arch == "amd64":
+        subprocess.run(["cmake", "--preset", "release", "-S", str(ROOT)], stdout=subprocess.DEVNULL, check=True,
+                       cwd=ROOT)
+    else:
+        launcher = "env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache"
+        subprocess.run(["cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(build), "-DMEMLITH_WERROR=ON",
+                        f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/arm64.cmake", f"-DMEMLITH_SYSROOT={root}",
+                        "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DMEMLITH_PASS=OFF",
+                        "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG",
+                        "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG",
+                        f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}", f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}"],
+                       stdout=subprocess.DEVNULL, check=True)
     subprocess.run(["ninja", "-C", str(build), *targets], check=True)
 
 
@@ -321,7 +323,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--accel", default="tcg,thread=multi", help="QEMU's; kvm where that works (tcg,thread=multi)")
     parser.add_argument("--memory", type=int, default=4096, help="of the machine, MiB (4096)")
     parser.add_argument("--processors", type=int, default=2, help="of the machine (2)")
-    parser.add_argument("--build", type=pathlib.Path, help="a build for that processor (arm64: it is made)")
+    parser.add_argument("--build", type=pathlib.Path, help="a build for that processor; else one is made")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/guests")
     settings = parser.parse_args()
     settings.work = settings.work.resolve()
@@ -351,8 +353,8 @@ def main() -> int:
     root = None
     if settings.kernel != "host":
         root = root_of(settings.work, settings.arch)
-        if settings.arch == "arm64" and settings.build is None:
-            cross_build(root, build, places.targets_of(settings.tests))
+    if settings.build is None:
+        make_build(settings.arch, root, build, places.targets_of(settings.tests))
     folder = settings.work / f"{settings.arch}-{settings.kernel}"
     shutil.rmtree(folder, ignore_errors=True)
     share = folder / "share"
