@@ -52,6 +52,7 @@ as() { # USER COMMAND
   esac
 }
 
+chmod 1777 /tmp
 uname -rm >"$share/uname"
 getconf PAGESIZE >"$share/page-bytes"
 if [[ $kind == guest ]]; then echo 0 >/proc/sys/vm/unprivileged_userfaultfd; fi # as kernels have it from 5.11 on
