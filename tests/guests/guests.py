@@ -30,10 +30,10 @@ KERNELS = {"5.10": ("bullseye", ""), "6.1": ("bookworm", ""), "6.12": ("trixie",
 FEW_ADDRESSES = "6.12-39bit"  # made here of Debian's source
 SOURCE_PACKAGE = ("trixie", "linux-source-6.12")
 BUILT_FOR = "bookworm"  # the suite of the libraries
-PACKAGES = ["bash", "btrfs-progs", "bubblewrap", "coreutils", "e2fsprogs", "findutils", "grep", "sed", "util-linux",
-            "procps", "libc-bin", "libc6-dev", "libstdc++-12-dev", "linux-libc-dev", "libblkid-dev", "libboost-dev",
-            "libcli11-dev", "libfmt-dev", "libgtest-dev", "libncurses-dev", "libsqlite3-dev", "liburing-dev",
-            "libxxhash-dev", "libzstd-dev", "nlohmann-json3-dev", "python3", "xfsprogs"]
+PACKAGES = ["bash", "btrfs-progs", "bubblewrap", "coreutils", "e2fsprogs", "findutils", "grep", "mount", "sed",
+            "util-linux", "procps", "libc-bin", "libc6-dev", "libstdc++-12-dev", "linux-libc-dev", "libblkid-dev",
+            "libboost-dev", "libcli11-dev", "libfmt-dev", "libgtest-dev", "libncurses-dev", "libsqlite3-dev",
+            "liburing-dev", "libxxhash-dev", "libzstd-dev", "nlohmann-json3-dev", "python3", "xfsprogs"]
 MODULES = ["virtio_pci", "virtio_mmio", "virtio_blk", "crc32c_generic", "libcrc32c", "xxhash_generic",
            "blake2b_generic", "sha256_generic", "ext4", "xfs", "btrfs", "overlay", "9pnet_virtio", "9p", "loop"]
 PROFILE_PACKAGE = "golang-github-docker-docker-dev"
@@ -59,9 +59,8 @@ chmod 1777 /root/dev/shm
 mount -t devpts pts /root/dev/pts
 ifconfig lo 127.0.0.1 up
 hostname guest
-chroot /root /bin/bash "@run@" /share /var/images "@seconds@" guest
-sync
-poweroff -f
+exec switch_root /root /bin/bash -c \
+  'bash "@run@" /share /var/images "@seconds@" guest; /bin/busybox sync; /bin/busybox poweroff -f'
 """
 
 
@@ -75,11 +74,15 @@ class Processor:
     qemu: str
     machine: list[str]
     console: str
+    accel: str
 
 
 PROCESSORS = {
-    "arm64": Processor("arm64", "qemu-system-aarch64", ["-machine", "virt", "-cpu", "max,pauth-impdef=on"], "ttyAMA0"),
-    "amd64": Processor("amd64", "qemu-system-x86_64", ["-machine", "q35", "-cpu", "max"], "ttyS0"),
+    "arm64": Processor("arm64", "qemu-system-aarch64", ["-machine", "virt", "-cpu", "max,pauth-impdef=on"], "ttyAMA0",
+                       "tcg,thread=multi"),
+    # With a thread for each processor, QEMU 7.2 sometimes runs into an instruction that Linux 6.12 is patching.
+    "amd64": Processor("amd64", "qemu-system-x86_64", ["-machine", "q35", "-cpu", "max"], "ttyS0",
+                       "tcg,thread=single"),
 }
 
 
@@ -224,7 +227,7 @@ def machine_command(settings: argparse.Namespace, processor: Processor, folder: 
                     ) -> list[str]:
     share_options = "security_model=none,multidevs=remap"
     return [
-        processor.qemu, *processor.machine, "-accel", settings.accel, "-smp", str(settings.processors),
+        processor.qemu, *processor.machine, "-accel", settings.accel or processor.accel, "-smp", str(settings.processors),
         "-m", str(settings.memory), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-kernel", str(next(kernel.glob("boot/vmlinuz-*"))), "-initrd", str(folder / "initramfs"),
         "-append", f"console={processor.console} quiet panic=-1 loglevel=4",
@@ -320,7 +323,7 @@ def options() -> argparse.Namespace:
                         f"{' '.join(places.PLACE_TESTS)})")
     parser.add_argument("--filter", default="*", help="of GoogleTest")
     parser.add_argument("--seconds", type=int, default=7200, help="that each program may take (7200)")
-    parser.add_argument("--accel", default="tcg,thread=multi", help="QEMU's; kvm where that works (tcg,thread=multi)")
+    parser.add_argument("--accel", help="QEMU's; kvm where that works (tcg)")
     parser.add_argument("--memory", type=int, default=4096, help="of the machine, MiB (4096)")
     parser.add_argument("--processors", type=int, default=2, help="of the machine (2)")
     parser.add_argument("--build", type=pathlib.Path, help="a build for that processor; else one is made")

@@ -160,7 +160,8 @@ def table(share: pathlib.Path, jobs: list[Job], results: dict[str, str]) -> str:
         counts = [report_of(share, test.name) for test in tests]
         passed = sum(report["tests"] - len(failures(report)) for report in counts if report)
         bad = [test.program for test in tests if results.get(test.name) != "0"]
-        lines.append(f"{job.file_system:8} {job.user:10} {'works' if results.get(job.name) == '0' else 'FAILS':6} "
-                     f"{passed} tests passed{', not ' + ' '.join(bad) if bad else ''}; scan: {facts.get('scan', '?')}; "
-                     f"{facts.get('log I/O', '?')}{'; ' + facts['medium'] if facts.get('medium') else ''}")
+        says = facts.get("refused") or f"scan: {facts.get('scan', '?')}; {facts.get('log I/O', '?')}"
+        lines.append(f"{job.file_system:8} {job.user:10} {'ok' if results.get(job.name) == '0' else 'FAILS':5} "
+                     f"{passed} tests passed{', not ' + ' '.join(bad) if bad else ''}; {says}"
+                     f"{'; ' + facts['medium'] if facts.get('medium') else ''}")
     return "\n".join(lines)

@@ -53,6 +53,10 @@ as() { # USER COMMAND
 }
 
 chmod 1777 /tmp
+if [[ $kind == guest ]]; then
+  ulimit -Hn 524288 # as systemd has it
+  export MEMLITH_TEST_SLOWNESS=30
+fi
 uname -rm >"$share/uname"
 getconf PAGESIZE >"$share/page-bytes"
 if [[ $kind == guest ]]; then echo 0 >/proc/sys/vm/unprivileged_userfaultfd; fi # as kernels have it from 5.11 on
