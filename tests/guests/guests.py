@@ -111,7 +111,8 @@ def download(folder: pathlib.Path, package: str) -> pathlib.Path:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    if subprocess.run(["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", package], cwd=folder, check=False).returncode != 0:
+    command = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", package]
+    if subprocess.run(command, cwd=folder, check=False).returncode != 0:
         raise Unable(f"apt-get cannot download {package}")
     archive = next(folder.glob("*.deb"))
     subprocess.run(["dpkg-deb", "--extract", str(archive), str(folder)], check=True)
@@ -123,8 +124,8 @@ def download(folder: pathlib.Path, package: str) -> pathlib.Path:
 def root_of(work: pathlib.Path, arch: str) -> pathlib.Path:
     root = extract(work / f"root-{arch}", BUILT_FOR, arch, [*PACKAGES, "busybox-static"])
     etc = root / "etc"
-    (etc / "passwd").write_text("root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
-                                encoding="utf-8")
+    users = "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n"
+    (etc / "passwd").write_text(users, encoding="utf-8")
     (etc / "group").write_text("root:x:0:\nnogroup:x:65534:\n", encoding="utf-8")
     (etc / "hosts").write_text("127.0.0.1 localhost guest\n", encoding="utf-8")
     for folder in ("share", "tmp", "var/images"):
@@ -227,8 +228,9 @@ def machine_command(settings: argparse.Namespace, processor: Processor, folder: 
                     ) -> list[str]:
     share_options = "security_model=none,multidevs=remap"
     return [
-        processor.qemu, *processor.machine, "-accel", settings.accel or processor.accel, "-smp", str(settings.processors),
-        "-m", str(settings.memory), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        processor.qemu, *processor.machine, "-accel", settings.accel or processor.accel,
+        "-smp", str(settings.processors), "-m", str(settings.memory),
+        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-kernel", str(next(kernel.glob("boot/vmlinuz-*"))), "-initrd", str(folder / "initramfs"),
         "-append", f"console={processor.console} quiet panic=-1 loglevel=4",
         "-serial", f"file:{folder / 'console.log'}",
