@@ -34,7 +34,8 @@ packages_go=(golang-go) # the module in go/, where there is no go of another ori
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
 # soak guests
-packages_guests=(e2fsprogs g++-aarch64-linux-gnu mmdebstrap qemu-system-arm qemu-system-x86)
+packages_guests=(bc bison btrfs-progs bubblewrap e2fsprogs flex g++-aarch64-linux-gnu mmdebstrap python3-seccomp
+  qemu-system-arm qemu-system-x86 xfsprogs)
 packages_docs=(python3-venv) # docs
 packages_rocksdb=(librocksdb-dev rocksdb-tools) # RocksDB on memlith: its tests, bench rocksdb
 packages_postgres=(postgresql-15 strace) # PostgreSQL on memlith: its tests, bench postgres, soak postgres

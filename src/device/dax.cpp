@@ -118,11 +118,16 @@ Status DaxMapping::make_present(Piece& piece, std::uint64_t begin, std::uint64_t
     if (::fstat(fd_, &info) != 0) return fail_errno(errno, Detail::write, "{}: cannot determine its size", path_);
     const std::uint64_t pages = round_up(static_cast<std::uint64_t>(info.st_size), kPageBytes) / kPageBytes;
     const std::uint64_t until = std::max(std::min(page + kPresentPages, pages), last);
+    const std::uint64_t bytes = (until - page) * kPageBytes;
     int result = 0;
     do {
-      result = ::madvise(piece.base + page * kPageBytes, (until - page) * kPageBytes, MADV_POPULATE_WRITE);
+      result = ::madvise(piece.base + page * kPageBytes, bytes, MADV_POPULATE_WRITE);
+      if (result != 0 && errno == EINVAL) {  // before Linux 5.14
+        result =
+            ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(page * kPageBytes), static_cast<off_t>(bytes));
+      }
     } while (result != 0 && (errno == EINTR || errno == EAGAIN));
-    if (result != 0 && errno != EINVAL) {  // EINVAL: an older kernel
+    if (result != 0) {
       return fail_errno(errno == EFAULT ? ENOSPC : errno, Detail::write,
                         "{}: the file system gives no memory for the pages at offset {}", path_, page * kPageBytes);
     }

@@ -42,7 +42,7 @@ Result<std::shared_ptr<Watches::Marks>> Watches::marks_of_process() {
   const LockGuard lock(own.mutex);
   if (std::shared_ptr<Marks> shared = own.shared.lock()) return shared;
   MEMLITH_TRY(probe_scan());
-  MEMLITH_TRY_ASSIGN(FileDescriptor uffd, open_userfaultfd(UFFD_FEATURE_WP_ASYNC, "WP_ASYNC (Linux 6.7)"));
+  MEMLITH_TRY_ASSIGN(FileDescriptor uffd, open_userfaultfd(UFFD_FEATURE_WP_ASYNC, kWpAsync));
   Descriptor pagemap(above_standard(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)));
   if (pagemap.get() < 0) return fail_errno(errno, Detail::tracker, "cannot open /proc/self/pagemap");
   auto made = std::make_shared<Marks>(Marks{std::move(uffd), std::move(pagemap)});

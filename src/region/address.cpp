@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <optional>
 
@@ -20,11 +21,14 @@ struct Arena {
   std::uint64_t begin;
   std::uint64_t end;
 };
-// Both ranges are free on x86-64 Linux: below the places of executables, libraries and stacks, and above the addresses
-// that other runtimes take at random or from a hint (docs/guarantees.md, "Addresses"). ThreadSanitizer and
-// MemorySanitizer let a program map the narrow range only.
+// Free where programs have 47 bits of addresses or more (x86-64, arm64): below the places of executables, libraries and
+// stacks, and above the addresses that other runtimes take at random or from a hint (docs/guarantees.md, "Addresses").
+// ThreadSanitizer and MemorySanitizer let a program map the narrow range only.
+constexpr unsigned kUsualBits = 47;
 constexpr Arena kWide{0x400000000000, 0x540000000000};
 constexpr Arena kNarrow{0x550000000000, 0x555000000000};
+// Free where programs have 39 bits (arm64): below executables, and below the heap of Go, from 0x4000000000 on.
+constexpr Arena kLow{0x1000000000, 0x4000000000};
 constexpr std::uint64_t kGrain = 64 * kMiB;
 constexpr int kTries = 64;
 constexpr int kNoMemory = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -50,6 +54,11 @@ Status no_addresses(int error, std::uint64_t bytes) {
   return fail_errno(error, Detail::mapping, "cannot reserve {} bytes of addresses", bytes);
 }
 
+bool free_in(const Arena& arena, unsigned address_bits) {
+  if (address_bits < kUsualBits) return arena.begin == kLow.begin;
+  return arena.begin == kNarrow.begin || (arena.begin == kWide.begin && !under_thread_sanitizer());
+}
+
 }  // namespace
 
 Status check_unclaimed(std::uint64_t address, std::uint64_t bytes, const std::vector<ObjectInfo>& objects) {
@@ -68,7 +77,16 @@ Status reserve_addresses(std::uint64_t address, std::uint64_t bytes) {
   void* const got = ::mmap(wanted, bytes, PROT_NONE, kNoMemory | MAP_FIXED_NOREPLACE, -1, 0);
   if (got == wanted) return kOk;
   if (got != MAP_FAILED) ::munmap(got, bytes);  // a kernel before 4.17 treats the address as a hint
-  if (got == MAP_FAILED && errno != EEXIST) return no_addresses(errno, bytes);
+  const int error = got == MAP_FAILED ? errno : EEXIST;
+  const unsigned bits = host_address_bits();
+  if (error == ENOMEM && (address + bytes - 1) >> bits != 0) {
+    return fail(Errc::unsupported, Detail::mapping,
+                "the region lies at {:#x} and may grow to {} bytes, and this kernel gives programs no addresses from "
+                "{:#x} on: they have {} bits. Open the store on a machine whose kernel has at least {} (on arm64: "
+                "CONFIG_ARM64_VA_BITS_48)",
+                address, bytes, std::uint64_t{1} << bits, bits, std::bit_width(address + bytes - 1));
+  }
+  if (error != EEXIST) return no_addresses(error, bytes);
   return fail(Errc::address_taken, Detail::mapping,
               "something else of this process lies between {:#x} and {:#x}, where the region belongs. A copy of a "
               "store has its original's addresses: close the original first, or open the copy in another process. If "
@@ -80,12 +98,14 @@ void release_addresses(std::uint64_t address, std::uint64_t bytes) {
   ::munmap(reinterpret_cast<void*>(address), bytes);
 }
 
-Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<ObjectInfo>& objects) {
+Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<ObjectInfo>& objects,
+                                       unsigned address_bits) {
   // Random, and in the wide range if possible, so that two stores that were created independently can be open in one
-  // process: two regions of 1 GiB overlap with a probability of 1 in 10,240 there, and of 1 in 160 in the narrow range.
+  // process: two regions of 1 GiB overlap with a probability of 1 in 10,240 there, of 1 in 160 in the narrow range, and
+  // of 1 in 96 in the low one.
   Random random(random_identity());
-  for (const Arena& arena : {kWide, kNarrow}) {
-    if (bytes > (arena.end - arena.begin) / 2 || (arena.begin == kWide.begin && under_thread_sanitizer())) continue;
+  for (const Arena& arena : {kWide, kNarrow, kLow}) {
+    if (bytes > (arena.end - arena.begin) / 2 || !free_in(arena, address_bits)) continue;
     for (int attempt = 0; attempt < kTries; ++attempt) {
       const std::uint64_t address = arena.begin + random.below((arena.end - arena.begin - bytes) / kGrain + 1) * kGrain;
       if (!check_unclaimed(address, bytes, objects).ok()) continue;
@@ -95,7 +115,9 @@ Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<Ob
     }
   }
   return fail(Errc::address_taken, Detail::mapping,
-              "found no free range of {} bytes of addresses; ask for a smaller max_size", bytes);
+              "found no free range of {} bytes among the addresses of programs, which have {} bits; ask for a smaller "
+              "max_size",
+              bytes, address_bits);
 }
 
 Result<Room> find_room(std::uint64_t least, std::uint64_t most) {

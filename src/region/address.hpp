@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/host.hpp"
 #include "base/status.hpp"
 #include "store/store.hpp"
 
 namespace memlith::core {
 
-// Reserves [address, address + bytes) in this process, without memory. `address_taken` if any of it is in use.
+// Reserves [address, address + bytes) in this process, without memory. `address_taken` if any of it is in use;
+// `unsupported` if this kernel gives programs no such addresses.
 Status reserve_addresses(std::uint64_t address, std::uint64_t bytes);
 void release_addresses(std::uint64_t address, std::uint64_t bytes);
 
@@ -17,8 +19,10 @@ void release_addresses(std::uint64_t address, std::uint64_t bytes);
 Status check_unclaimed(std::uint64_t address, std::uint64_t bytes, const std::vector<ObjectInfo>& objects);
 
 // Finds and reserves a range that is free in this process and overlaps no object of the store. For a region that is to
-// lie there in every later process, too: docs/guarantees.md, "Addresses".
-Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<ObjectInfo>& objects);
+// lie there in every later process, too: docs/guarantees.md, "Addresses". It ends below 2 to the power of
+// `address_bits`.
+Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<ObjectInfo>& objects,
+                                       unsigned address_bits = host_address_bits());
 
 // Reserves addresses wherever there is room, for this process only: `most` bytes, or fewer, but `least`, where the
 // process may not have so many.

@@ -16,6 +16,7 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include "base/host.hpp"
 #include "base/sync.hpp"
 #include "region/region.hpp"
 
@@ -28,20 +29,31 @@ namespace {
 
 constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
 constexpr std::uint64_t kAddressMin = 0x10000;  // Linux maps nothing below
-constexpr std::uint64_t kAddressEnd = 0x7ffffffff000;
-constexpr std::size_t kReportsMax = 1000;  // and no more is said in a process
+constexpr std::size_t kReportsMax = 1000;       // and no more is said in a process
 
-// Where Linux on x86-64 puts executables with their heaps, and libraries, mappings and stacks. No region lies there but
-// under ThreadSanitizer.
+std::uint64_t address_end() { return (std::uint64_t{1} << host_address_bits()) - kPageBytes; }
+
+// Where Linux puts executables with their heaps, and libraries, mappings and stacks: from two thirds of the addresses
+// on, and at their end; here for 47 bits of addresses. No region lies there but under ThreadSanitizer.
 struct Places {
   std::uint64_t begin;
   std::uint64_t end;
   const char* what;
 };
+constexpr unsigned kPlacesBits = 47;
 constexpr Places kPlaces[] = {
     {0x555000000000, 0x570000000000, "an address in a program or in memory of malloc"},
-    {0x7e0000000000, kAddressEnd, "an address in a library, in memory of malloc, or on a stack"},
+    {0x7e0000000000, 0x7ffffffff000, "an address in a library, in memory of malloc, or on a stack"},
 };
+
+const char* place_of(std::uint64_t address) {
+  const unsigned bits = host_address_bits();
+  const std::uint64_t scaled = bits >= kPlacesBits ? address >> (bits - kPlacesBits) : address << (kPlacesBits - bits);
+  for (const Places& places : kPlaces) {
+    if (scaled >= places.begin && scaled < places.end) return places.what;
+  }
+  return nullptr;
+}
 
 struct Mapping {
   std::uint64_t begin = 0;
@@ -162,11 +174,12 @@ void forget_region_range(std::uint64_t begin) {
 void find_addresses(const Region& region, std::uint64_t offset, std::uint64_t bytes, std::vector<AddressWord>& words) {
   const auto base = reinterpret_cast<std::uint64_t>(region.address());
   const std::uint64_t end = std::min(offset + bytes, region.size() / kWordBytes * kWordBytes);
+  const std::uint64_t beyond = address_end();
   for (std::uint64_t at = offset / kWordBytes * kWordBytes; at < end; at += kWordBytes) {
     std::uint64_t value = 0;
     std::memcpy(&value, region.address() + at, sizeof value);
     const bool inside = value >= base && value < base + region.reserve();
-    if (value >= kAddressMin && value < kAddressEnd && !inside) words.push_back({&region, at, value});
+    if (value >= kAddressMin && value < beyond && !inside) words.push_back({&region, at, value});
   }
 }
 
@@ -199,18 +212,12 @@ void report_addresses(std::span<const AddressWord> words) {
 std::vector<std::string> addresses_of_processes(const Region& region) {
   std::vector<AddressWord> words;
   find_addresses(region, 0, region.size(), words);
-  const auto what = [](std::uint64_t value) -> const char* {
-    for (const Places& places : kPlaces) {
-      if (value >= places.begin && value < places.end) return places.what;
-    }
-    return nullptr;
-  };
-  std::erase_if(words, [&](const AddressWord& word) { return what(word.value) == nullptr; });
+  std::erase_if(words, [](const AddressWord& word) { return place_of(word.value) == nullptr; });
   std::vector<std::string> sentences;
   const std::vector<std::string> places = places_of(region, words);
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (places[i].empty()) continue;
-    sentences.push_back(fmt::format("{}: {:#x} looks like {}", places[i], words[i].value, what(words[i].value)));
+    sentences.push_back(fmt::format("{}: {:#x} looks like {}", places[i], words[i].value, place_of(words[i].value)));
   }
   return sentences;
 }

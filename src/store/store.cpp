@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/host.hpp"
 #include "store/archived.hpp"
 #include "store/recovery.hpp"
 
@@ -25,6 +26,7 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
     return fail(Errc::invalid, Detail::argument,
                 "physical_block_bytes is {}; it can be 512, 4096, or 0 for the default", options.physical_block_bytes);
   }
+  MEMLITH_TRY(check_page_bytes(host_page_bytes()));
   auto store = std::unique_ptr<Store>(new Store(volume, std::move(options)));
   Status status = kOk;
   try {

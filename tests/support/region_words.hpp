@@ -12,6 +12,11 @@
 
 namespace memlith::test {
 
+// Also `scan`, where the kernel or a sandbox lacks what it needs.
+inline bool works_by_faults(core::TrackerKind kind) {
+  return kind == core::TrackerKind::fault || (kind == core::TrackerKind::scan && !core::probe_scan().ok());
+}
+
 // A store of real files with its regions. Leaving it without close() is what a kill -9 does to it.
 class RegionWorld {
  public:

@@ -34,7 +34,7 @@ constexpr Advice kAdvice[] = {
     {MEMLITH_ADDRESS_TAKEN,
      "A copy of a store has its original's addresses: close the original first, or open the copy in another process. "
      "Otherwise run the program again without the library that took the addresses, such as a preloaded one."},
-    {MEMLITH_UNSUPPORTED, "Choose another tracker, another file system, or a later kernel."},
+    {MEMLITH_UNSUPPORTED, "Choose another tracker, another file system, or another kernel."},
 };
 
 std::int32_t category_of_errno(int os_errno) {

@@ -145,7 +145,20 @@ bool may_be_store([[maybe_unused]] const void* context, [[maybe_unused]] std::ui
   constexpr greg_t kWrite = 2;  // bit of a page fault's error code
   return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
 #elif defined(__aarch64__)
-  return static_cast<const ucontext_t*>(context)->uc_mcontext.pc != address;
+  // The kernel's records behind the registers; one has what the processor says of the fault.
+  constexpr std::uint64_t kDataAbort = 0x24;
+  constexpr std::uint64_t kWrite = 1 << 6;
+  const mcontext_t& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+  _aarch64_ctx head{};
+  for (std::size_t at = 0; at + sizeof(esr_context) <= sizeof machine.__reserved; at += head.size) {
+    std::memcpy(&head, machine.__reserved + at, sizeof head);
+    if (head.magic == 0 || head.size < sizeof head) break;
+    if (head.magic != ESR_MAGIC) continue;
+    esr_context record{};
+    std::memcpy(&record, machine.__reserved + at, sizeof record);
+    return record.esr >> 26 == kDataAbort && (record.esr & kWrite) != 0;
+  }
+  return machine.pc != address;
 #else
   return true;
 #endif

@@ -267,7 +267,7 @@ Status probe_scan() {
 
 Result<std::unique_ptr<Tracker>> attach_scan_tracker(const TrackedMemory& memory, std::string reason) {
   // Neither the program nor the kernel ever waits on such a fault.
-  MEMLITH_TRY_ASSIGN(FileDescriptor uffd, open_userfaultfd(UFFD_FEATURE_WP_ASYNC, "WP_ASYNC (Linux 6.7)"));
+  MEMLITH_TRY_ASSIGN(FileDescriptor uffd, open_userfaultfd(UFFD_FEATURE_WP_ASYNC, kWpAsync));
   FileDescriptor pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   if (pagemap.get() < 0) return fail_errno(errno, Detail::tracker, "cannot open /proc/self/pagemap");
   auto tracker = std::make_unique<ScanTracker>(std::move(uffd), std::move(pagemap), memory.base, std::move(reason));

@@ -31,6 +31,13 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
+// What the kernel's marks need, for messages.
+#if defined(__aarch64__)
+inline constexpr const char* kWpAsync = "WP_ASYNC (Linux 6.10 on arm64)";
+#else
+inline constexpr const char* kWpAsync = "WP_ASYNC (Linux 6.7)";
+#endif
+
 // USER_MODE_ONLY works without privilege; a system call that meets such a fault fails with EFAULT instead of waiting.
 inline Result<FileDescriptor> open_userfaultfd(std::uint64_t features, const char* lacking) {
   FileDescriptor fd(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY)));
@@ -40,12 +47,16 @@ inline Result<FileDescriptor> open_userfaultfd(std::uint64_t features, const cha
                 "container, add userfaultfd to the calls that its seccomp profile allows",
                 errno == EPERM ? "Operation not permitted" : "Function not implemented");
   }
+  if (fd.get() < 0 && errno == EINVAL) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "this kernel's userfaultfd has no USER_MODE_ONLY (Linux 5.11), and no {}; update the kernel", lacking);
+  }
   if (fd.get() < 0) return fail_errno(errno, Detail::tracker, "userfaultfd is not available");
   uffdio_api api{};
   api.api = UFFD_API;
   api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | features;
   if (::ioctl(fd.get(), UFFDIO_API, &api) != 0) {
-    return fail(Errc::unsupported, Detail::tracker, "this kernel's userfaultfd has no {}", lacking);
+    return fail(Errc::unsupported, Detail::tracker, "this kernel's userfaultfd has no {}; update the kernel", lacking);
   }
   return fd;
 }

@@ -1,6 +1,9 @@
 // docs/guarantees.md, "memlith_region_open": opening a region disturbs no commit of another region, and shows what was
 // persisted.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
 
 #include "sim/sim.hpp"
 #include "support/region_words.hpp"
@@ -68,6 +71,11 @@ TEST_F(OpeningARegion, ShowsWhatIsInTheLogOnly) {
 TEST(OpeningRegions, TrackedByFaultsHasNoLimit) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer counts no more than 64 locks of a thread";
   constexpr std::uint64_t kRegions = 600;
+  rlimit descriptors{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &descriptors), 0);
+  if (descriptors.rlim_max < 4096) GTEST_SKIP() << "at most " << descriptors.rlim_max << " descriptors";
+  descriptors.rlim_cur = std::max<rlim_t>(descriptors.rlim_cur, 4096);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &descriptors), 0);
   SimVolume volume;
   StoreOptions options = tiny_options();
   options.create = true;

@@ -13,6 +13,7 @@
 
 #include "support/region_words.hpp"
 #include "support/sanitizers.hpp"
+#include "support/slowness.hpp"
 
 namespace {
 volatile char* g_stored_to_between = nullptr;
@@ -61,7 +62,7 @@ void without_info(int) { ::_exit(43); }
 
 // Ends a process that spins, whatever signals it blocks.
 void limit_processor_time() {
-  const rlimit seconds{20, 20};
+  const rlimit seconds{20 * slowness(), 20 * slowness()};
   ::setrlimit(RLIMIT_CPU, &seconds);
 }
 

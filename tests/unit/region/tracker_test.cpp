@@ -20,6 +20,7 @@
 #include "base/random.hpp"
 #include "support/expect.hpp"
 #include "support/sanitizers.hpp"
+#include "support/slowness.hpp"
 #include "support/temp_folder.hpp"
 
 #ifndef MADV_PAGEOUT
@@ -286,7 +287,8 @@ TEST_P(ScanTracker, AReleaseThatLeavesPagesReadOnly) {
   for (const std::uint64_t page : {7, 5}) {
     const pid_t child = ::fork();
     if (child == 0) {
-      const rlimit seconds{10, 10};  // of a processor, ended by a signal that cannot be blocked
+      // Of a processor, ended by a signal that cannot be blocked.
+      const rlimit seconds{10 * slowness(), 10 * slowness()};
       ::setrlimit(RLIMIT_CPU, &seconds);
       ::signal(SIGXCPU, SIG_IGN);
       store(page);
