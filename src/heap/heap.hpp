@@ -202,14 +202,6 @@ class Heap final : public RegionClient {
     return table_[segment];
   }
   [[nodiscard]] bool entry_fits(std::uint32_t segment) const MEMLITH_REQUIRES(structure_);
-  // The segments of a table that was moved.
-  [[nodiscard]] std::uint32_t table_first() const;
-  [[nodiscard]] std::uint32_t table_segments() const;
-  [[nodiscard]] bool is_in_table(std::uint32_t segment) const;
-  [[nodiscard]] std::uint64_t table_room() const;  // in entries
-  void find_table() MEMLITH_REQUIRES(structure_);
-  Status raise_limit(std::uint64_t reserve_bytes) MEMLITH_REQUIRES(structure_);
-  Status move_table(std::uint64_t reserve_bytes) MEMLITH_REQUIRES(structure_);
   void set_entry(std::uint32_t segment, SegmentKind kind, std::uint32_t header_page, std::uint32_t pages)
       MEMLITH_REQUIRES(structure_);
   void set_page_word(Segment& segment, std::uint32_t page, PageWord word) MEMLITH_REQUIRES(structure_);
@@ -247,6 +239,16 @@ class Heap final : public RegionClient {
       MEMLITH_REQUIRES(from.mutex, to.mutex);
   bool steal_slab(SlabArena& arena, std::uint32_t size_class, bool any) MEMLITH_REQUIRES(structure_);
 
+  // ---- limit.cpp
+  // The segments of a table that was moved.
+  [[nodiscard]] std::uint32_t table_first() const;
+  [[nodiscard]] std::uint32_t table_segments() const;
+  [[nodiscard]] bool is_in_table(std::uint32_t segment) const;
+  [[nodiscard]] std::uint64_t table_room() const;  // in entries
+  void find_table() MEMLITH_REQUIRES(structure_);
+  Status raise_limit(std::uint64_t reserve_bytes) MEMLITH_REQUIRES(structure_);
+  Status move_table(std::uint64_t reserve_bytes) MEMLITH_REQUIRES(structure_);
+
   // ---- names.cpp
   Status load_names() MEMLITH_REQUIRES(structure_);
   Result<NameRecord*> record_at(std::uint64_t offset, std::uint64_t previous) MEMLITH_REQUIRES(structure_);
@@ -277,7 +279,8 @@ class Heap final : public RegionClient {
   // are taken in order of their numbers and guard the slabs that they own.
   Mutex structure_;
   std::array<SlabArena, kArenas> arenas_;
-  // Set by find_table(), with an element for each segment that there may be. Each element is stored under the lock; readers without the lock pair with that store.
+  // Set by find_table(), with an element for each segment that there may be. Each element is stored under the lock;
+  // readers without the lock pair with that store.
   std::unique_ptr<Atomic<Segment*>[]> loaded_;
   std::uint64_t loaded_count_ = 0;
   // All that are loaded.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kRoomBytesMin = 64 * kGiB;
 
-// The region is given more addresses than it had, if the ones behind it are free. They are taken, in this process, on ok.
+// The region is given more addresses than it had, if the ones behind it are free. On ok they are taken in this process.
 Status take_more(Store& store, ObjectInfo& info, std::uint64_t reserve_bytes) {
   const std::uint64_t end = info.address + reserve_bytes;
   for (const ObjectInfo& other : store.objects()) {

@@ -231,7 +231,7 @@ std::vector<Step> heap_segments(Random&) {
           close()};
 }
 
-// In its table, then with a table of its own, then with one of two segments; a smaller limit than it has changes nothing.
+// In its table, then with a table of its own, then with one of two segments. A smaller limit changes nothing.
 std::vector<Step> heap_raised(Random& random) {
   const std::uint64_t shift = random.below(100);
   const HeapSteps first({kSmallBytes, kLimitBytes, TrackerKind::touched});
