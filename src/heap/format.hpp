@@ -1,11 +1,11 @@
 // What a heap keeps in its region; docs/heap.md draws it. Floor: heap.
 //
 // The region is cut into segments of 1 MiB. The heap's header lies at the beginning of the region, and behind it the
-// segment table: one word a segment, for as many segments as the heap may have. A heap that is given a larger limit than
-// its table has room for moves the table to segments of its own. A segment whose pages are handed out has a segment
-// header: two bytes a page, which say where runs of pages begin, and one bit a block for the blocks of slabs. A block of
-// 240 pages or more spans whole segments and needs no segment header; what is left of its last segment has one behind
-// the block.
+// segment table: one word a segment, for as many segments as the heap may have. A heap that is given a larger limit
+// than its table has room for moves the table to segments of its own. A segment whose pages are handed out has a
+// segment header: two bytes a page, which say where runs of pages begin, and one bit a block for the blocks of slabs. A
+// block of 240 pages or more spans whole segments and needs no segment header; what is left of its last segment has one
+// behind the block.
 //
 // Everything else (which slabs have room, which pages are free, what is largest) is derived from these in memory, when
 // a segment is first used, and never stored.
