@@ -14,7 +14,7 @@ import tempfile
 SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Where the build looks for an include that is not beside the file: -I in CMakeLists.txt.
-ROOTS = ["src", "include", "testing", "bench", "plugins", "preload", "tests", "fuzz"]
+ROOTS = ["src", "include", "testing", "bench", "plugins", "preload", "tests", "fuzz", "tools"]
 SKIPPED = {"build", ".git", ".cache"}
 
 
