@@ -35,6 +35,13 @@ with db:
     db.execute("insert into run values (1)")
 assert db.execute("select count(*) from run").fetchone() == (int(sys.argv[2]),)
 db.close()
+with memlith.SharedRegion(sys.argv[1] + ".shared", "counters", 4096) as region:
+    counters = region.array(1, "i8")
+    with region.transaction() as tx:
+        tx.touch_before(counters)
+        counters += 1
+    assert int(counters[0]) == int(sys.argv[2])
+    del counters
 END
 for run in 1 2; do /wheel/bin/python /packages/first.py /wheel/store $run; done
 say "wheel: installed without a compiler; the example ran twice"

@@ -206,7 +206,9 @@ TEST(Reopening, AReaderMovesOnToTheLargerHeap) {
     ASSERT_TRUE(heap->persist());
     char word = 0;
     ASSERT_EQ(::write(tell[1], &word, 1), 1);
-    if (times < 900) EXPECT_EQ(::read(answer[0], &word, 1), 1);  // with the store open here
+    if (times < 900) {
+      EXPECT_EQ(::read(answer[0], &word, 1), 1);  // with the store open here
+    }
   };
   add(8 * kMiB, 3);
   add(16 * kMiB, 20);

@@ -79,7 +79,7 @@ def self_test(old, include, compiler):
                 (True, "MEMLITH_API size_t memlith_last_error", "MEMLITH_API int memlith_more(int);\n"
                                                                 "MEMLITH_API size_t memlith_last_error"),
                 (False, "  uint64_t max_size;", "  uint64_t more;\n  uint64_t max_size;"),
-                (False, "memlith_last_error(char* buffer, size_t bytes)", "memlith_last_error(char* buffer, int bytes)"),
+                (False, "last_error(char* buffer, size_t bytes)", "last_error(char* buffer, int bytes)"),
                 (False, "MEMLITH_API size_t memlith_last_error(char* buffer, size_t bytes);", "")]:
             assert before in text, before
             header.write_text(text.replace(before, after), encoding="utf-8")
