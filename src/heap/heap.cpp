@@ -150,8 +150,9 @@ Status Heap::check_extents() const {
   const HeapHeader& header = *header_;
   const std::uint32_t pages = header_pages_for(header.reserve_bytes);
   const bool moved = header.table_offset != 0;
-  if (header.segments_max != segments_for(header.reserve_bytes) || header.table_offset % kSegmentBytes != 0 ||
-      header.header_pages < 2 || (moved ? header.header_pages > pages : header.header_pages != pages)) {
+  if (header.reserve_bytes > kHeapBytesMax || header.segments_max != segments_for(header.reserve_bytes) ||
+      header.table_offset % kSegmentBytes != 0 || header.header_pages < 2 ||
+      (moved ? header.header_pages > pages : header.header_pages != pages)) {
     return corrupt(kHeapHeaderOffset, "the heap's header does not fit itself");
   }
   if (region_.size() > header.reserve_bytes || region_.size() < size_with_header(header.header_pages)) {
