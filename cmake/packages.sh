@@ -3,10 +3,11 @@
 
 packages_base=(build-essential ccache cmake git libblkid-dev libcli11-dev libfmt-dev libgtest-dev libncurses-dev
   libsqlite3-dev liburing-dev libxxhash-dev libzstd-dev ninja-build nlohmann-json3-dev pkg-config python3 sqlite3)
-# A debugger, manual pages and completion (tests/cli); a client of the servers of docs/tutorials; Boost's containers in
-# a heap, examples/cache; the tests of examples/webapp, of SQLite as Perl and Ruby use it, of tools/memlith.supp, and of
-# the Python package, whose other needs pip installs (python/tests/requirements.txt).
-packages_test=(curl gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl php-cli
+# abidiff (tests/golden); a debugger, manual pages and completion (tests/cli); a client of the servers of
+# docs/tutorials; Boost's containers in a heap, examples/cache; the tests of examples/webapp, of SQLite as Perl and Ruby
+# use it, of tools/memlith.supp, and of the Python package, whose other needs pip installs
+# (python/tests/requirements.txt).
+packages_test=(abigail-tools curl gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl php-cli
   php-sqlite3 ruby-sqlite3 valgrind python3-dev python3-venv zsh
   # a terminal for memlith browse
   python3-pyte

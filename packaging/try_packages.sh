@@ -12,13 +12,24 @@ install() {
     { tail -n 30 /log >&2 && fail "apt-get install $*"; }
 }
 
+# What README's four commands take together: the packages, the program, the wheel, the line of SQLite.
+commands_ms=0
+timed() {
+  local began status=0
+  began=$(date +%s%N)
+  "$@" || status=$?
+  commands_ms=$((commands_ms + ($(date +%s%N) - began) / 1000000))
+  return "$status"
+}
+
 apt-get -qq update
 
 # ---- the wheel, while there is no compiler
 install python3-venv
 if command -v cc c++ gcc >/dev/null; then fail "there is a compiler already"; fi
 python3 -m venv /wheel
-/wheel/bin/pip --disable-pip-version-check install --quiet --only-binary :all: /packages/memlith-*-cp311-*.whl
+timed /wheel/bin/pip --disable-pip-version-check install --quiet --only-binary :all: /packages/memlith-*-cp311-*.whl
+say "wheel: installed in $commands_ms ms"
 cat >/packages/first.py <<'END'
 import sys
 import memlith, memlith.sqlite
@@ -35,12 +46,19 @@ with db:
     db.execute("insert into run values (1)")
 assert db.execute("select count(*) from run").fetchone() == (int(sys.argv[2]),)
 db.close()
+with memlith.SharedRegion(sys.argv[1] + ".shared", "counters", 4096) as region:
+    counters = region.array(1, "i8")
+    with region.transaction() as tx:
+        tx.touch_before(counters)
+        counters += 1
+    assert int(counters[0]) == int(sys.argv[2])
+    del counters
 END
-for run in 1 2; do /wheel/bin/python /packages/first.py /wheel/store $run; done
+for run in 1 2; do timed /wheel/bin/python /packages/first.py /wheel/store $run; done
 say "wheel: installed without a compiler; the example ran twice"
 
 # ---- Debian's packages
-install /packages/*.deb
+timed install /packages/*.deb
 memlith --version
 for run in 1 2; do /usr/bin/python3 /packages/first.py /root/state $run; done
 say "python3-memlith: the example ran twice"
@@ -64,7 +82,7 @@ say "memlith: commands, manual pages, completions, memlith run"
 
 install sqlite3
 plugin=$(dpkg -L memlith-sqlite | grep 'memlith_sqlite\.so$')
-LD_PRELOAD=$plugin sqlite3 /root/app.db 'create table t(a); insert into t values (7);'
+timed env LD_PRELOAD="$plugin" sqlite3 /root/app.db 'create table t(a); insert into t values (7);'
 [[ $(LD_PRELOAD=$plugin sqlite3 /root/app.db 'select a from t') == 7 ]] || fail "SQLite lost its row"
 [[ $(sqlite3 /root/app.db 'select a from t') == 7 ]] || fail "plain SQLite does not open the database"
 say "memlith-sqlite: a database written and read again, with and without the plugin"
@@ -80,7 +98,9 @@ install g++ pkg-config
 mkdir -p /root/readme
 cd /root/readme
 sed -n '/^```cpp$/,/^```$/p' /packages/README.md | sed '/^```/d' >words.cpp
-c++ -std=c++20 words.cpp -o words -lmemlith
+timed c++ -std=c++20 words.cpp -o words -lmemlith
+say "the four commands took $commands_ms ms, downloads included"
+((commands_ms < 120000)) || fail "the four commands took more than two minutes"
 ./words marble granite | grep -q '^granite: 1 of 1 runs$' || fail "README's program printed something else"
 ./words granite | grep -q '^granite: 2 of 2 runs$' || fail "README's program lost its words"
 say "libmemlith-dev: README's program compiled and ran twice"

@@ -22,7 +22,8 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OLDEST, STABLE, NEWEST = (3, 10), (3, 12), (3, 14)
 
-# What a user does first: an array, a dictionary and a SQLite database, and the same found again by another process.
+# What a user does first: an array, a dictionary, a SQLite database and a region that processes share, and the same
+# found again by another process.
 EXAMPLE = """
 import sys
 import memlith, memlith.sqlite
@@ -38,7 +39,14 @@ with memlith.open(sys.argv[1]) as store:
         db.execute("insert into run values (?)", (int(count[0]),))
     seen = (int(count[0]), runs["count"], db.execute("select count(*) from run").fetchone()[0])
     db.close()
-assert seen == (int(sys.argv[2]),) * 3, seen
+with memlith.SharedRegion(sys.argv[1] + ".shared", "counters", 4096) as region:
+    counters = region.array(1, "i8")
+    with region.transaction() as tx:
+        tx.touch_before(counters)
+        counters += 1
+    seen += (int(counters[0]),)
+    del counters
+assert seen == (int(sys.argv[2]),) * 4, seen
 """
 
 
@@ -119,7 +127,7 @@ def check_tag(wheel):
         sys.exit(f"wheel.py: {wheel.name} has the ABI tag {abi}, but holds {module}")
     if "manylinux" not in wheel.name:
         sys.exit(f"wheel.py: {wheel.name} has no manylinux tag")
-    for wanted in ("memlith/_core.pyi", "memlith/py.typed", "memlith/memlith_sqlite.so"):
+    for wanted in ("memlith/_core.pyi", "memlith/py.typed", "memlith/memlith_sqlite.so", "memlith/memlith-keeper"):
         if wanted not in names:
             sys.exit(f"wheel.py: {wheel.name} lacks {wanted}")
 

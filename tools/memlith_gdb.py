@@ -1,8 +1,8 @@
 """Pretty-printers of gdb for memlith's types: `source memlith_gdb.py` in gdb, or gdb -x memlith_gdb.py PROGRAM.
 
-The containers (memlith::map, memlith::vector and so on) are those of the standard library with memlith's allocator.
-gdb prints them by the printers that libstdc++ brings; this file adds what these do not know: memlith::string, the
-allocator, Result and Error. With Debian's package libmemlith-dev gdb loads it by itself.
+The containers (memlith::map, memlith::vector and so on) are those of the standard library with memlith's allocator, or
+are derived from these. gdb prints them by the printers that libstdc++ brings; this file adds what these do not know:
+memlith::string, the allocator, Result and Error. With Debian's package libmemlith-dev gdb loads it by itself.
 """
 import re
 
@@ -26,6 +26,13 @@ class StringPrinter:
     @staticmethod
     def display_hint():
         return "string"
+
+
+def container_printer(value):
+    """memlith::map and the others that find keys: the printer of the standard container that they are derived from."""
+    while value.type.strip_typedefs().name.startswith("memlith::"):
+        value = value[value.type.strip_typedefs().fields()[0]]
+    return gdb.default_visualizer(value)
 
 
 class AllocatorPrinter:
@@ -104,6 +111,7 @@ def std_string(value):
 
 PRINTERS = [
     (re.compile(r"^memlith::string$"), StringPrinter),
+    (re.compile(r"^memlith::(unordered_)?(multi)?(map|set)<.*>$"), container_printer),
     (re.compile(r"^memlith::allocator<.*>$"), AllocatorPrinter),
     (re.compile(r"^memlith::Error$"), ErrorPrinter),
     (re.compile(r"^memlith::Result<.*>$"), ResultPrinter),

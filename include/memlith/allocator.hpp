@@ -19,12 +19,14 @@
 #include <deque>
 #include <forward_list>
 #include <functional>
+#include <iterator>
 #include <list>
 #include <map>
 #include <memory>
 #include <new>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -206,22 +208,173 @@ template <class T>
 using list = std::list<T, allocator<T>>;
 template <class T>
 using forward_list = std::forward_list<T, allocator<T>>;
+namespace detail {
+
+// Text of the process, such as a literal, where a memlith::string is the key: the containers below look for the text
+// itself, and make the key in their own heap, where the standard's would make a string for the call, in the current
+// heap, which may be another one or none.
+template <class Key, class Text>
+inline constexpr bool is_text_for_v =
+    std::is_same_v<Key, string> && std::is_convertible_v<const Text&, std::string_view> &&
+    !std::is_base_of_v<string, Text>;
+template <class Container>
+concept FindsByText =
+    requires(const Container& container, std::string_view text) { container.find(text); } &&
+    (requires(const Container& container, const typename Container::key_type& key, std::string_view text) {
+      container.key_comp()(key, text);
+      container.key_comp()(text, key);
+    } || requires(const Container& container, const typename Container::key_type& key, std::string_view text) {
+      container.hash_function()(text);
+      container.key_eq()(key, text);
+    });
+
+// What the maps and sets have in common.
+template <class Standard>
+class Keyed : public Standard {
+ public:
+  using Standard::erase;
+  using Standard::Standard;
+  using Standard::operator=;
+
+  template <class Text>
+    requires(is_text_for_v<typename Standard::key_type, Text> && FindsByText<Standard>)
+  typename Standard::size_type erase(const Text& key) {
+    const auto [first, last] = this->equal_range(std::string_view(key));
+    const auto count = static_cast<typename Standard::size_type>(std::distance(first, last));
+    Standard::erase(first, last);
+    return count;
+  }
+};
+
+template <class Standard>
+class KeyedMap : public Keyed<Standard> {
+  template <class Text>
+  static constexpr bool kIsText = is_text_for_v<typename Standard::key_type, Text> && FindsByText<Standard>;
+  using Mapped = typename Standard::mapped_type;
+
+ public:
+  using Keyed<Standard>::Keyed;
+  using Keyed<Standard>::operator=;
+  using Standard::at;
+  using Standard::insert_or_assign;
+  using Standard::try_emplace;
+  using Standard::operator[];
+
+  template <class Text>
+    requires(kIsText<Text>)
+  Mapped& operator[](const Text& key) {
+    return try_emplace(key).first->second;
+  }
+  template <class Text>
+    requires(kIsText<Text>)
+  Mapped& at(const Text& key) {
+    return found(*this, key)->second;
+  }
+  template <class Text>
+    requires(kIsText<Text>)
+  const Mapped& at(const Text& key) const {
+    return found(*this, key)->second;
+  }
+  template <class Text, class... Arguments>
+    requires(kIsText<Text>)
+  std::pair<typename Standard::iterator, bool> try_emplace(const Text& key, Arguments&&... arguments) {
+    const std::string_view text(key);
+    const auto key_and_value = [&](auto emplace) {
+      return emplace(std::piecewise_construct, std::forward_as_tuple(text),
+                     std::forward_as_tuple(std::forward<Arguments>(arguments)...));
+    };
+    if constexpr (requires { this->lower_bound(text); }) {
+      const auto place = this->lower_bound(text);
+      if (place != this->end() && !this->key_comp()(text, place->first)) return {place, false};
+      return {key_and_value([&](auto&&... all) { return this->emplace_hint(place, std::move(all)...); }), true};
+    } else {
+      if (const auto there = this->find(text); there != this->end()) return {there, false};
+      return key_and_value([&](auto&&... all) { return this->emplace(std::move(all)...); });
+    }
+  }
+  template <class Text, class Value>
+    requires(kIsText<Text>)
+  std::pair<typename Standard::iterator, bool> insert_or_assign(const Text& key, Value&& value) {
+    const auto result = try_emplace(key, std::forward<Value>(value));
+    if (!result.second) result.first->second = std::forward<Value>(value);
+    return result;
+  }
+
+ private:
+  template <class Map>
+  static auto found(Map& map, std::string_view key) {
+    const auto there = map.find(key);
+    if (there == map.end()) throw std::out_of_range("memlith: the map has no such key");
+    return there;
+  }
+};
+
+template <class Standard>
+class KeyedSet : public Keyed<Standard> {
+ public:
+  using Keyed<Standard>::Keyed;
+  using Keyed<Standard>::operator=;
+  using Standard::insert;
+
+  template <class Text>
+    requires(is_text_for_v<typename Standard::key_type, Text> && FindsByText<Standard>)
+  auto insert(const Text& key) {
+    return this->emplace(std::string_view(key));
+  }
+};
+
+}  // namespace detail
+
 template <class Key, class T, class Compare = std::less<>>
-using map = std::map<Key, T, Compare, allocator<std::pair<const Key, T>>>;
+class map : public detail::KeyedMap<std::map<Key, T, Compare, allocator<std::pair<const Key, T>>>> {
+ public:
+  using detail::KeyedMap<std::map<Key, T, Compare, allocator<std::pair<const Key, T>>>>::KeyedMap;
+  using detail::KeyedMap<std::map<Key, T, Compare, allocator<std::pair<const Key, T>>>>::operator=;
+};
 template <class Key, class T, class Compare = std::less<>>
-using multimap = std::multimap<Key, T, Compare, allocator<std::pair<const Key, T>>>;
+class multimap : public detail::Keyed<std::multimap<Key, T, Compare, allocator<std::pair<const Key, T>>>> {
+ public:
+  using detail::Keyed<std::multimap<Key, T, Compare, allocator<std::pair<const Key, T>>>>::Keyed;
+  using detail::Keyed<std::multimap<Key, T, Compare, allocator<std::pair<const Key, T>>>>::operator=;
+};
 template <class Key, class Compare = std::less<>>
-using set = std::set<Key, Compare, allocator<Key>>;
+class set : public detail::KeyedSet<std::set<Key, Compare, allocator<Key>>> {
+ public:
+  using detail::KeyedSet<std::set<Key, Compare, allocator<Key>>>::KeyedSet;
+  using detail::KeyedSet<std::set<Key, Compare, allocator<Key>>>::operator=;
+};
 template <class Key, class Compare = std::less<>>
-using multiset = std::multiset<Key, Compare, allocator<Key>>;
+class multiset : public detail::KeyedSet<std::multiset<Key, Compare, allocator<Key>>> {
+ public:
+  using detail::KeyedSet<std::multiset<Key, Compare, allocator<Key>>>::KeyedSet;
+  using detail::KeyedSet<std::multiset<Key, Compare, allocator<Key>>>::operator=;
+};
 template <class Key, class T, class Hash = hash<Key>, class Equal = std::equal_to<>>
-using unordered_map = std::unordered_map<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>;
+class unordered_map
+    : public detail::KeyedMap<std::unordered_map<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>> {
+ public:
+  using detail::KeyedMap<std::unordered_map<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>>::KeyedMap;
+  using detail::KeyedMap<std::unordered_map<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>>::operator=;
+};
 template <class Key, class T, class Hash = hash<Key>, class Equal = std::equal_to<>>
-using unordered_multimap = std::unordered_multimap<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>;
+class unordered_multimap
+    : public detail::Keyed<std::unordered_multimap<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>> {
+ public:
+  using detail::Keyed<std::unordered_multimap<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>>::Keyed;
+  using detail::Keyed<std::unordered_multimap<Key, T, Hash, Equal, allocator<std::pair<const Key, T>>>>::operator=;
+};
 template <class Key, class Hash = hash<Key>, class Equal = std::equal_to<>>
-using unordered_set = std::unordered_set<Key, Hash, Equal, allocator<Key>>;
+class unordered_set : public detail::KeyedSet<std::unordered_set<Key, Hash, Equal, allocator<Key>>> {
+ public:
+  using detail::KeyedSet<std::unordered_set<Key, Hash, Equal, allocator<Key>>>::KeyedSet;
+  using detail::KeyedSet<std::unordered_set<Key, Hash, Equal, allocator<Key>>>::operator=;
+};
 template <class Key, class Hash = hash<Key>, class Equal = std::equal_to<>>
-using unordered_multiset = std::unordered_multiset<Key, Hash, Equal, allocator<Key>>;
+class unordered_multiset : public detail::KeyedSet<std::unordered_multiset<Key, Hash, Equal, allocator<Key>>> {
+ public:
+  using detail::KeyedSet<std::unordered_multiset<Key, Hash, Equal, allocator<Key>>>::KeyedSet;
+  using detail::KeyedSet<std::unordered_multiset<Key, Hash, Equal, allocator<Key>>>::operator=;
+};
 
 // A string of a heap beside one of the process: they compare, also as keys (`map.find(std::string("a"))`).
 template <class Other>

@@ -400,8 +400,9 @@ typedef struct memlith_region_options {
   uint32_t flags;   /* MEMLITH_REGION_* */
   uint32_t tracker; /* MEMLITH_TRACKER_* */
   uint64_t size; /* size of a new region, rounded up to 4096 (with memlith_file_open: of a new or empty file, exact) */
-  /* Address space to reserve for a new region, which limits growth; 0 = 4 times size, at least 1 GiB. A region keeps
-   * what it was made with: a larger max_size for a region that exists is INVALID. */
+  /* Address space of the region, which limits growth; for a new region, 0 = 4 times size, at least 1 GiB. A region that
+   * exists keeps what it has, and is given more if more is asked for: durable on return. ADDRESS_TAKEN if another
+   * region lies in these addresses, with a sentence that says how much the region can have. */
   uint64_t max_size;
   uint64_t address; /* address of a new region, a multiple of 4096; 0 = memlith chooses */
 } memlith_region_options;

@@ -231,7 +231,7 @@ struct RegionOptions {
   bool process_scope = false;  // see MEMLITH_REGION_PROCESS_SCOPE
   Tracker tracker = Tracker::automatic;
   std::uint64_t size = 0;
-  std::uint64_t max_size = 0;  // 0 = 4 times size, at least 1 GiB
+  std::uint64_t max_size = 0;  // 0 = as it is; of a new region, 4 times size, at least 1 GiB
   std::uint64_t address = 0;   // 0 = memlith chooses
 };
 

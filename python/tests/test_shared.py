@@ -1,22 +1,29 @@
-"""`memlith.SharedRegion`: several processes store to one region, and are killed."""
+"""`memlith.SharedRegion`: several processes store to one region, and are killed. The keeper is the package's own."""
 
 import os
 import random
 import signal
+import subprocess
 import time
 
 import pytest
 
 import memlith
 
-PROGRAM = os.environ.get("MEMLITH_COMMAND")
-
-if PROGRAM is None:
-    pytest.skip("MEMLITH_COMMAND does not name the command `memlith`", allow_module_level=True)
+KEEPER = os.path.join(os.path.dirname(memlith.__file__), "memlith-keeper")
 
 
 def open_table(store):
-    return memlith.SharedRegion(store, "table", 4096, program=PROGRAM)
+    return memlith.SharedRegion(store, "table", 4096)
+
+
+def test_the_keeper_of_the_package_keeps_and_does_nothing_else(tmp_path):
+    with open_table(tmp_path / "store"):
+        pid = int(subprocess.check_output(["pgrep", "-n", "-f", f"^{KEEPER} .*{tmp_path}/store$"]))
+        assert os.readlink(f"/proc/{pid}/exe") == KEEPER
+    for words in [], ["info", "x"], ["keeper", "--ready-fd", "2", "--", "x"], ["keeper", "--ready-fd", "9", "--"]:
+        done = subprocess.run([KEEPER, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "starts this program by itself" in done.stderr
 
 
 def in_child(act):

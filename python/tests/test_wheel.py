@@ -10,7 +10,8 @@ from memlith import _core
 
 def test_the_wheel_contains_the_library() -> None:
     files = {file.name: file for file in importlib.metadata.files("memlith") or ()}
-    assert {"py.typed", "_core.pyi", "memlith_sqlite.so", pathlib.Path(_core.__file__).name} <= files.keys()
+    module = pathlib.Path(_core.__file__).name
+    assert {"py.typed", "_core.pyi", "memlith_sqlite.so", "memlith-keeper", module} <= files.keys()
     assert "def encode_key" in files["_core.pyi"].read_text()
     maps = pathlib.Path("/proc/self/maps").read_text()
     assert _core.__file__ in maps and "libmemlith" not in maps

@@ -82,7 +82,7 @@ int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_
     inner.use_magic = kHeapMagic;
     Session& session = session_of(store);
     MEMLITH_TRY(Heap::place_as_made(session.store(), name, inner));
-    const HeapOptions wanted{inner.create, inner.exclusive};
+    const HeapOptions wanted{inner.create, inner.exclusive, given.max_size};
     MEMLITH_TRY_ASSIGN(Heap* const heap, open_in_region(session, name, inner, [&wanted](Region& region) {
                          return Heap::open(region, wanted);
                        }));

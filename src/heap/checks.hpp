@@ -12,7 +12,7 @@ namespace memlith::core {
 
 inline std::uint64_t header_check(const HeapHeader& header) {
   const std::span<const std::byte> fields(reinterpret_cast<const std::byte*>(&header), offsetof(HeapHeader, check));
-  return checksum(fields, kHeapMagic);
+  return checksum(fields, kHeapMagic + header.table_offset);
 }
 
 inline std::uint16_t entry_check(std::uint32_t segment, const SegmentEntry& entry) {

@@ -1,10 +1,11 @@
 // What a heap keeps in its region; docs/heap.md draws it. Floor: heap.
 //
 // The region is cut into segments of 1 MiB. The heap's header lies at the beginning of the region, and behind it the
-// segment table: one word a segment, for as many segments as the region may ever have. A segment whose pages are handed
-// out has a segment header: two bytes a page, which say where runs of pages begin, and one bit a block for the blocks
-// of slabs. A block of 240 pages or more spans whole segments and needs no segment header; what is left of its last
-// segment has one behind the block.
+// segment table: one word a segment, for as many segments as the heap may have. A heap that is given a larger limit
+// than its table has room for moves the table to segments of its own. A segment whose pages are handed out has a
+// segment header: two bytes a page, which say where runs of pages begin, and one bit a block for the blocks of slabs. A
+// block of 240 pages or more spans whole segments and needs no segment header; what is left of its last segment has one
+// behind the block.
 //
 // Everything else (which slabs have room, which pages are free, what is largest) is derived from these in memory, when
 // a segment is first used, and never stored.
@@ -32,16 +33,17 @@ inline constexpr std::uint64_t kHeapHeaderOffset = kFileMarkBytes;
 struct HeapHeader {
   std::uint64_t magic;
   std::uint32_t version;
-  std::uint32_t header_pages;   // of header and segment table
+  std::uint32_t header_pages;   // of header and segment table, as the heap was made
   std::uint64_t address;        // of the region
   std::uint64_t reserve_bytes;  // what the region may grow to
   std::uint64_t segments_max;
-  std::uint64_t check;  // of the fields above
+  std::uint64_t check;  // of the fields above, and of table_offset
 
   std::uint64_t names_first;  // offset of the newest name record; 0: none
   std::uint64_t names_count;
+  std::uint64_t table_offset;  // of the segment table, where that was moved; 0: it lies behind this page
 };
-static_assert(sizeof(HeapHeader) == 64);
+static_assert(sizeof(HeapHeader) == 72);
 inline constexpr std::uint64_t kHeapHeaderEnd = kHeapHeaderOffset + sizeof(HeapHeader);
 inline constexpr std::uint64_t kSegmentTableOffset = kPageBytes;
 
@@ -50,7 +52,7 @@ enum class SegmentKind : std::uint8_t {
   headed = 1,     // has a segment header
   huge = 2,       // a block begins here, of `pages` pages
   huge_rest = 3,  // the inside of one
-  table = 4,      // the inside of the heap's header
+  table = 4,      // the inside of the heap's header, or of a segment table that was moved
 };
 
 // A word of the segment table. All zeros: unused.
@@ -91,6 +93,10 @@ struct SegmentHeader {
   std::uint64_t blocks[kSegmentPages][4];
 };
 static_assert(sizeof(SegmentHeader) == kSegmentHeaderPages * kPageBytes);
+
+constexpr std::uint64_t segments_for(std::uint64_t reserve_bytes) {
+  return (reserve_bytes + kSegmentBytes - 1) / kSegmentBytes;
+}
 
 // From so many pages on a block has segments of its own.
 inline constexpr std::uint32_t kHugePagesMin = 240;

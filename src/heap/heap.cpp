@@ -12,8 +12,6 @@ namespace memlith::core {
 
 namespace {
 
-std::uint64_t segments_for(std::uint64_t reserve_bytes) { return (reserve_bytes + kSegmentBytes - 1) / kSegmentBytes; }
-
 std::uint32_t header_pages_for(std::uint64_t reserve_bytes) {
   const std::uint64_t table_bytes = segments_for(reserve_bytes) * sizeof(SegmentEntry);
   return static_cast<std::uint32_t>(1 + round_up(table_bytes, kPageBytes) / kPageBytes);
@@ -29,10 +27,12 @@ Heap::HeaderExtent Heap::header_extent(std::uint32_t header_pages) {
   return extent;
 }
 
-std::uint64_t Heap::size_min(std::uint64_t reserve_bytes) {
-  const HeaderExtent extent = header_extent(header_pages_for(reserve_bytes));
+std::uint64_t Heap::size_with_header(std::uint32_t header_pages) {
+  const HeaderExtent extent = header_extent(header_pages);
   return extent.segments * kSegmentBytes + (extent.pages + kSegmentHeaderPages + 1) * kPageBytes;
 }
+
+std::uint64_t Heap::size_min(std::uint64_t reserve_bytes) { return size_with_header(header_pages_for(reserve_bytes)); }
 
 bool holds_heap(const Region& region) {
   return region.size() >= kHeapHeaderEnd &&
@@ -49,10 +49,7 @@ Heap::Heap(Region& region)
       arena_count_(std::clamp(2 * processors(), 1u, kArenas)) {}
 
 Result<std::unique_ptr<Heap>> Heap::open(Region& region, const HeapOptions& options) {
-  if (region.reserve() > kHeapBytesMax) {
-    return fail(Errc::invalid, Detail::argument, "region \"{}\" may grow to {} bytes; a heap has {} at most",
-                region.shown_name(), region.reserve(), kHeapBytesMax);
-  }
+  MEMLITH_TRY(check_limit(region.shown_name(), region.reserve()));
   auto heap = std::unique_ptr<Heap>(new Heap(region));
   MEMLITH_TRY_ASSIGN(const bool empty, region.is_for_making("a heap", options.create, options.exclusive));
   if (empty && region.size() < size_min(region.reserve())) {
@@ -67,8 +64,9 @@ Result<std::unique_ptr<Heap>> Heap::open(Region& region, const HeapOptions& opti
     } else {
       MEMLITH_TRY(heap->check_header());
     }
-    heap->loaded_ = std::make_unique<Atomic<Segment*>[]>(heap->header_->segments_max);
+    heap->find_table();
     MEMLITH_TRY(heap->check_table());
+    if (region.tracker() != nullptr) MEMLITH_TRY(heap->raise_limit(options.reserve_bytes));
   }
   if (!region.anywhere()) add_open_heap(region.address(), region.reserve(), heap.get());
   region.set_guard(heap.get());
@@ -81,7 +79,14 @@ Heap::~Heap() {
   region_.set_guard(nullptr);
 }
 
+Status Heap::check_limit(std::string_view region, std::uint64_t reserve_bytes) {
+  if (reserve_bytes <= kHeapBytesMax) return kOk;
+  return fail(Errc::invalid, Detail::argument, "region \"{}\" may grow to {} bytes; a heap has {} at most", region,
+              reserve_bytes, kHeapBytesMax);
+}
+
 Status Heap::place_as_made(Store& store, std::string_view name, RegionOptions& options) {
+  MEMLITH_TRY(check_limit(name, options.reserve_bytes));
   if (!store.one_file() || options.address != 0) return kOk;
   const std::optional<ObjectInfo> info = store.find(name);
   if (!info.has_value() || info->address != 0 || info->size_bytes < kHeapHeaderEnd) return kOk;
@@ -89,7 +94,7 @@ Status Heap::place_as_made(Store& store, std::string_view name, RegionOptions& o
   MEMLITH_TRY(store.read_home_into(info->id, kHeapHeaderOffset, std::as_writable_bytes(std::span(&header, 1))));
   if (header.magic != kHeapMagic || header.check != header_check(header)) return kOk;  // for open() to tell
   options.address = header.address;
-  options.reserve_bytes = header.reserve_bytes;
+  options.reserve_bytes = std::max(options.reserve_bytes, header.reserve_bytes);
   return kOk;
 }
 
@@ -137,13 +142,26 @@ Status Heap::check_header() const {
                 "with that address",
                 place(), header.address, reinterpret_cast<std::uintptr_t>(base_));
   }
-  if (header.segments_max != segments_for(header.reserve_bytes) ||
-      header.header_pages != header_pages_for(header.reserve_bytes)) {
+  return check_extents();
+}
+
+Status Heap::check_extents() const {
+  const HeapHeader& header = *header_;
+  const std::uint32_t pages = header_pages_for(header.reserve_bytes);
+  const bool moved = header.table_offset != 0;
+  if (header.reserve_bytes > kHeapBytesMax || header.segments_max != segments_for(header.reserve_bytes) ||
+      header.table_offset % kSegmentBytes != 0 || header.header_pages < 2 ||
+      (moved ? header.header_pages > pages : header.header_pages != pages)) {
     return corrupt(kHeapHeaderOffset, "the heap's header does not fit itself");
   }
-  if (region_.size() > header.reserve_bytes || region_.size() < size_min(header.reserve_bytes)) {
+  if (region_.size() > header.reserve_bytes || region_.size() < size_with_header(header.header_pages)) {
     return corrupt(0, fmt::format("the region has {} bytes, which does not fit a heap of at most {}", region_.size(),
                                   header.reserve_bytes));
+  }
+  if (moved && (header.table_offset > region_.size() ||
+                table_segments() * kSegmentBytes > region_.size() - header.table_offset)) {
+    return corrupt(kHeapHeaderOffset,
+                   fmt::format("the segment table lies at offset {} of {}", header.table_offset, region_.size()));
   }
   return kOk;
 }
@@ -183,6 +201,8 @@ void Heap::rolled_back() {
   forget_all();
   // A heap that no persist has captured is gone; a heap is there for as long as it is open.
   if (header_->magic == 0) create();
+  // What a reader moved on to may have a larger limit, and its table elsewhere.
+  if (check_header().ok()) find_table();
 }
 
 void Heap::view_moved() {

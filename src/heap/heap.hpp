@@ -68,6 +68,9 @@ struct OpenRegion;
 struct HeapOptions {
   bool create = true;
   bool exclusive = false;
+  // A heap that is there may grow to so many bytes from now on, durably, if that is more than it may; the region's
+  // reserve is as large. 0: as it is.
+  std::uint64_t reserve_bytes = 0;
 };
 
 // Memory outside of a heap that may lead into the heap, and where programs see it.
@@ -82,10 +85,11 @@ class Heap final : public RegionUser, public CaptureGuard {
  public:
   // The smallest region that holds a heap of so many bytes at most.
   static std::uint64_t size_min(std::uint64_t reserve_bytes);
-  // Opens the heap that is there; in a region of zeros makes one, if it may.
+  // Opens the heap that is there; in a region of zeros makes one, if it may. A larger limit is durable on ok; after an
+  // error the heap on the disk has the one or the other.
   static Result<std::unique_ptr<Heap>> open(Region& region, const HeapOptions& options = {});
   // A store of one file forgets where the file's region lay when it is closed; a heap in it remembers. Completes
-  // options that name no address. Before the region is opened.
+  // options that name no address. `invalid`: a heap cannot grow to so many bytes. Before the region is opened.
   static Status place_as_made(Store& store, std::string_view name, RegionOptions& options);
   ~Heap() override;
 
@@ -147,6 +151,8 @@ class Heap final : public RegionUser, public CaptureGuard {
     std::uint32_t pages = 0;
   };
   static HeaderExtent header_extent(std::uint32_t header_pages);
+  static std::uint64_t size_with_header(std::uint32_t header_pages);
+  static Status check_limit(std::string_view region, std::uint64_t reserve_bytes);
   struct Place {
     Segment* segment = nullptr;
     std::uint32_t page = 0;
@@ -169,6 +175,7 @@ class Heap final : public RegionUser, public CaptureGuard {
   // ---- heap.cpp
   void create() MEMLITH_REQUIRES(structure_);
   Status check_header() const;
+  Status check_extents() const;
   Status check_writable() const;
   void wrote(const void* structure, std::uint64_t bytes);
   [[nodiscard]] Status corrupt(std::uint64_t offset, std::string_view what) const;
@@ -190,8 +197,8 @@ class Heap final : public RegionUser, public CaptureGuard {
   [[nodiscard]] Status no_block(std::uint64_t offset, std::string_view why) const;
 
   // ---- space.cpp
-  [[nodiscard]] std::uint32_t segment_count()
-      const;  // in the region's size; the last one may be shorter than the others
+  // In the region's size; the last one may be shorter than the others.
+  [[nodiscard]] std::uint32_t segment_count() const;
   [[nodiscard]] std::uint32_t pages_in(std::uint32_t segment) const;
   [[nodiscard]] SegmentHeader* header_at(std::uint32_t segment, std::uint32_t page) const {
     return reinterpret_cast<SegmentHeader*>(base_ + segment * kSegmentBytes + page * kPageBytes);
@@ -237,6 +244,16 @@ class Heap final : public RegionUser, public CaptureGuard {
       MEMLITH_REQUIRES(from.mutex, to.mutex);
   bool steal_slab(SlabArena& arena, std::uint32_t size_class, bool any) MEMLITH_REQUIRES(structure_);
 
+  // ---- limit.cpp
+  // The segments of a table that was moved.
+  [[nodiscard]] std::uint32_t table_first() const;
+  [[nodiscard]] std::uint32_t table_segments() const;
+  [[nodiscard]] bool is_in_table(std::uint32_t segment) const;
+  [[nodiscard]] std::uint64_t table_room() const;  // in entries
+  void find_table() MEMLITH_REQUIRES(structure_);
+  Status raise_limit(std::uint64_t reserve_bytes) MEMLITH_REQUIRES(structure_);
+  Status move_table(std::uint64_t reserve_bytes) MEMLITH_REQUIRES(structure_);
+
   // ---- names.cpp
   Status load_names() MEMLITH_REQUIRES(structure_);
   Result<NameRecord*> record_at(std::uint64_t offset, std::uint64_t previous) MEMLITH_REQUIRES(structure_);
@@ -259,7 +276,7 @@ class Heap final : public RegionUser, public CaptureGuard {
   OpenRegion* open_region_ = nullptr;
   std::byte* const base_;
   HeapHeader* const header_;
-  SegmentEntry* const table_ MEMLITH_PT_GUARDED_BY(structure_);
+  SegmentEntry* table_ MEMLITH_PT_GUARDED_BY(structure_);
   const bool touches_;  // the tracker has to be told
   std::uint32_t arena_count_ = 1;
 
@@ -267,8 +284,10 @@ class Heap final : public RegionUser, public CaptureGuard {
   // are taken in order of their numbers and guard the slabs that they own.
   Mutex structure_;
   std::array<SlabArena, kArenas> arenas_;
-  // Set by open(). Each element is stored under the lock; readers without the lock pair with that store.
+  // Set by find_table(), with an element for each segment that there may be. Each element is stored under the lock;
+  // readers without the lock pair with that store.
   std::unique_ptr<Atomic<Segment*>[]> loaded_;
+  std::uint64_t loaded_count_ = 0;
   // All that are loaded.
   std::unordered_map<std::uint32_t, std::unique_ptr<Segment>> segments_ MEMLITH_GUARDED_BY(structure_);
   std::uint32_t spare_segment_ MEMLITH_GUARDED_BY(structure_) = ~0u;  // wholly free, and kept

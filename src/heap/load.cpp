@@ -58,8 +58,7 @@ Status Heap::check_table() const {
     if (entry.kind == SegmentKind::headed && entry.header_page + kSegmentHeaderPages > pages_in(number)) {
       return corrupt(offset, fmt::format("the header of segment {} lies beyond its end", number));
     }
-    const bool in_table = number < header_extent(header_->header_pages).segments;
-    if (in_table != (entry.kind == SegmentKind::table)) {
+    if (is_in_table(number) != (entry.kind == SegmentKind::table)) {
       return corrupt(offset, fmt::format("segment {} does not belong to the heap's header, or does", number));
     }
   }

@@ -178,8 +178,8 @@ Segment* Heap::use_unused_segment() {
 
 Status Heap::full(std::uint64_t bytes) const {
   return fail(Errc::no_space, Detail::heap,
-              "{}: no room for {} bytes: it has {} and may grow to {}; free something, or move to a heap with a larger "
-              "max_size",
+              "{}: no room for {} bytes: it has {} and may grow to {}; free something, or open the heap again with a "
+              "larger max_size",
               place(), bytes, region_.size(), header_->reserve_bytes);
 }
 

@@ -94,6 +94,13 @@ Status reserve_addresses(std::uint64_t address, std::uint64_t bytes) {
               address, address + bytes);
 }
 
+std::uint64_t addresses_up_to_end(std::uint64_t address) {
+  for (const Arena& arena : {kWide, kNarrow}) {
+    if (address >= arena.begin && address < arena.end) return arena.end - address;
+  }
+  return ~std::uint64_t{0};  // the program has named the address
+}
+
 void release_addresses(std::uint64_t address, std::uint64_t bytes) {
   ::munmap(reinterpret_cast<void*>(address), bytes);
 }

@@ -53,7 +53,9 @@ Result<std::span<std::byte>> ShownRegion::begin_copy(std::uint64_t bytes) {
 
 Result<std::span<std::byte>> ShownRegion::begin_change(std::uint64_t bytes) {
   if (bytes > region_.reserve_bytes_) {
-    return fail(Errc::corrupt, Detail::directory, "region \"{}\" has {} bytes, and {} bytes of addresses",
+    return fail(Errc::address_taken, Detail::mapping,
+                "region \"{}\" has {} bytes, and {} bytes of addresses are set aside for it here; its writer has given "
+                "it a larger max_size since: close the region, and open it again",
                 region_.shown_name_, bytes, region_.reserve_bytes_);
   }
   next_bytes_ = bytes;

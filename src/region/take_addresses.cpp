@@ -10,14 +10,33 @@ namespace {
 
 constexpr std::uint64_t kRoomBytesMin = 64 * kGiB;
 
-// A region cannot be given more addresses than it was made with: the ones behind it may be another region's.
-Status check_reserve(const Store& store, const ObjectInfo& info, const RegionOptions& options) {
-  if (info.reserve_bytes == 0 || options.reserve_bytes <= info.reserve_bytes) return kOk;
-  return fail(Errc::invalid, Detail::argument,
-              "{}: region \"{}\" was made with a max_size of {} bytes, which it keeps, and max_size {} is asked for. "
-              "Leave max_size out to open the region as it is, or make a new region with a larger one and copy the "
-              "content; what holds pointers into the region, such as a heap, has to be made anew instead",
-              store.path(), info.name, info.reserve_bytes, options.reserve_bytes);
+// The region is given more addresses than it had, if the ones behind it are free. On ok they are taken in this process.
+Status take_more(Store& store, ObjectInfo& info, std::uint64_t reserve_bytes) {
+  const std::uint64_t end = info.address + reserve_bytes;
+  for (const ObjectInfo& other : store.objects()) {
+    if (other.address <= info.address || other.address >= end) continue;
+    return fail(Errc::address_taken, Detail::mapping,
+                "{}: region \"{}\" lies at {:#x} and may grow to {} bytes. It cannot be given a max_size of {}, "
+                "because region \"{}\" lies behind it at {:#x}: ask for {} bytes at most, or leave max_size out to open the "
+                "region as it is",
+                store.path(), info.name, info.address, info.reserve_bytes, reserve_bytes, other.name, other.address,
+                other.address - info.address);
+  }
+  const std::uint64_t most = addresses_up_to_end(info.address);
+  if (reserve_bytes > most) {
+    return fail(Errc::address_taken, Detail::mapping,
+                "{}: region \"{}\" lies at {:#x} and may grow to {} bytes. It cannot be given a max_size of {}, "
+                "because programs and libraries lie behind it: ask for {} bytes at most, or leave max_size out to open the "
+                "region as it is",
+                store.path(), info.name, info.address, info.reserve_bytes, reserve_bytes, most);
+  }
+  MEMLITH_TRY(reserve_addresses(info.address, reserve_bytes));
+  // Durable before a region lies there: no other one is ever given these addresses.
+  const Status kept = store.set_reserve(info.id, reserve_bytes);
+  if (!kept.ok()) release_addresses(info.address, reserve_bytes);
+  MEMLITH_TRY(kept);
+  info.reserve_bytes = reserve_bytes;
+  return kOk;
 }
 
 }  // namespace
@@ -40,13 +59,16 @@ Status take_addresses_to_read(Store& store, ObjectInfo& info, const RegionOption
     info.reserve_bytes = std::max({round_up(info.size_bytes, kPageBytes), round_up(options.reserve_bytes, kPageBytes),
                                    kReserveBytesMin});
   }
-  if (info.address != 0 && !options.anywhere) return reserve_addresses(info.address, info.reserve_bytes);
-  return take_room(store, info);
+  if (info.address == 0 || options.anywhere) return take_room(store, info);
+  // A reader may have more addresses, for what its writer may add.
+  info.reserve_bytes = std::max(info.reserve_bytes, round_up(options.reserve_bytes, kPageBytes));
+  return reserve_addresses(info.address, info.reserve_bytes);
 }
 
 Status take_own_addresses(Store& store, ObjectInfo& info, const RegionOptions& options) {
   if (options.anywhere) return take_room(store, info);
-  MEMLITH_TRY(check_reserve(store, info, options));
+  const std::uint64_t wanted = round_up(options.reserve_bytes, kPageBytes);
+  if (info.address != 0 && wanted > info.reserve_bytes) return take_more(store, info, wanted);
   if (info.address != 0) return reserve_addresses(info.address, info.reserve_bytes);
   return fail(Errc::incompatible, Detail::object,
               "{}: region \"{}\" has no address of its own, because it was made for a kv store or an application log; "

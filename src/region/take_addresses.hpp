@@ -16,7 +16,8 @@ Status take_room(Store& store, ObjectInfo& info);
 // where the options say, else where there is room.
 Status take_addresses_to_read(Store& store, ObjectInfo& info, const RegionOptions& options);
 
-// For a region that is written: its own addresses. `invalid` if the options ask for more of them than it was made with.
+// For a region that is written: its own addresses. If the options ask for more of them than it has, the region is given
+// these, durably. `address_taken`: others lie there; the region keeps what it has.
 Status take_own_addresses(Store& store, ObjectInfo& info, const RegionOptions& options);
 
 }  // namespace memlith::core

@@ -98,7 +98,7 @@ Result<std::string> find_program(const std::string& given) {
     return fail(Errc::not_found, Detail::open, "{}: this is no program; set `program` to the path of memlith", given);
   }
   const std::string folder = own_folder();
-  for (const char* const place : {"/memlith", "/../bin/memlith", "/../../bin/memlith"}) {
+  for (const char* const place : {"/memlith", "/memlith-keeper", "/../bin/memlith", "/../../bin/memlith"}) {
     if (!folder.empty() && is_program(folder + place)) return folder + place;
   }
   const char* const path = std::getenv("PATH");

@@ -52,6 +52,8 @@ class Directory {
   // An object of zeros, as `wanted` says but for its id. Durable on ok.
   virtual Result<ObjectInfo> create(const ObjectInfo& wanted, const Commit& commit) = 0;
   virtual Status remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) = 0;
+  // The object may grow to so many bytes from now on, durably on ok. No region of it is open.
+  virtual Status set_reserve(ObjectId id, std::uint64_t reserve_bytes, const Commit& commit) = 0;
   // Makes the home file long enough and reserves its space, durably. The object's size changes only with a commit.
   Status reserve_home(ObjectId id, std::uint64_t size_bytes) MEMLITH_EXCLUDES(mutex_);
 

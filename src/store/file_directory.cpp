@@ -46,6 +46,19 @@ Result<ObjectInfo> FileDirectory::create(const ObjectInfo& wanted, const Commit&
   ObjectInfo info = wanted;
   info.id = kFile;
   MEMLITH_TRY(reserve_home(kFile, info.size_bytes));
+  MEMLITH_TRY(commit_record(info, commit));
+  return info;
+}
+
+Status FileDirectory::set_reserve(ObjectId id, std::uint64_t reserve_bytes, const Commit& commit) {
+  const LockGuard create_lock(create_mutex_);
+  std::optional<ObjectInfo> info = find(id);
+  if (!info.has_value()) return no_such_object(id);
+  info->reserve_bytes = reserve_bytes;
+  return commit_record(*info, commit);
+}
+
+Status FileDirectory::commit_record(const ObjectInfo& info, const Commit& commit) {
   const ObjectRecord record{kFile.value, 1, info.size_bytes, info.address, info.reserve_bytes};
   std::vector<Entry> entries{{info, 0, committed_lsn(kFile)}};
   const Extent extent{kDirectory, 0, sizeof record};
@@ -54,7 +67,7 @@ Result<ObjectInfo> FileDirectory::create(const ObjectInfo& wanted, const Commit&
   const LockGuard lock(mutex_);
   committed_ = record;
   entries_.swap(entries);
-  return info;
+  return kOk;
 }
 
 Status FileDirectory::remove(ObjectId, const Commit&, const Checkpoint&) {

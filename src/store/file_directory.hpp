@@ -14,6 +14,8 @@ class FileDirectory final : public Directory {
   Result<ObjectInfo> create(const ObjectInfo& wanted, const Commit& commit) override
       MEMLITH_EXCLUDES(create_mutex_, mutex_);
   Status remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) override;
+  Status set_reserve(ObjectId id, std::uint64_t reserve_bytes, const Commit& commit) override
+      MEMLITH_EXCLUDES(create_mutex_, mutex_);
 
   Status check_before_create() override;
   Status check_log_not_removed() override;
@@ -48,6 +50,8 @@ class FileDirectory final : public Directory {
   [[nodiscard]] std::uint64_t record_bytes() const override { return sizeof(ObjectRecord); }
   [[nodiscard]] std::uint64_t record_offset(const Entry&) const override { return 0; }
   void put_record(FrameWriter& writer, const Entry& entry) override MEMLITH_REQUIRES(mutex_);
+  // The file is as the record says, in memory and durably.
+  Status commit_record(const ObjectInfo& info, const Commit& commit) MEMLITH_REQUIRES(create_mutex_);
   [[nodiscard]] std::uint64_t length_at_home() const;
   Status check_closed_before();
   // Another name of the file (a hard link) has a log of its own.

@@ -149,6 +149,24 @@ Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commi
   return info;
 }
 
+Status FolderDirectory::set_reserve(ObjectId id, std::uint64_t reserve_bytes, const Commit& commit) {
+  const LockGuard create_lock(create_mutex_);
+  Entry changed;
+  {
+    const LockGuard lock(mutex_);
+    const Entry* const entry = find_entry(id);
+    if (entry == nullptr) return no_such_object(id);
+    changed = *entry;
+  }
+  changed.info.reserve_bytes = reserve_bytes;
+  const DirectoryEntry bytes = entry_of(changed.info, files_.log->log_id());
+  const Extent extent{kDirectory, changed.slot * kDirectoryEntryBytes, kDirectoryEntryBytes};
+  MEMLITH_TRY(commit_entries({&extent, 1}, reinterpret_cast<const std::byte*>(&bytes), commit));
+  const LockGuard lock(mutex_);
+  find_entry(id)->info.reserve_bytes = reserve_bytes;
+  return kOk;
+}
+
 Status FolderDirectory::remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) {
   const LockGuard create_lock(create_mutex_);
   Extent extents[2] = {{kDirectory, 0, kDirectoryEntryBytes}, {kDirectory, 0, kDirectoryEntryBytes}};

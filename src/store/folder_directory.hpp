@@ -21,6 +21,8 @@ class FolderDirectory final : public Directory {
       MEMLITH_EXCLUDES(create_mutex_, mutex_);
   Status remove(ObjectId id, const Commit& commit, const Checkpoint& checkpoint) override
       MEMLITH_EXCLUDES(create_mutex_, mutex_);
+  Status set_reserve(ObjectId id, std::uint64_t reserve_bytes, const Commit& commit) override
+      MEMLITH_EXCLUDES(create_mutex_, mutex_);
 
   Status check_before_create() override;
   Status check_log_not_removed() override;

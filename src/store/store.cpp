@@ -272,6 +272,12 @@ Status Store::remove(ObjectId id) {
   return directory_->remove(id, committer(), [this] { return checkpoint(); });
 }
 
+Status Store::set_reserve(ObjectId id, std::uint64_t reserve_bytes) {
+  MEMLITH_TRY(check_process());
+  MEMLITH_TRY(close_collectors());
+  return directory_->set_reserve(id, reserve_bytes, committer());
+}
+
 Status Store::reserve_home(ObjectId id, std::uint64_t size_bytes) {
   MEMLITH_TRY(check_process());
   return directory_->reserve_home(id, size_bytes);

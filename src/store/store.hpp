@@ -80,6 +80,8 @@ class Store {
                             std::uint64_t reserve_bytes);
   // Durable on ok.
   Status remove(ObjectId id);
+  // The object may grow to so many bytes of addresses from now on, durably on ok. No region of it is open.
+  Status set_reserve(ObjectId id, std::uint64_t reserve_bytes);
   // Makes the home file long enough for `size_bytes` and reserves its space, durably. The object's size changes only
   // with a commit that carries a SizeChange.
   Status reserve_home(ObjectId id, std::uint64_t size_bytes);

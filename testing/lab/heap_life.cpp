@@ -120,8 +120,10 @@ void take_names(std::span<const std::byte> bytes, HeapContent& content) {
 
 HeapContent parse_heap(std::span<const std::byte> bytes) {
   HeapContent content;
+  const std::uint64_t moved = at<HeapHeader>(bytes, kHeapHeaderOffset).table_offset;
+  const std::uint64_t table = moved == 0 ? kSegmentTableOffset : moved;
   for (std::uint64_t begin = 0; begin < bytes.size(); begin += kSegmentBytes) {
-    const auto entry = at<SegmentEntry>(bytes, kSegmentTableOffset + begin / kSegmentBytes * sizeof(SegmentEntry));
+    const auto entry = at<SegmentEntry>(bytes, table + begin / kSegmentBytes * sizeof(SegmentEntry));
     if (entry.kind == SegmentKind::huge) content.blocks[begin] = entry.pages * kPageBytes;
     if (entry.kind == SegmentKind::headed) {
       parse_segment(bytes, begin, begin + entry.header_page * kPageBytes, content);
@@ -129,6 +131,10 @@ HeapContent parse_heap(std::span<const std::byte> bytes) {
   }
   take_names(bytes, content);
   return content;
+}
+
+std::uint64_t limit_of(std::span<const std::byte> bytes) {
+  return holds_heap(bytes) ? at<HeapHeader>(bytes, kHeapHeaderOffset).reserve_bytes : ~std::uint64_t{0};
 }
 
 std::vector<std::byte> text_of(const HeapContent& content) {

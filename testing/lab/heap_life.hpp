@@ -69,6 +69,7 @@ std::string inventory_name(const std::string& object);
 bool holds_heap(std::span<const std::byte> bytes);
 // From the region's bytes, by code that the engine has no part in.
 HeapContent parse_heap(std::span<const std::byte> bytes);
+std::uint64_t limit_of(std::span<const std::byte> bytes);  // what the heap may grow to; of no heap, anything
 std::vector<std::byte> text_of(const HeapContent& content);
 std::vector<std::byte> text_of(const std::string& containers);
 // Containers are followed only in bytes that a persist captured: no check of theirs would stop at a mixture.

@@ -231,6 +231,53 @@ std::vector<Step> heap_segments(Random&) {
           close()};
 }
 
+// In its table, then with a table of its own, then with one of two segments. A smaller limit changes nothing.
+std::vector<Step> heap_raised(Random& random) {
+  const std::uint64_t shift = random.below(100);
+  const HeapSteps first({kSmallBytes, kLimitBytes, TrackerKind::touched});
+  const HeapSteps second({kSmallBytes, 2 * kLimitBytes, TrackerKind::touched});
+  const HeapSteps third({kSmallBytes, 5 * kMiB, TrackerKind::touched});
+  const HeapSteps fourth({kSmallBytes, 200 * kGiB, TrackerKind::touched});
+  return {open(),
+          first.open_heap(),
+          first.allocate(3000 + shift),
+          first.name("one", 0),
+          first.persist(),
+          first.allocate(30'000),  // no room
+          close(),
+          open(),
+          second.open_heap(),
+          second.allocate(30'000),
+          second.persist(),
+          abandon(),
+          open(),
+          third.open_heap(),
+          third.damage(),
+          third.allocate(700 + shift),
+          third.allocate(40'000),
+          third.rollback(),
+          third.allocate(200'000),
+          third.persist(),
+          checkpoint(),
+          close_heap(),
+          third.open_heap(),
+          third.free(1),
+          third.persist(),
+          close_heap(),
+          fourth.open_heap(),
+          fourth.damage(),
+          fourth.allocate(900'000),  // where the table was
+          fourth.persist(),
+          abandon(),
+          open(),
+          first.open_heap(),
+          first.free_largest(),
+          first.allocate(1'000'000),
+          first.unname("one"),
+          first.persist(),
+          close()};
+}
+
 std::vector<Step> heap_containers(Random& random) {
   const HeapSteps heap({160 * kKiB, 160 * kKiB, TrackerKind::scan});
   std::vector<Step> steps{open(), heap.open_heap()};
@@ -348,6 +395,13 @@ const Workload kHeapWorkloads[] = {
      .steps = heap_segments,
      .every_seed_differs = false,
      .with_call_faults = false,
+     .dear = true,
+     .about = "heap"},
+    {.name = "heap-raised",
+     .sentence = "a heap that is given larger limits, when it is opened again",
+     .options = stores::wide_slots,
+     .steps = heap_raised,
+     .every_seed_differs = false,
      .dear = true,
      .about = "heap"},
     {.name = "heap-containers",

@@ -157,6 +157,7 @@ class Run {
   void store_detached(std::uint64_t offset, std::uint64_t bytes);  // through the mapping, in between
   // ---- a heap, beside a model of it (run_heap.cpp)
   void open_heap(const HeapPlan& plan);
+  bool open_in_region(HeapLife& life, const HeapPlan& plan, std::uint64_t fired_before);
   void close_heap();
   void allocate(std::uint64_t bytes, std::uint64_t alignment);
   void free_block(std::size_t which);  // of those that have no name, modulo their number

@@ -70,13 +70,36 @@ void Run::open_heap(const HeapPlan& plan) {
       volume.faults().fired(SimFaults::Kind::flip_bit) == 0) {
     broken("the region of a heap is mapped with other bytes than were persisted last");
   }
-  auto heap = Heap::open(*life->region);
-  if (!passed(heap.status(), "opening a heap", before)) return;
-  life->heap = std::move(*heap);
+  if (!open_in_region(*life, plan, before)) return;
   containers_heap = life->heap.get();
   if (!passed(life->learn(), "looking at a heap", before)) return;
   life->captured_model = life->model.copy();
   heap_ = std::move(life);
+}
+
+// A larger limit is a commit of its own. Which bytes it has is known when it is made.
+bool Run::open_in_region(HeapLife& life, const HeapPlan& plan, std::uint64_t fired_before) {
+  if (plan.max_size <= limit_of(life.captured)) {
+    auto heap = Heap::open(*life.region);
+    if (!passed(heap.status(), "opening a heap", fired_before)) return false;
+    life.heap = std::move(*heap);
+    return true;
+  }
+  auto bytes = std::make_shared<std::vector<std::byte>>(life.captured);
+  const std::size_t commit = history.started(
+      fmt::format("let the heap grow to {} bytes", plan.max_size),
+      [name = life.name, bytes](Content& content) { content.objects[name] = *bytes; }, now());
+  const Lsn head = store_->log().head();
+  auto heap = Heap::open(*life.region, {.reserve_bytes = plan.max_size});
+  *bytes = life.bytes();
+  if (store_->log().head() == head) history.wrote_nothing(commit);
+  const bool ok = passed(heap.status(), "opening a heap that may grow further", fired_before);
+  settle(commit, ok);
+  if (!ok) return false;
+  if (limit_of(*bytes) < plan.max_size) broken("a heap was given a larger limit, and has the old one");
+  life.heap = std::move(*heap);
+  life.captured = region_content_[life.name] = *bytes;
+  return true;
 }
 
 void Run::allocate(std::uint64_t bytes, std::uint64_t alignment) {
@@ -331,7 +354,8 @@ void Run::damage_heap() {
   if (heap_ == nullptr) return;
   HeapLife& life = *heap_;
   std::byte* const base = life.region->address();
-  auto& table = *reinterpret_cast<SegmentEntry*>(base + kSegmentTableOffset);
+  const std::uint64_t moved = reinterpret_cast<const HeapHeader*>(base + kHeapHeaderOffset)->table_offset;
+  auto& table = *reinterpret_cast<SegmentEntry*>(base + (moved == 0 ? kSegmentTableOffset : moved));
   if (table.kind != SegmentKind::headed) return;
   auto& header = *reinterpret_cast<SegmentHeader*>(base + table.header_page * kPageBytes);
   const auto named = [&](std::string_view what, void* place, const auto& value) {
@@ -347,6 +371,7 @@ void Run::damage_heap() {
   };
   auto& heap = *reinterpret_cast<HeapHeader*>(base + kHeapHeaderOffset);
   named("the heap's header was stored over", &heap.segments_max, heap.segments_max + 1);
+  named("the table's place was stored over", &heap.table_offset, heap.table_offset + kSegmentBytes);
   named("the table was stored over", &table.header_page, static_cast<std::uint8_t>(table.header_page + 1));
   named("a segment's header was stored over", &header.number, std::uint64_t{77});
   named("names are missing", &heap.names_count, heap.names_count + 1);

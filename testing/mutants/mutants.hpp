@@ -170,6 +170,8 @@
   X(heap_slab_freed_early, heap, "a slab is given back with a block in use")                                       \
   X(heap_extent_not_cleared, heap, "a block of pages is freed, and its pages stay marked")                         \
   X(heap_growth_forgotten, heap, "what a growth adds to the last segment is not used")                             \
+  X(heap_moved_table_not_captured, heap, "the entries of a segment table that moves are not captured")              \
+  X(heap_old_table_kept, heap, "the segments of a table that has moved again stay those of a table")               \
   X(heap_names_out_of_order, heap, "a name is put in front of a record that does not lead back to it")             \
   X(heap_name_counted_twice, heap, "a name that is taken away is still counted")                                   \
   X(heap_inside_of_blocks_not_reached, heap, "only pointers to a block's beginning keep it from being collected")   \

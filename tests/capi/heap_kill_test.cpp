@@ -1,5 +1,5 @@
 // docs/heap.md, "crashes and threads": a heap that several threads use is killed again and again; each time it is as of
-// one persist, the last acknowledged or a later one, with nothing leaked.
+// one persist, the last acknowledged or a later one, with nothing leaked. Each life gives it a larger limit.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -61,8 +61,13 @@ struct Acknowledged {
   std::atomic<std::uint64_t> changes[kThreads];
 };
 
-Heap open_heap(const Store& store, Tracker tracker) {
-  auto heap = Heap::open(store, "heap", {.create = true, .tracker = tracker, .size = 1 << 20});
+// The first of the addresses for regions, so that there is room behind.
+constexpr std::uint64_t kAddress = 0x400000000000;
+
+Heap open_heap(const Store& store, Tracker tracker, std::uint64_t max_size = 0) {
+  auto heap =
+      Heap::open(store, "heap",
+                 {.create = true, .tracker = tracker, .size = 1 << 20, .max_size = max_size, .address = kAddress});
   if (!heap) {
     std::fprintf(stderr, "%s\n", heap.error().message().c_str());
     ::_exit(4);
@@ -80,9 +85,9 @@ Store open_store(const std::string& path) {
 
 // Each thread changes its own part, without a lock while it does: the threads meet in the allocator only. A persist is
 // captured when no change is half done, and by any thread for all of them.
-[[noreturn]] void live(const std::string& path, Tracker tracker, Acknowledged* acknowledged) {
+[[noreturn]] void live(const std::string& path, Tracker tracker, std::uint64_t max_size, Acknowledged* acknowledged) {
   const Store store = open_store(path);
-  const Heap heap = open_heap(store, tracker);
+  const Heap heap = open_heap(store, tracker, max_size);
   auto shared = heap.root<Shared>();
   if (!shared) ::_exit(5);
   std::mutex busy[kThreads];  // held during a change of that thread's part
@@ -145,7 +150,7 @@ TEST_P(HeapKill, OfSeveralThreads) {
   std::vector<std::uint64_t> history[kThreads];
   for (int kill = 0; kill < 25; ++kill) {
     const pid_t child = ::fork();
-    if (child == 0) live(path, GetParam(), acknowledged);
+    if (child == 0) live(path, GetParam(), (1ull + 100 * static_cast<unsigned>(kill)) << 30, acknowledged);
     ::usleep(static_cast<useconds_t>(random() % 150'000));
     ::kill(child, SIGKILL);
     int status = 0;

@@ -256,6 +256,60 @@ TEST_F(HeapInCpp, StringsOfTheProcessAreKeys) {
   EXPECT_LT((*map)->begin()->first, std::string("ba"));
 }
 
+// Keys that are text of the process are made in the map's own heap, whichever heaps are open and whichever is current.
+TEST_F(HeapInCpp, KeysAreMadeInTheHeapOfTheirMap) {
+  const Store store = open_store();
+  const Heap one = open_heap(store);
+  auto other = Heap::open(store, "other", {.create = true});
+  ASSERT_TRUE(fine(other));
+  const std::string longest = "a key that is too long to lie in the string itself";
+  using Map = memlith::map<memlith::string, int>;
+  using Hashed = memlith::unordered_map<memlith::string, int>;
+  using Set = memlith::set<memlith::string>;
+  Map& map = **one.construct<Map>("map");
+  Hashed& hashed = **one.construct<Hashed>("hashed");
+  Set& set = **one.construct<Set>("set");
+  auto& several = **one.construct<memlith::multimap<memlith::string, int>>("several");
+  ASSERT_TRUE(fine(one.persist()));
+  const std::uint64_t blocks_of_other = other->verify()->blocks;
+  const std::uint64_t blocks = one.verify()->blocks;
+  EXPECT_THROW((void)memlith::string(longest), heap_error) << "two heaps are open, and none is named";
+  const auto fill = [&] {
+    map["a key that is too long to lie in the string itself"] = 1;
+    map[longest] += 2;
+    map[std::string_view(longest)] += 4;
+    EXPECT_FALSE(map.try_emplace(longest.c_str(), 100).second);
+    EXPECT_FALSE(map.insert_or_assign(longest, map.at(longest) + 8).second);
+    EXPECT_TRUE(map.insert_or_assign(longest + "!", 9).second);
+    hashed["a key that is too long to lie in the string itself"] = 1;
+    hashed[longest] += 2;
+    EXPECT_TRUE(hashed.try_emplace(longest + "!", 9).second);
+    EXPECT_TRUE(*set.insert(longest).first == longest);
+    EXPECT_FALSE(set.insert("a key that is too long to lie in the string itself").second);
+    several.emplace(longest, 1);
+    several.emplace(longest, 2);
+    EXPECT_EQ(map.size(), 2u);
+    EXPECT_EQ(map.at("a key that is too long to lie in the string itself"), 15);
+    EXPECT_EQ(std::as_const(hashed).at(longest), 3);
+    EXPECT_EQ(hashed.at(longest + "!"), 9);
+    EXPECT_THROW((void)map.at("no such key, and too long to lie in the string itself"), std::out_of_range);
+    EXPECT_EQ(other->verify()->blocks, blocks_of_other);
+    EXPECT_EQ(map.begin()->first.get_allocator(), one.get_allocator());
+    EXPECT_EQ(map.erase("no such key, and too long to lie in the string itself"), 0u);
+    EXPECT_EQ(map.erase(longest) + map.erase(longest + "!") + hashed.erase(longest) + hashed.erase(longest + "!"), 4u);
+    EXPECT_EQ(set.erase("a key that is too long to lie in the string itself"), 1u);
+    EXPECT_EQ(several.erase(longest), 2u);
+    EXPECT_TRUE(map.empty() && hashed.empty() && set.empty() && several.empty());
+  };
+  fill();
+  EXPECT_LE(one.verify()->blocks, blocks + 1) << "the table of the unordered map stays";
+  {
+    const use_heap named(*other);
+    fill();
+  }
+  EXPECT_TRUE(fine(one.persist()));
+}
+
 struct Version1 {
   int runs = 0;
 };

@@ -51,6 +51,7 @@ class Gdb(unittest.TestCase):
             self.skipTest("this sandbox has no ptrace")
         shown = dict(line.split(" = ", 1) for line in done.stdout.splitlines() if line.startswith("$"))
         text = done.stdout + done.stderr
+        self.assertTrue(shown["$1"].startswith("std::map with 2 elements"), text)
         self.assertIn('["granite"] = std::vector of length 2, capacity 2 = {1, 2}', shown["$1"], text)
         self.assertIn('["marble, which is too long to lie in the string itself"] = std::vector', shown["$1"], text)
         self.assertEqual(shown["$2"], '"marble, which is too long to lie in the string itself"', text)

@@ -26,6 +26,15 @@ void keys(memlith::map<memlith::string, int>& map, memlith::unordered_map<memlit
   map.insert_or_assign(key, 3);
   map.insert({key, 3});
   map.erase(key);
+  map.at("c") = map.at(std::string_view("b"));
+  map.try_emplace("d", 2);
+  map.insert_or_assign("e", 3);
+  map.erase("e");
+  table.erase("e");
+  memlith::set<memlith::string> set{"a", "b"};
+  set.insert("c");
+  set.insert({"d", "e"});
+  set.erase(key);
   (void)map.find(key);
   table[key] = 1;
   (void)table.find(key);

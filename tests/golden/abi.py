@@ -5,8 +5,8 @@
     abi.py check INCLUDE LIBRARY C_COMPILER         holds today's against VERSION/abi.json of every version here
 
 What a version has stays: functions with the same parameters, constants with the same values, members of structs at the
-same places. A struct may grow at its end if it says its size (struct_size); every other one keeps its size. Unlike
-abidiff, this needs no debugging information, which libraries are shipped without.
+same places. A struct may grow at its end if it says its size (struct_size); every other one keeps its size. abidiff.py
+compares the declarations, too; this one compares constants, and what the library exports.
 """
 import json
 import pathlib

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the golden stores of a version with the programs of a build, VERSION/KIND.tar.xz, and VERSION/abi.json.
-What is there already stays as it is. See README.md.
+"""Makes the golden stores of a version with the programs of a build, VERSION/KIND.tar.xz, VERSION/abi.json and
+VERSION/abi.xml.xz. What is there already stays as it is. See README.md.
 
 Usage: make.py BUILD VERSION
 
-The build needs its tests, the environment of the Python tests and Redis (ctest -R 'python.wheel|redis.build').
+The build needs its tests, the environment of the Python tests and Redis (ctest -R 'python.wheel|redis.build'), and
+abidw has to be installed (Debian: abigail-tools).
 """
 import os
 import pathlib
@@ -111,6 +112,9 @@ def main():
     if not (HERE / version / "abi.json").exists():
         run(sys.executable, "-B", HERE / "abi.py", "make", HERE.parents[1] / "include", build / "lib" / "libmemlith.so",
             "cc", HERE / version / "abi.json")
+    if not (HERE / version / "abi.xml.xz").exists():
+        run(sys.executable, "-B", HERE / "abidiff.py", "make", HERE.parents[1] / "include", "cc",
+            HERE / version / "abi.xml")
     kinds = [(kind, crashed) for kind in (*KINDS, "raw", "sqlite", "python", "redis") for crashed in (False, True)]
     for kind, crashed in (*kinds, ("archive", False)):
         name = kind + ("-crashed" if crashed else "")

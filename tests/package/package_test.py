@@ -16,9 +16,9 @@ import zipfile
 
 ROOT, CMAKE = pathlib.Path(sys.argv[1]), sys.argv[2]
 BUILD = sys.argv[3] if len(sys.argv) > 3 else None
-# Of the compiler pass and of RocksDB, which Debian's packages leave out, and what the packages' rules remove.
+# Of the compiler pass, which Debian's packages leave out, and what the packages' rules remove.
 NOT_IN_PACKAGES = {
-    "usr/lib/memlith_rocksdb.so", "usr/bin/memlith-cc", "usr/bin/memlith-c++", "usr/lib/libmemlith_track.a",
+    "usr/bin/memlith-cc", "usr/bin/memlith-c++", "usr/lib/libmemlith_track.a",
     "usr/lib/memlith_track.so", "usr/share/doc/memlith/LICENSE"}
 
 wheel_py = importlib.util.spec_from_file_location("wheel", ROOT / "packaging" / "wheel.py")
@@ -69,7 +69,8 @@ class Parts(unittest.TestCase):
     def wheel_with(self, name, *files):
         path = self.folder / name
         with zipfile.ZipFile(path, "w") as archive:
-            for each in (*files, "memlith/_core.pyi", "memlith/py.typed", "memlith/memlith_sqlite.so"):
+            for each in (*files, "memlith/_core.pyi", "memlith/py.typed", "memlith/memlith_sqlite.so",
+                         "memlith/memlith-keeper"):
                 archive.writestr(each, "")
         return path
 

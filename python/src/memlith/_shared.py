@@ -24,8 +24,8 @@ class SharedRegion:
     """Memory of a store that several processes map and store to, all at the same address.
 
     Each process opens it for itself, also a forked one. `size` is that of a new region; one that exists keeps its own,
-    which may be larger. The first process starts a keeper, the command `memlith`; `program` is its path, if it is
-    neither near this package nor in PATH. A process opens a region once.
+    which may be larger. The first process starts a keeper, a program that this package brings; `program` is the path
+    of another one, the command `memlith`. A process opens a region once.
 
     A transaction takes bytes before they change, and commits them: all or nothing, also if the process dies. What is
     stored without a transaction is seen by others, and is not durable.
