@@ -214,8 +214,8 @@ Status Region::grow(std::uint64_t size_bytes) {
   }
   if (size > reserve_bytes_) {
     return fail(Errc::invalid, Detail::argument,
-                "region \"{}\" cannot grow to {} bytes: {} bytes of addresses are set aside for it; open it again with a "
-                "larger max_size",
+                "region \"{}\" cannot grow to {} bytes: {} bytes of addresses are set aside for it; open it again "
+                "with a larger max_size",
                 shown_name_, size, reserve_bytes_);
   }
   if (size == size_bytes_) return kOk;

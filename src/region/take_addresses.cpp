@@ -16,18 +16,18 @@ Status take_more(Store& store, ObjectInfo& info, std::uint64_t reserve_bytes) {
   for (const ObjectInfo& other : store.objects()) {
     if (other.address <= info.address || other.address >= end) continue;
     return fail(Errc::address_taken, Detail::mapping,
-                "{}: region \"{}\" lies at {:#x} and may grow to {} bytes. It cannot be given a max_size of {}, "
-                "because region \"{}\" lies behind it at {:#x}: ask for {} bytes at most, or leave max_size out to open the "
-                "region as it is",
+                "{}: region \"{}\" lies at {:#x} and may grow to {} bytes. It cannot be given a max_size of "
+                "{}, because region \"{}\" lies behind it at {:#x}: ask for {} bytes at most, or "
+                "leave max_size out to open the region as it is",
                 store.path(), info.name, info.address, info.reserve_bytes, reserve_bytes, other.name, other.address,
                 other.address - info.address);
   }
   const std::uint64_t most = addresses_up_to_end(info.address);
   if (reserve_bytes > most) {
     return fail(Errc::address_taken, Detail::mapping,
-                "{}: region \"{}\" lies at {:#x} and may grow to {} bytes. It cannot be given a max_size of {}, "
-                "because programs and libraries lie behind it: ask for {} bytes at most, or leave max_size out to open the "
-                "region as it is",
+                "{}: region \"{}\" lies at {:#x} and may grow to {} bytes. It cannot be given a max_size of "
+                "{}, because programs and libraries lie behind it: ask for {} bytes at most, or "
+                "leave max_size out to open the region as it is",
                 store.path(), info.name, info.address, info.reserve_bytes, reserve_bytes, most);
   }
   MEMLITH_TRY(reserve_addresses(info.address, reserve_bytes));

@@ -1,5 +1,6 @@
-// Which power cuts an explorer tries at one point of a run: what each of them keeps of what is unflushed. The laboratory,
-// the tests of the library and those of the plugins all take them from here; what may come back is theirs to judge.
+// Which power cuts an explorer tries at one point of a run: what each of them keeps of what is unflushed. The
+// laboratory, the tests of the library and those of the plugins take them from here; what may come back is theirs to
+// judge.
 #pragma once
 
 #include <cstddef>
