@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What no compiler checks: files, functions and lines stay short enough to read, and no text names a folder of
-somebody's machine.
+"""What no compiler checks: files, functions and lines stay short enough to read, no sentence is cut where nothing asks
+for it, and no text names a folder of somebody's machine.
 
 Usage: check_style.py [REPOSITORY | --self-test]
 Prints each violation as `file:line: what` and exits with 1 if there was one. --self-test shows that each is found.
@@ -24,6 +24,10 @@ STILL_LONG = set()
 CODE_FOLDERS = ["src", "include", "testing", "plugins", "tools", "examples", "tests", "bench", "python"]
 CODE_SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc", ".py", ".sh"}
 COMMENT = re.compile(r"\s*//.*")
+# Of a string that is written in several lines: a line of its own, and how the next begins.
+LITERAL = re.compile(r'(\s*)"((?:[^"\\]|\\.)*)"')
+NEXT_LITERAL = re.compile(r'\s*"((?:[^"\\ ]|\\.)* ?)')
+CUT_COLUMNS_MAX = 60  # of a line that is too short to have been filled
 URL = re.compile(r"\bhttps?://\S+")
 # An absolute path: no path goes on in front of it, but a compiler's -I or -L may stand there.
 MACHINE_PATH = re.compile(r"(?:^|(?<=-[IL])|(?<![\w.~/$}*-]))/(?:work/|home/[A-Za-z])[\w.-]*")
@@ -83,6 +87,17 @@ def wide_lines(name, lines):
             yield f"{name}:{number}: {len(line)} columns, over {COLUMNS_MAX}; wrap the line"
 
 
+def cut_literals(name, lines):
+    """What a rewrap leaves: a line with some words in the middle of a string, to which the next words would fit."""
+    for number in range(1, len(lines) - 1):
+        literal, after = LITERAL.fullmatch(lines[number]), NEXT_LITERAL.match(lines[number + 1])
+        if not (literal and after and lines[number - 1].endswith('"')) or literal[2].endswith((r"\n", ";")):
+            continue
+        length = len(lines[number])
+        if length - len(literal[1]) < CUT_COLUMNS_MAX and length + len(after[1]) <= COLUMNS_MAX:
+            yield f"{name}:{number + 1}: a string is cut here; fill the line"
+
+
 def violations(root, still_long=frozenset(STILL_LONG)):
     files = tracked_files(root)
     for name in sorted(still_long - {file.relative_to(root).as_posix() for file in files}):
@@ -95,6 +110,8 @@ def violations(root, still_long=frozenset(STILL_LONG)):
         lines = content.decode("utf-8", errors="replace").splitlines()
         if name.parts[0] in CODE_FOLDERS and file.suffix in CODE_SUFFIXES:
             yield from lengths(name, lines, still_long)
+            if file.suffix not in {".py", ".sh"}:
+                yield from cut_literals(name, lines)
         if not WIDE.fullmatch(name.as_posix()):
             yield from wide_lines(name, lines)
         for number, line in enumerate(lines, 1):
@@ -117,6 +134,8 @@ def self_test():
                              "\n}  // namespace a\n",
         "src/class.hpp": f"class A {{\n  A()\n      : a_(1) {{\n{body(long)}  }}\n  void f();\n{body(long)}}};\n",
         "tests/functions.cpp": f"int f() {{\n{body(long)}}}\n",
+        "tests/strings.cpp": 'f("a b "\n  "c "\n  "d e");\ng("a\\n"\n  "b;"\n  "c\\n"\n  "d");\n'
+                             f'h("a"\n  "bbbb bbbb "\n  "{"c" * 112}");\n',
         "tests/long.cpp": "\n" * (LINES_MAX + 1),
         "tests/whole.cpp": "\n" * LINES_MAX,
         "docs/long.md": "\n" * (LINES_MAX + 1),
@@ -132,7 +151,7 @@ def self_test():
     expected = ["src/gone.cpp:1: there is no such file", "docs/home.md:2:", "docs/wide.md:2: 121",
                 "src/class.hpp:2: 71 lines", "src/engine.cpp:501:",
                 "src/functions.cpp:3: 71 lines", "src/short.cpp:500: it is short enough", "tests/long.cpp:801:",
-                "tests/wide.py:1: 122",
+                "tests/strings.cpp:2: a string is cut", "tests/wide.py:1: 122",
                 "tools/build.sh:1:"]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)

@@ -44,9 +44,7 @@ struct alignas(64) SlabArena {
     const std::uint64_t bits = slab->bits[word];
     slab->first_word = word;
     slab->bits[word] = bits | (bits + 1);  // the lowest zero becomes a one
-    ++slab->used;
-    MEMLITH_DCHECK(slab->used == slab->count_used());
-    if (slab->full()) unlist(slab);
+    if (++slab->used == slab->blocks) unlist(slab);
     return word * 64 + static_cast<std::uint32_t>(std::countr_one(bits));
   }
   // Gives one back. True where the slab is empty now, and not the arena's only one of its class with room: the slab is

@@ -250,7 +250,7 @@ Result<void*> Heap::allocate_locked(SlabArena& arena, std::uint32_t size_class) 
 void* Heap::take(SlabArena& arena, Slab& slab) {
   MEMLITH_DCHECK(slab.owner.load(std::memory_order_relaxed) == &arena);
   const std::uint32_t block = arena.take(&slab);
-  MEMLITH_ASSERT(block < slab.blocks);
+  MEMLITH_DCHECK(block < slab.blocks);
   wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
   return slab.base + std::uint64_t{block} * slab.block_bytes;
 }

@@ -42,14 +42,6 @@ struct Slab {
     const auto block = static_cast<std::uint32_t>(offset * reciprocal >> 32);
     return block < blocks && std::uint64_t{block} * block_bytes == offset ? block : blocks;
   }
-  // For assertions: what `used` is.
-  [[nodiscard]] std::uint32_t count_used() const {
-    std::uint32_t count = 0;
-    for (std::uint32_t word = 0; word <= (blocks - 1) / 64; ++word) {
-      count += static_cast<std::uint32_t>(std::popcount(bits[word]));
-    }
-    return count;
-  }
   [[nodiscard]] bool in_use(std::uint32_t block) const { return (bits[block / 64] >> block % 64 & 1) != 0; }
 };
 

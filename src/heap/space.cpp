@@ -255,7 +255,6 @@ Result<std::byte*> Heap::allocate_huge(std::uint32_t pages) {
 
 Status Heap::free_huge(std::uint32_t segment) {
   const std::uint32_t pages = entry_of(segment).pages;
-  MEMLITH_ASSERT(entry_of(segment).kind == SegmentKind::huge && pages >= kHugePagesMin);
   const std::uint32_t whole = pages / kSegmentPages;
   if (const std::uint32_t tail = pages % kSegmentPages; tail > 0) {
     Segment* last = loaded_[segment + whole].load(std::memory_order_relaxed);

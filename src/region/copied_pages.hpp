@@ -27,6 +27,7 @@ class CopiedPages {
 
   void note(Range range) {
     const std::uint64_t end = (range.offset + range.bytes + kPageBytes - 1) / kPageBytes;
+    MEMLITH_ASSERT(end <= count_of_words_ * kBits);
     for (std::uint64_t page = range.offset / kPageBytes; page < end; ++page) {
       std::atomic_ref<std::uint64_t> word(words_[page / kBits]);
       const std::uint64_t bit = std::uint64_t{1} << page % kBits;
@@ -38,6 +39,7 @@ class CopiedPages {
 
   [[nodiscard]] bool has(std::uint64_t page) const { return ((words_[page / kBits] >> (page % kBits)) & 1) != 0; }
   void forget(std::uint64_t page) {
+    MEMLITH_DCHECK(page < count_of_words_ * kBits);
     if (!has(page)) return;
     words_[page / kBits] &= ~(std::uint64_t{1} << page % kBits);
     count_.fetch_sub(1, std::memory_order_relaxed);

@@ -40,6 +40,7 @@ Status EqualPages::release(std::uint64_t mapped_bytes, std::uint64_t home_bytes,
 // Home is read before the pages are read-only: reading takes locks, whose owners may be waiting in the handler.
 Status EqualPages::release_piece(std::uint64_t first, std::uint64_t end, CopiedPages& copied,
                                  const Tracker::ReadHome& read) {
+  MEMLITH_ASSERT(first < end && end - first <= kPiecePages);
   bool any = false;
   for (std::uint64_t page = first, next = 0; page < end; page = std::max(next, page + 1)) {
     for (next = page; next < end && copied.has(next); ++next) wanted_[next - first] = true;
@@ -64,6 +65,7 @@ Status EqualPages::release_piece(std::uint64_t first, std::uint64_t end, CopiedP
 Status EqualPages::drop_equal(std::uint64_t first, std::uint64_t end) {
   std::byte* const at = base_ + first * kPageBytes;
   const std::uint64_t bytes = (end - first) * kPageBytes;
+  MEMLITH_ASSERT(bytes <= home_.size() && end - first <= wanted_.size());
   const FaultHold hold(*waiting_room_);
   ++waiting_room_->releases;
   waiting_room_->shut = true;

@@ -73,6 +73,7 @@ void HotPages::accept() {
 
 void HotPages::give_back() {
   for (HotPage& hot : pages_) hot.found = Found::not_compared;
+  MEMLITH_DCHECK(pages_.size() + free_.size() == kPagesMax);
 }
 
 // ---- which pages are hot ---------------------------------------------------------------------------------------
@@ -116,6 +117,7 @@ void HotPages::note_stored(std::uint64_t page, std::uint64_t size_bytes, Twins* 
 void HotPages::heat(std::uint64_t page, Twins* twins) {
   if (free_.empty() || is_hot(page)) return;
   HotPage hot{.page = page, .copies = free_.back()};
+  MEMLITH_ASSERT(hot.copies < kPagesMax);
   const Tracker::LeftOpen left = tracker_.leave_open(page, copy(hot, false));
   if (left == Tracker::LeftOpen::refused) return;
   hot.has_twin = left == Tracker::LeftOpen::with_twin;

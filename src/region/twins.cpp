@@ -60,6 +60,7 @@ void Twins::reduce(const std::byte* base, std::span<const Range> stored, const R
 
 void Twins::reduce_page(const std::byte* base, std::uint64_t page, const ReadTwin& read,
                         std::vector<SourceExtent>& pieces) {
+  MEMLITH_ASSERT(pending_.size() < pending_.capacity());  // nothing is allocated here
   const std::uint64_t offset = page * kPageBytes;
   const std::byte* const memory = base + offset;
   Place& place = place_of(page);
@@ -161,6 +162,7 @@ void Twins::forget(std::uint64_t page) {
 }
 
 void Twins::vacate(Place& place) {
+  MEMLITH_ASSERT(free_.size() < free_.capacity() || place.page == kNone);
   if (place.page != kNone) free_.push_back(place.copy);
   place = {};
 }
