@@ -166,7 +166,7 @@ typedef struct memlith_store_options {
  * Only this call looks up the path. While the store is open, the program may change its working directory or give up
  * the rights to reach the store, and the store may be renamed or moved.
  * Errors: NOT_FOUND (set MEMLITH_OPEN_CREATE), EXISTS (EXCLUSIVE), BUSY, CORRUPT, INCOMPATIBLE, NO_SPACE, PERMISSION,
- *         READ_ONLY, UNSUPPORTED (io), IO. */
+ *         READ_ONLY, UNSUPPORTED (io; pages of the kernel that have not 4 KiB), IO. */
 MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store);
 
 enum { MEMLITH_FORMAT_FORCE = 1 }; /* format a device that holds something, which is lost */

@@ -108,7 +108,7 @@ Watched& watched() {
 }
 
 // One instruction each, so that no signal handler runs in the middle. No other thread writes these words, so that no
-// bus lock is needed.
+// bus lock is needed. On arm64 it may be a pair of instructions, which a handler in between makes fail and try again.
 std::uint64_t claim_slot(std::atomic<std::uint64_t>& pushed) {
 #if defined(__x86_64__)
   std::uint64_t number = 1;
