@@ -325,6 +325,9 @@ class KeyedSet : public Keyed<Standard> {
 
 }  // namespace detail
 
+// The standard's containers that find keys. Where the key is a memlith::string, and what is given is other text (a
+// literal, a std::string, a std::string_view), operator[], at, try_emplace, insert_or_assign, erase and a set's insert
+// look for the text itself, and make a new key in the container's own heap. So they need no current heap.
 template <class Key, class T, class Compare = std::less<>>
 class map : public detail::KeyedMap<std::map<Key, T, Compare, allocator<std::pair<const Key, T>>>> {
  public:

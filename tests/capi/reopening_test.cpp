@@ -95,6 +95,7 @@ TEST(Reopening, AHeapIsGivenALargerLimit) {
   const TempFolder folder;
   for (const bool one_file : {true, false}) {
     std::size_t before = 0;
+    std::uint64_t limit = 0;
     const void* root_at = nullptr;
     for (const std::uint64_t max_size : {4 * kMiB, 16 * kMiB, std::uint64_t{0}, 300 * 1024 * kMiB, 8 * kMiB}) {
       auto store =
@@ -107,7 +108,8 @@ TEST(Reopening, AHeapIsGivenALargerLimit) {
       EXPECT_TRUE(root_at == nullptr || root_at == *root);
       root_at = *root;
       EXPECT_EQ((*root)->size(), before);
-      const bool full = max_size <= 16 * kMiB && before < 100;
+      limit = std::max(limit, max_size);
+      const bool full = (before + 100) * 28 * 4096 > limit;  // a string takes 28 pages
       try {
         for (int i = 0; i < 100; ++i) (*root)->push_back(memlith::string(100'000, static_cast<char>('a' + i % 26)));
         EXPECT_FALSE(full);
@@ -134,22 +136,22 @@ TEST(Reopening, AHeapIsGivenALargerLimit) {
 TEST(Reopening, TooSmallAStepIsRefused) {
   const TempFolder folder;
   const std::string path = folder / "h";
-  const std::uint64_t gib = 1024 * kMiB;
+  constexpr std::uint64_t kFirst = 512 * kMiB;  // its table fills a page
   const auto open = [&](std::uint64_t max_size) {
-    return Heap::open_file(path, {.create = true, .size = gib - kMiB, .max_size = max_size});
+    return Heap::open_file(path, {.create = true, .size = kFirst, .max_size = max_size});
   };
   {
-    const auto heap = open(gib);
+    const auto heap = open(kFirst);
     ASSERT_TRUE(heap);
     ASSERT_TRUE(heap->persist());
   }
-  const auto heap = open(gib + 4096);
+  const auto heap = open(kFirst + 4096);
   ASSERT_FALSE(heap);
   EXPECT_EQ(memlith_category(heap.error().code()), MEMLITH_INVALID);
-  EXPECT_NE(heap.error().message().find("ask for "), std::string::npos) << heap.error().message();
+  EXPECT_NE(heap.error().message().find("ask for 537919488 or more"), std::string::npos) << heap.error().message();
   EXPECT_TRUE(open(0));
-  EXPECT_TRUE(open(gib + 4 * kMiB));
-  const auto beyond = open(8192 * gib);
+  EXPECT_TRUE(open(kFirst + kMiB));
+  const auto beyond = open(5 * 1024 * 1024 * kMiB);
   EXPECT_EQ(memlith_category(beyond.error().code()), MEMLITH_INVALID);
   EXPECT_TRUE(open(0));
 }
@@ -171,11 +173,14 @@ int follow(const std::string& path, int told, int answer) {
     if (!heap) return 3;
     List& list = **heap->find<List>("");
     if (list.size() != 3 || !done(1) || !is_told()) return 4;
-    if (!store->refresh() || list.size() != 23 || !heap->verify()) return 5;  // the table has moved
+    // A writer that has no time to tell what is durable may be asked again.
+    for (int i = 0; i < 200 && store->refresh() && list.size() != 23; ++i) ::usleep(50'000);
+    if (list.size() != 23 || !heap->verify()) return 5;  // the table has moved
     if (!done(2) || !is_told()) return 6;
-    const auto moved = store->refresh();
+    auto moved = store->refresh();
+    for (int i = 0; i < 200 && moved; ++i) ::usleep(50'000), moved = store->refresh();
     if (moved || memlith_category(moved.error().code()) != MEMLITH_ADDRESS_TAKEN) return 7;
-    if (list.size() != 23) return 8;  // what was shown stays
+    if (list.size() != 23 || !done(3)) return 8;  // what was shown stays
   }
   const auto heap = Heap::open(*store, "heap");
   if (!heap || (*heap->find<List>(""))->size() != 923 || !heap->verify()) return 9;
@@ -206,9 +211,7 @@ TEST(Reopening, AReaderMovesOnToTheLargerHeap) {
     ASSERT_TRUE(heap->persist());
     char word = 0;
     ASSERT_EQ(::write(tell[1], &word, 1), 1);
-    if (times < 900) {
-      EXPECT_EQ(::read(answer[0], &word, 1), 1);  // with the store open here
-    }
+    EXPECT_EQ(::read(answer[0], &word, 1), 1);  // with the store open here
   };
   add(8 * kMiB, 3);
   add(16 * kMiB, 20);
