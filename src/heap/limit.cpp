@@ -73,8 +73,7 @@ Status Heap::move_table(std::uint64_t reserve_bytes) {
   if (size > reserve_bytes) {
     return fail(Errc::invalid, Detail::argument,
                 "{}: it has {} bytes and may grow to {}; for a larger max_size it needs {} more for its own "
-                "structures: "
-                "ask for {} or more",
+                "structures: ask for {} or more",
                 place(), region_.size(), header_->reserve_bytes, count * kSegmentBytes, size);
   }
   MEMLITH_TRY(region_.grow(size));
