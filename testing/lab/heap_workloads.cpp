@@ -236,7 +236,7 @@ std::vector<Step> heap_raised(Random& random) {
   const std::uint64_t shift = random.below(100);
   const HeapSteps first({kSmallBytes, kLimitBytes, TrackerKind::touched});
   const HeapSteps second({kSmallBytes, 2 * kLimitBytes, TrackerKind::touched});
-  const HeapSteps third({kSmallBytes, 5 * kMiB, TrackerKind::touched});
+  const HeapSteps third({kSmallBytes, 1 * kGiB, TrackerKind::touched});
   const HeapSteps fourth({kSmallBytes, 200 * kGiB, TrackerKind::touched});
   return {open(),
           first.open_heap(),
