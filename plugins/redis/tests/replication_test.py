@@ -297,7 +297,7 @@ class Sentinels:
             one = Server(place.program, place.work / f"sentinel{number}", None)
             one.directives = [("port", port), ("bind", "127.0.0.1"), ("unixsocket", "s"), ("dir", one.folder),
                               ("logfile", "log"), ("sentinel", f"monitor m 127.0.0.1 {master.port} 2"),
-                              ("sentinel", "down-after-milliseconds m 1000"), ("sentinel", "failover-timeout m 4000"),
+                              ("sentinel", "down-after-milliseconds m 3000"), ("sentinel", "failover-timeout m 4000"),
                               ("sentinel", "parallel-syncs m 1")]
             one.fresh()
             one.begin(["--sentinel"])
@@ -313,9 +313,18 @@ class Sentinels:
         client.close()
         return {name.decode(): value for name, value in zip(fields[::2], fields[1::2])}
 
-    def master_port(self):
+    def settled(self, nodes):
+        """The master, once all Sentinels name the same one of these nodes, and the others are its replicas. (On a slow
+        machine they may name another one meanwhile.)"""
         ports = {int(self.of(one)["port"]) for one in self.servers}
-        return ports.pop() if len(ports) == 1 else None
+        found = [each for each in nodes if {each.port} == ports]
+        for each in nodes if found else ():
+            info = replication(each)
+            is_right = info["role"] == "master" if each in found else \
+                info.get("master_port") == str(found[0].port) and info["master_link_status"] == "up"
+            if not is_right:
+                return None
+        return found and found[0]
 
 
 def test_sentinel(place):
@@ -326,7 +335,6 @@ def test_sentinel(place):
     for each in nodes[1:]:
         in_step(nodes[0], each)
     sentinels = Sentinels(place, nodes[0])
-    by_port = {each.port: each for each in nodes}
     master, count, lost = nodes[0], 0, 0
     for number in range(max(2, place.rounds // 8)):
         confirmed, acknowledged = [count], [count]
@@ -350,15 +358,14 @@ def test_sentinel(place):
         master.kill()
         thread.join()
         dead = master
-        port = until(lambda: sentinels.master_port() not in (None, dead.port) and sentinels.master_port(), "a failover")
-        master = by_port[port]
-        until(lambda: replication(master)["role"] == "master", "the new master is one")
+        master = until(lambda: sentinels.settled([each for each in nodes if each is not dead]), "a failover")
         client = master.client()
         count = int(client("GET", "count"))
         assert count >= confirmed[0], f"round {number}: both replicas confirmed {confirmed[0]}, {count} are left"
         assert [int(each) for each in client("LRANGE", "counts", 0, -1)] == list(range(1, count + 1))
         lost += max(0, acknowledged[0] - count)
         dead.start()
+        master = until(lambda: sentinels.settled(nodes), "the old master is a replica")
         for each in nodes:
             if each is not master:
                 in_step(master, each)
