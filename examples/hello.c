@@ -29,8 +29,7 @@ int main(int argc, char** argv) {
   if (memlith_store_open(folder, &store_options, &store) != MEMLITH_OK) return failed(folder);
 
   int status = 0;
-  memlith_region_options region_options = {
-      .struct_size = sizeof region_options, .flags = MEMLITH_REGION_CREATE, .size = 4096};
+  memlith_region_options region_options = {.struct_size = sizeof region_options, .flags = MEMLITH_CREATE, .size = 4096};
   memlith_region* region = NULL;
   if (memlith_region_open(store, "hello_c", &region_options, &region) != MEMLITH_OK) {
     status = failed("region hello_c");

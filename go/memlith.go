@@ -135,33 +135,33 @@ func (s *Store) Handle() capi.Handle { return s.handle }
 // Use is for the packages of this module: they count what they have open.
 func (s *Store) Use(count int64) { s.users.Add(count) }
 
-// Tx is a transaction of a store: one commit for transactions of kv stores (Join), entries of logs and their read
+// Txn is a transaction of a store: one commit for transactions of kv stores (Join), entries of logs and their read
 // positions (AppendIn, ConsumeIn). It ends with a Commit that returned nil, or with Abort.
-type Tx struct {
+type Txn struct {
 	store  *Store
 	handle capi.Handle
 }
 
 // Begin begins one.
-func (s *Store) Begin() (*Tx, error) {
+func (s *Store) Begin() (*Txn, error) {
 	handle, failed := capi.Begin(s.handle)
 	if failed != nil {
 		return nil, errorOf(failed)
 	}
 	s.users.Add(1)
-	return &Tx{store: s, handle: handle}, nil
+	return &Txn{store: s, handle: handle}, nil
 }
 
 // Commit returns when all parts are durable. After an error the transaction is open, and must be aborted.
-func (t *Tx) Commit() error {
+func (t *Txn) Commit() error {
 	_, err := t.commit(capi.CommitSync)
 	return err
 }
 
 // CommitWeak returns when all parts have taken effect; the ticket is for Store.Wait.
-func (t *Tx) CommitWeak() (uint64, error) { return t.commit(capi.CommitWeak) }
+func (t *Txn) CommitWeak() (uint64, error) { return t.commit(capi.CommitWeak) }
 
-func (t *Tx) commit(mode uint32) (uint64, error) {
+func (t *Txn) commit(mode uint32) (uint64, error) {
 	ticket, failed := capi.Commit(t.handle, mode)
 	if failed != nil {
 		return 0, errorOf(failed)
@@ -171,7 +171,7 @@ func (t *Tx) commit(mode uint32) (uint64, error) {
 }
 
 // Abort ends the transaction without effect; of one that has ended it does nothing.
-func (t *Tx) Abort() error {
+func (t *Txn) Abort() error {
 	if t.handle == 0 {
 		return nil
 	}
@@ -180,13 +180,13 @@ func (t *Tx) Abort() error {
 	return errorOf(failed)
 }
 
-func (t *Tx) ended() {
+func (t *Txn) ended() {
 	t.handle = 0
 	t.store.users.Add(-1)
 }
 
 // Handle is for the packages of this module.
-func (t *Tx) Handle() capi.Handle { return t.handle }
+func (t *Txn) Handle() capi.Handle { return t.handle }
 
 // Await runs a call that may block until it or the context ends. The call goes on behind the context's back.
 func Await(ctx context.Context, call func() error) error {

@@ -95,7 +95,7 @@ func TestOneCommitForAKVStoreAndALog(t *testing.T) {
 		t.Fatal(entry)
 	}
 
-	commit := func(finish func(*memlith.Tx) error) {
+	commit := func(finish func(*memlith.Txn) error) {
 		tx, err := store.Begin()
 		check(t, err)
 		txn, err := records.Begin()
@@ -120,11 +120,11 @@ func TestOneCommitForAKVStoreAndALog(t *testing.T) {
 		}
 		return string(value), info.Consumed, info.Newest
 	}
-	commit((*memlith.Tx).Abort)
+	commit((*memlith.Txn).Abort)
 	if value, consumed, newest := state(); value != "" || consumed != 0 || newest != 3 {
 		t.Fatal(value, consumed, newest)
 	}
-	commit(func(tx *memlith.Tx) error {
+	commit(func(tx *memlith.Txn) error {
 		ticket, err := tx.CommitWeak()
 		if err != nil {
 			return err

@@ -59,7 +59,7 @@ Result<Subject> make_subject(const std::string& path, std::uint64_t log_mib, std
   for (std::size_t i = 0; i < regions; ++i) {
     memlith_region_options region_options{};
     region_options.struct_size = sizeof region_options;
-    region_options.flags = MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE;
+    region_options.flags = MEMLITH_CREATE | MEMLITH_EXCLUSIVE;
     region_options.tracker = MEMLITH_TRACKER_EXPLICIT;
     region_options.size = kRegionMib * kMiB;
     memlith_region* region = nullptr;
@@ -83,7 +83,7 @@ template <class Finish>
 std::int32_t transact(memlith_store* store, memlith_region* region, std::uint64_t begin, std::uint64_t end,
                       Random& random, const Finish& finish) {
   auto* const words = static_cast<std::uint64_t*>(memlith_region_address(region));
-  memlith_tx* transaction = nullptr;
+  memlith_txn* transaction = nullptr;
   std::int32_t code = memlith_begin(store, &transaction);
   for (std::uint64_t i = 0; code == MEMLITH_OK && i < kChanges; ++i) {
     std::uint64_t* const word = words + begin + random.below(end - begin);
@@ -127,7 +127,7 @@ void commit_many(Run& run, std::size_t number) {
   Random random(kSeed + number);
   std::uint64_t ticket = 0;
   std::uint64_t commits = 0;
-  const auto finish = [&ticket](memlith_tx* transaction) {
+  const auto finish = [&ticket](memlith_txn* transaction) {
     return memlith_commit(transaction, MEMLITH_COMMIT_WEAK, &ticket);
   };
   std::int32_t code = MEMLITH_OK;
@@ -240,7 +240,7 @@ MaybeFailure time_calls(const BenchEngineArguments& arguments, Subject& subject,
   samples.reserve(arguments.rounds);
   for (std::uint64_t round = 0; round < arguments.rounds; ++round) {
     if (interrupted()) return interrupted_failure();
-    const auto timed_finish = [&samples, &finish](memlith_tx* transaction) {
+    const auto timed_finish = [&samples, &finish](memlith_txn* transaction) {
       const std::uint64_t begin = now_ns();
       const std::int32_t code = finish(transaction);
       samples.push_back(now_ns() - begin);
@@ -299,8 +299,10 @@ MaybeFailure run_single_calls(const BenchEngineArguments& arguments, const Scrat
   scratch.remove("store");
   Result<Subject> subject = make_subject(scratch.path_of("store"), arguments.log_mib, 1);
   if (!subject.ok()) return std::move(subject.failure());
-  const auto commit = [](memlith_tx* transaction) { return memlith_commit(transaction, MEMLITH_COMMIT_WEAK, nullptr); };
-  const auto abort = [](memlith_tx* transaction) { return memlith_abort(transaction); };
+  const auto commit = [](memlith_txn* transaction) {
+    return memlith_commit(transaction, MEMLITH_COMMIT_WEAK, nullptr);
+  };
+  const auto abort = [](memlith_txn* transaction) { return memlith_abort(transaction); };
   for (const std::uint64_t pending : {std::uint64_t{0}, arguments.pending}) {
     // Another thread's ranges, in the other half of the region.
     std::int32_t code = MEMLITH_OK;

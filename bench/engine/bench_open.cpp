@@ -47,7 +47,7 @@ MaybeFailure make_store(const BenchOpenArguments& arguments, const std::string& 
   Result<StoreHandle> store = open_store({path, StoreKind::folder}, store_options);
   if (!store.ok()) return std::move(store.failure());
   memlith_region_options options = region_options(arguments);
-  options.flags = MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE;
+  options.flags = MEMLITH_CREATE | MEMLITH_EXCLUSIVE;
   memlith_region* region = nullptr;
   std::int32_t code = memlith_region_open(store->get(), kOpenedRegion, &options, &region);
   if (code != MEMLITH_OK) return library_failure(code, "making the region");

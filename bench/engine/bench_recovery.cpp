@@ -73,7 +73,7 @@ std::uint64_t checksum_of(memlith_region* region) {
 Result<memlith_region*> open_region(memlith_store* store, std::uint64_t region_bytes) {
   memlith_region_options options{};
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_REGION_CREATE;
+  options.flags = MEMLITH_CREATE;
   options.tracker = MEMLITH_TRACKER_EXPLICIT;
   options.size = region_bytes;
   memlith_region* region = nullptr;

@@ -25,7 +25,7 @@ Result<Workload> make_workload(memlith_store* store, std::uint64_t number, std::
                                const RoundShape& shape, std::string& tracker_detail) {
   memlith_region_options options{};
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE;
+  options.flags = MEMLITH_CREATE | MEMLITH_EXCLUSIVE;
   if (shape.process_scope) options.flags |= MEMLITH_REGION_PROCESS_SCOPE;
   options.tracker = shape.tracker;
   options.size = region_mib * kMiB;

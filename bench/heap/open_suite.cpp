@@ -44,7 +44,7 @@ Result<OpenHeap> open_heap(const HeapBenchArguments& arguments, const std::strin
   store_options.flags = create ? MEMLITH_OPEN_CREATE | MEMLITH_OPEN_EXCLUSIVE : 0;
   memlith_region_options options{};
   options.struct_size = sizeof options;
-  options.flags = create ? MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE : 0;
+  options.flags = create ? MEMLITH_CREATE | MEMLITH_EXCLUSIVE : 0;
   options.size = options.max_size = create ? arguments.heap_mib * kMiB : 0;
   OpenHeap open;
   const std::uint64_t start = now_ns();

@@ -78,7 +78,7 @@ void open_region(std::uint64_t bytes) {
   must(memlith_file_open(database.path.c_str(), &options, &database.store), "open the file");
   memlith_region_options wanted{};
   wanted.struct_size = sizeof wanted;
-  wanted.flags = MEMLITH_REGION_CREATE;
+  wanted.flags = MEMLITH_CREATE;
   wanted.tracker = MEMLITH_TRACKER_INSTRUMENTED;
   wanted.size = bytes;
   must(memlith_region_open(database.store, "file", &wanted, &database.region), "open the region");

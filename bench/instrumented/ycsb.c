@@ -71,7 +71,7 @@ static void* region_memory(const char* path, int is_instrumented) {
   memlith_region_options wanted;
   memset(&wanted, 0, sizeof wanted);
   wanted.struct_size = sizeof wanted;
-  wanted.flags = MEMLITH_REGION_CREATE;
+  wanted.flags = MEMLITH_CREATE;
   wanted.tracker = is_instrumented ? MEMLITH_TRACKER_INSTRUMENTED : MEMLITH_TRACKER_EXPLICIT;
   wanted.size = kRegionBytes;
   if (memlith_store_open(path, &options, &store) != 0 || memlith_region_open(store, "a", &wanted, &region) != 0) {

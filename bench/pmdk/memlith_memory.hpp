@@ -33,7 +33,7 @@ class Memory {
     need(memlith_store_open((folder + "/store").c_str(), &store_options, &store_), "store");
     memlith_region_options options{};
     options.struct_size = sizeof options;
-    options.flags = MEMLITH_REGION_CREATE;
+    options.flags = MEMLITH_CREATE;
     options.size = bytes;
 #ifdef MEMLITH_INSTRUMENTED
     options.tracker = MEMLITH_TRACKER_INSTRUMENTED;

@@ -48,10 +48,10 @@ type Entry struct {
 func Open(store *memlith.Store, name string, options Options) (*Log, error) {
 	var flags uint32
 	if options.Create {
-		flags |= capi.RegionCreate
+		flags |= capi.Create
 	}
 	if options.Exclusive {
-		flags |= capi.RegionExclusive
+		flags |= capi.Exclusive
 	}
 	handle, failed := capi.ApplogOpen(store.Handle(), name, flags, uint32(options.WhenFull), options.Size,
 		options.MaxSize)
@@ -162,12 +162,12 @@ func (l *Log) TruncateBefore(first uint64) error {
 func (l *Log) Restart(next uint64) error { return memlith.ErrorOf(capi.ApplogRestart(l.handle, next)) }
 
 // AppendIn has the commit of a transaction append entries, with all else that it commits or not at all.
-func (l *Log) AppendIn(tx *memlith.Tx, entries ...[]byte) error {
+func (l *Log) AppendIn(tx *memlith.Txn, entries ...[]byte) error {
 	return memlith.ErrorOf(capi.TxAppend(tx.Handle(), l.handle, entries))
 }
 
 // ConsumeIn has the commit of a transaction consume everything up to an entry that was read.
-func (l *Log) ConsumeIn(tx *memlith.Tx, number uint64) error {
+func (l *Log) ConsumeIn(tx *memlith.Txn, number uint64) error {
 	return memlith.ErrorOf(capi.TxConsume(tx.Handle(), l.handle, number))
 }
 

@@ -61,10 +61,10 @@ func Open(store *memlith.Store, name string, options Options) (*KV, error) {
 func createFlags(create, exclusive bool) uint32 {
 	var flags uint32
 	if create {
-		flags |= capi.RegionCreate
+		flags |= capi.Create
 	}
 	if exclusive {
-		flags |= capi.RegionExclusive
+		flags |= capi.Exclusive
 	}
 	return flags
 }
@@ -87,7 +87,7 @@ func (k *KV) Close() error {
 func (k *KV) Map(name string) (Map, error) { return k.openMap(name, 0) }
 
 // CreateMap finds a map, and creates a missing one durably.
-func (k *KV) CreateMap(name string) (Map, error) { return k.openMap(name, capi.RegionCreate) }
+func (k *KV) CreateMap(name string) (Map, error) { return k.openMap(name, capi.Create) }
 
 func (k *KV) openMap(name string, flags uint32) (Map, error) {
 	number, failed := capi.KvMapOpen(k.handle, name, flags)

@@ -49,7 +49,9 @@ func (t *Txn) commit(durability uint32) (uint64, error) {
 
 // Join makes the transaction a part of one of the store, whose Commit commits it in the same frame as the other parts.
 // Call Abort when that has ended.
-func (t *Txn) Join(tx *memlith.Tx) error { return memlith.ErrorOf(capi.TxAddKv(tx.Handle(), t.handle)) }
+func (t *Txn) Join(tx *memlith.Txn) error {
+	return memlith.ErrorOf(capi.TxAddKv(tx.Handle(), t.handle))
+}
 
 // Abort ends the transaction without effect, if it has not ended, and frees it.
 func (t *Txn) Abort() {

@@ -6,7 +6,7 @@
  *
  * A server appends each operation and writes the log before it acknowledges the operation. A thread behind reads the
  * entries, changes other structures of the same memlith store, and commits the changes together with the number of the
- * newest entry that it has consumed, in one transaction of the store (memlith_begin, memlith_tx_consume): after any
+ * newest entry that it has consumed, in one transaction of the store (memlith_begin, memlith_txn_consume): after any
  * crash the structures have the effects of exactly the consumed entries, and the log has all others.
  *
  * DURABILITY. After a crash the log holds a prefix of the entries that were appended. It has every entry whose write
@@ -36,7 +36,7 @@ enum { MEMLITH_APPLOG_BLOCK = 0, MEMLITH_APPLOG_FAIL = 1, MEMLITH_APPLOG_GROW = 
 
 typedef struct memlith_applog_options {
   uint64_t struct_size;
-  uint32_t flags;     /* MEMLITH_REGION_CREATE, MEMLITH_REGION_EXCLUSIVE */
+  uint32_t flags;     /* MEMLITH_CREATE, MEMLITH_EXCLUSIVE */
   uint32_t when_full; /* MEMLITH_APPLOG_* */
   uint64_t size;      /* of a new log; each entry takes its bytes and 24, rounded up to 8. 0: 64 MiB */
   uint64_t max_size;  /* of a new log that may grow, later too. 0: the size, or with GROW 1 TiB; addresses only */
@@ -44,7 +44,7 @@ typedef struct memlith_applog_options {
 
 /* Opens the log in region `name`; `options` may be null. Reads and checks every entry that is not consumed: the
  * reader begins with the first of them. A new log is durable on return.
- * Errors: NOT_FOUND (set MEMLITH_REGION_CREATE; also where a crash cut the making of the log), EXISTS, BUSY (open
+ * Errors: NOT_FOUND (set MEMLITH_CREATE; also where a crash cut the making of the log), EXISTS, BUSY (open
  * already), NO_SPACE; INCOMPATIBLE - the region holds something else, the log of another store, or a later format;
  * CORRUPT - the message names the place. */
 MEMLITH_API int32_t memlith_applog_open(memlith_store* store, const char* name, const memlith_applog_options* options,
@@ -137,13 +137,13 @@ MEMLITH_API int32_t memlith_applog_restart(memlith_applog* log, uint64_t next);
  * transaction consumes leave room for the next one only.
  * Errors: INVALID - no entries, one of 4 GiB or more, or the log is of another store; FULL - the entries of the
  * transaction are larger than half of log_max_bytes. */
-MEMLITH_API int32_t memlith_tx_append(memlith_tx* tx, memlith_applog* log, const memlith_bytes* entries,
-                                      uint64_t count);
+MEMLITH_API int32_t memlith_txn_append(memlith_txn* tx, memlith_applog* log, const memlith_bytes* entries,
+                                       uint64_t count);
 
 /* Has memlith_commit consume everything up to entry `number`, in the frame of the transaction. Together with
- * memlith_tx_add_kv or memlith_tx_add_region: after a crash, the effects of exactly the consumed entries are there.
+ * memlith_txn_add_kv or memlith_txn_add_region: after a crash, the effects of exactly the consumed entries are there.
  * Errors: INVALID - the entry was not read, or the log is of another store. */
-MEMLITH_API int32_t memlith_tx_consume(memlith_tx* tx, memlith_applog* log, uint64_t number);
+MEMLITH_API int32_t memlith_txn_consume(memlith_txn* tx, memlith_applog* log, uint64_t number);
 
 /* ---- looking inside -------------------------------------------------------------------------------------------- */
 

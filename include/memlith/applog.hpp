@@ -62,8 +62,8 @@ class AppLog {
   static Result<AppLog> open(const Store& store, const std::string& name = "log", const AppLogOptions& options = {}) {
     memlith_applog_options plain{};
     plain.struct_size = sizeof plain;
-    plain.flags = detail::flag_if(options.create, MEMLITH_REGION_CREATE) |
-                  detail::flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE);
+    plain.flags =
+        detail::flag_if(options.create, MEMLITH_CREATE) | detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE);
     plain.when_full = static_cast<std::uint32_t>(options.when_full);
     plain.size = options.size;
     plain.max_size = options.max_size;
@@ -139,13 +139,13 @@ class AppLog {
   }
   Result<void> restart(std::uint64_t next) const { return detail::result_of(memlith_applog_restart(handle_, next)); }
   // The commit of `tx` appends the entry, or consumes the entries, with all else that it commits or not at all. See
-  // memlith_tx_append, memlith_tx_consume.
+  // memlith_txn_append, memlith_txn_consume.
   Result<void> append_in(const Transaction& tx, std::string_view entry) const {
     const memlith_bytes one{entry.data(), entry.size()};
-    return detail::result_of(memlith_tx_append(tx.handle(), handle_, &one, 1));
+    return detail::result_of(memlith_txn_append(tx.handle(), handle_, &one, 1));
   }
   Result<void> consume_in(const Transaction& tx, std::uint64_t number) const {
-    return detail::result_of(memlith_tx_consume(tx.handle(), handle_, number));
+    return detail::result_of(memlith_txn_consume(tx.handle(), handle_, number));
   }
 
   [[nodiscard]] Result<memlith_applog_info> info() const {

@@ -22,12 +22,12 @@ extern "C" {
 typedef struct memlith_heap memlith_heap;
 
 /* Opens the heap in region `name`, which must not be open otherwise; `options` are those of the region. With
- * MEMLITH_REGION_CREATE a region that is missing is made (size 0: 1 MiB), and a heap in it; the heap is durable with
+ * MEMLITH_CREATE a region that is missing is made (size 0: 1 MiB), and a heap in it; the heap is durable with
  * its first persist. The heap grows its region up to max_size. A heap that exists keeps its limit, and is given a
  * larger one if a larger max_size is asked for: durable on return. In a store of one file (memlith_file_open) the name
  * is "file"; the heap is mapped where it was made. Opening reads the heap's header and its table, 8 bytes a MiB;
  * everything else is read when it is first used. Errors: as memlith_region_open; NOT_FOUND - also where the region is
- * there and nothing was persisted in it: set MEMLITH_REGION_CREATE. INCOMPATIBLE - the region holds something else, or
+ * there and nothing was persisted in it: set MEMLITH_CREATE. INCOMPATIBLE - the region holds something else, or
  * a heap of another format; CORRUPT - the header or the table was stored over; INVALID - the region is too small, or
  * the larger max_size has no room for the table that it needs. */
 MEMLITH_API int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_region_options* options,

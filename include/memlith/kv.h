@@ -57,18 +57,18 @@ enum { MEMLITH_KV_VOLATILE = 1 << 8 };
 
 typedef struct memlith_kv_options {
   uint64_t struct_size;
-  uint32_t flags;     /* MEMLITH_REGION_CREATE, MEMLITH_REGION_EXCLUSIVE, MEMLITH_KV_VOLATILE */
+  uint32_t flags;     /* MEMLITH_CREATE, MEMLITH_EXCLUSIVE, MEMLITH_KV_VOLATILE */
   uint32_t reserved;  /* 0 */
   uint64_t max_size;  /* the largest size of the region of a new kv store; 0 = 1 TiB; takes addresses only */
   uint64_t window_ms; /* the window of weak commits; see memlith_kv_set_window */
   uint64_t window_bytes;
 } memlith_kv_options;
 
-/* Opens the kv store in region `name` of the store. With MEMLITH_REGION_CREATE a missing one is created, durably.
+/* Opens the kv store in region `name` of the store. With MEMLITH_CREATE a missing one is created, durably.
  * Takes the same time for every size: pages are loaded and checked when they are first used.
  * In a store that was opened read-only, only READ_ONLY transactions can be begun.
  * Errors: as memlith_region_open; NOT_FOUND - also where a crash cut the making of the kv store: set
- *         MEMLITH_REGION_CREATE. INCOMPATIBLE - the region holds something else, or a kv store of another format.
+ *         MEMLITH_CREATE. INCOMPATIBLE - the region holds something else, or a kv store of another format.
  *         CORRUPT - its header is damaged. */
 MEMLITH_API int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv_options* options,
                                     memlith_kv** kv);
@@ -84,7 +84,7 @@ MEMLITH_API int32_t memlith_kv_close(memlith_kv* kv);
 
 /* ---- maps ------------------------------------------------------------------------------------------------------ */
 
-/* Finds map `name`. With MEMLITH_REGION_CREATE a missing map is created, in a transaction of its own that is durable on
+/* Finds map `name`. With MEMLITH_CREATE a missing map is created, in a transaction of its own that is durable on
  * return; with EXCLUSIVE as well an existing one is refused.
  * Errors: NOT_FOUND, EXISTS, INVALID (the name), READ_ONLY, and those of memlith_kv_commit. */
 MEMLITH_API int32_t memlith_kv_map_open(memlith_kv* kv, const char* name, uint32_t flags, memlith_kv_map* map);
@@ -139,14 +139,14 @@ MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_
  *         and the store is poisoned. NO_SPACE - the log cannot grow; memlith_kv_persist tries again. */
 MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64_t* ticket);
 
-/* Makes the transaction a part of `tx`, a transaction of the store (memlith_tx_add_region): memlith_commit commits it
+/* Makes the transaction a part of `tx`, a transaction of the store (memlith_txn_add_region): memlith_commit commits it
  * in the same frame as the other parts, and memlith_abort aborts it. Then it has ended, and its handle stays until
  * memlith_kv_txn_free. Until then memlith_kv_commit, memlith_kv_abort and memlith_kv_renew of it are INVALID. A
  * conflict ends it as ever; memlith_commit is INVALID then, and nothing is committed. Weak commits that wait for their
  * window enter the log before.
  * Errors: INVALID - the kv store is of another store, or has a part in `tx` already; READ_ONLY; UNSUPPORTED - the kv
  * store is volatile. */
-MEMLITH_API int32_t memlith_tx_add_kv(memlith_tx* tx, memlith_kv_txn* txn);
+MEMLITH_API int32_t memlith_txn_add_kv(memlith_txn* tx, memlith_kv_txn* txn);
 
 /* Ends the transaction without any effect, and without I/O. Its handle stays until memlith_kv_txn_free. */
 MEMLITH_API int32_t memlith_kv_abort(memlith_kv_txn* txn);

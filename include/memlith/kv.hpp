@@ -225,8 +225,8 @@ class KvTransaction {
     return ticket;
   }
   Result<void> abort() { return detail::result_of(memlith_kv_abort(handle_)); }
-  // It is a part of `tx` from now on, which commits or aborts it. See memlith_tx_add_kv.
-  Result<void> join(const Transaction& tx) const { return detail::result_of(memlith_tx_add_kv(tx.handle(), handle_)); }
+  // It is a part of `tx` from now on, which commits or aborts it. See memlith_txn_add_kv.
+  Result<void> join(const Transaction& tx) const { return detail::result_of(memlith_txn_add_kv(tx.handle(), handle_)); }
   // Begins the ended transaction anew.
   Result<void> renew() { return detail::result_of(memlith_kv_renew(handle_)); }
   [[nodiscard]] bool active() const { return handle_ != nullptr && memlith_kv_txn_active(handle_) == 1; }
@@ -268,8 +268,8 @@ class Kv {
   static Result<Kv> open(const Store& store, const std::string& name = "kv", const KvOptions& options = {}) {
     memlith_kv_options plain{};
     plain.struct_size = sizeof plain;
-    plain.flags = detail::flag_if(options.create, MEMLITH_REGION_CREATE) |
-                  detail::flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE) |
+    plain.flags = detail::flag_if(options.create, MEMLITH_CREATE) |
+                  detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE) |
                   detail::flag_if(options.is_volatile, MEMLITH_KV_VOLATILE);
     plain.max_size = options.max_size;
     plain.window_ms = options.window_ms;
@@ -289,7 +289,7 @@ class Kv {
 
   Result<KvMap> map(const std::string& name, bool create = false) const {
     KvMap map = 0;
-    const std::uint32_t flags = detail::flag_if(create, MEMLITH_REGION_CREATE);
+    const std::uint32_t flags = detail::flag_if(create, MEMLITH_CREATE);
     if (const std::int32_t code = memlith_kv_map_open(handle_, name.c_str(), flags, &map); code != MEMLITH_OK) {
       return Error(code);
     }

@@ -382,9 +382,10 @@ enum {
   MEMLITH_TRACKER_INSTRUMENTED = 4
 };
 
+/* The first two are for everything that lies in a store: regions, heaps, kv stores and their maps, application logs. */
 enum {
-  MEMLITH_REGION_CREATE = 1,    /* create the region, filled with zeros, if it does not exist */
-  MEMLITH_REGION_EXCLUSIVE = 2, /* with CREATE: fail with MEMLITH_EXISTS if the region exists */
+  MEMLITH_CREATE = 1,    /* create what does not exist; a region is filled with zeros */
+  MEMLITH_EXCLUSIVE = 2, /* with CREATE: fail with MEMLITH_EXISTS if it exists */
   /* The region is persisted and rolled back with process scope only; thread scope is UNSUPPORTED. In return, FAULT pays
    * 0.2 us instead of 7 us for a page that nearly every persist finds changed (docs/architecture.md, "Hot pages").
    * SCAN and heaps do so without this flag. */
@@ -397,7 +398,7 @@ enum {
 
 typedef struct memlith_region_options {
   uint64_t struct_size;
-  uint32_t flags;   /* MEMLITH_REGION_* */
+  uint32_t flags;   /* MEMLITH_CREATE, MEMLITH_EXCLUSIVE, MEMLITH_REGION_* */
   uint32_t tracker; /* MEMLITH_TRACKER_* */
   uint64_t size; /* size of a new region, rounded up to 4096 (with memlith_file_open: of a new or empty file, exact) */
   /* Address space of the region, which limits growth; for a new region, 0 = 4 times size, at least 1 GiB. A region that
@@ -410,7 +411,7 @@ typedef struct memlith_region_options {
 /* Maps region `name` at the address at which it was created, so that pointers into the region stay valid.
  * A new region is durable on return and filled with zeros. Pages are loaded when they are first used. A name has 1 to
  * 199 bytes.
- * Errors: NOT_FOUND (set MEMLITH_REGION_CREATE), EXISTS, BUSY (open already), ADDRESS_TAKEN, NO_SPACE, UNSUPPORTED. */
+ * Errors: NOT_FOUND (set MEMLITH_CREATE), EXISTS, BUSY (open already), ADDRESS_TAKEN, NO_SPACE, UNSUPPORTED. */
 MEMLITH_API int32_t memlith_region_open(memlith_store* store, const char* name, const memlith_region_options* options,
                                         memlith_region** region);
 
@@ -567,7 +568,7 @@ typedef struct memlith_bytes {
 
 /* ---- transactions ---------------------------------------------------------------------------------------------- */
 
-typedef struct memlith_tx memlith_tx;
+typedef struct memlith_txn memlith_txn;
 
 /* When a commit of any kind returns (memlith_commit, memlith_commit_buffers, memlith_change_commit,
  * memlith_kv_commit): */
@@ -583,7 +584,7 @@ enum {
  * ranges: if threads share data, a transaction ends before its lock is unlocked (MEMLITH_COMMIT_WEAK, unlock,
  * memlith_wait).
  *
- *     memlith_tx* tx = NULL;
+ *     memlith_txn* tx = NULL;
  *     memlith_begin(store, &tx);
  *     memlith_touch_before(tx, &from->balance, sizeof from->balance);
  *     memlith_touch_before(tx, &to->balance, sizeof to->balance);
@@ -594,14 +595,14 @@ enum {
  *
  * The handle is freed by memlith_abort, by a memlith_commit that returned 0, and with the store.
  * Durability: none. Errors: READ_ONLY, NO_MEMORY. */
-MEMLITH_API int32_t memlith_begin(memlith_store* store, memlith_tx** tx);
+MEMLITH_API int32_t memlith_begin(memlith_store* store, memlith_txn** tx);
 
 /* Announces that the program is about to change [address, address + bytes), and keeps an image of these bytes. Call it
  * before the change. Ranges may overlap. memlith_touch is not needed. A region cannot be closed or release its memory
  * while a transaction has ranges in it (BUSY).
  * Errors: INVALID (in no open region of the store), UNSUPPORTED (not an EXPLICIT region, or it holds a heap),
  *         NO_MEMORY. Nothing was announced. */
-MEMLITH_API int32_t memlith_touch_before(memlith_tx* tx, const void* address, uint64_t bytes);
+MEMLITH_API int32_t memlith_touch_before(memlith_txn* tx, const void* address, uint64_t bytes);
 
 /* Makes the announced ranges, as they are now, durable: all of them or none, in all regions together. `mode` is
  * MEMLITH_COMMIT_*. `ticket` may be null; memlith_wait waits for it, as after memlith_persist_async. A growth of these
@@ -611,24 +612,24 @@ MEMLITH_API int32_t memlith_touch_before(memlith_tx* tx, const void* address, ui
  * Errors: FULL, NO_SPACE, NO_MEMORY - nothing was written.
  *         IO - whether the commit took effect is unknown until the store is reopened. POISONED - as memlith_persist.
  * Source: undo images as in NV-Heaps and libpmemobj; the log is memlith's. */
-MEMLITH_API int32_t memlith_commit(memlith_tx* tx, uint32_t mode, uint64_t* ticket);
+MEMLITH_API int32_t memlith_commit(memlith_txn* tx, uint32_t mode, uint64_t* ticket);
 
 /* Gives every announced range its old bytes back and ends the transaction. Takes as long as copying the bytes: no I/O,
  * and other threads are not disturbed. Null is ignored. Durability: none; what is undone was never durable.
  * Errors: INVALID (a forked child). */
-MEMLITH_API int32_t memlith_abort(memlith_tx* tx);
+MEMLITH_API int32_t memlith_abort(memlith_txn* tx);
 
 /* Has memlith_commit commit, in the same frame, what memlith_persist with process scope would make durable of the
  * region: the stores of all threads to a region with any tracker, or to the region of a heap. Other structures of the
- * store take part in the same way: a transaction of a kv store (memlith_tx_add_kv), the entries and the read position
- * of an application log (memlith_tx_append, memlith_tx_consume). After a crash all of it has happened or none,
+ * store take part in the same way: a transaction of a kv store (memlith_txn_add_kv), the entries and the read position
+ * of an application log (memlith_txn_append, memlith_txn_consume). After a crash all of it has happened or none,
  * whichever program opens the store next.
  *
- *     memlith_tx* tx = NULL;
+ *     memlith_txn* tx = NULL;
  *     memlith_begin(store, &tx);
- *     memlith_tx_add_region(tx, counters);        // what was stored there
- *     memlith_tx_add_kv(tx, txn);                 // the records that it puts and removes
- *     memlith_tx_consume(tx, log, entry.number);  // the entry that was the cause
+ *     memlith_txn_add_region(tx, counters);        // what was stored there
+ *     memlith_txn_add_kv(tx, txn);                 // the records that it puts and removes
+ *     memlith_txn_consume(tx, log, entry.number);  // the entry that was the cause
  *     if (memlith_commit(tx, MEMLITH_COMMIT_SYNC, NULL) != 0) memlith_abort(tx);
  *
  * With parts, memlith_commit holds the locks of all of them until the frame is in memory of the log. Its errors leave
@@ -637,7 +638,7 @@ MEMLITH_API int32_t memlith_abort(memlith_tx* tx);
  * stay due for the next persist; memlith_rollback undoes them.
  * Until the transaction has ended, the region is not closed and releases no memory (BUSY). A region may be named twice.
  * Errors: INVALID - the region is of another store; READ_ONLY. */
-MEMLITH_API int32_t memlith_tx_add_region(memlith_tx* tx, memlith_region* region);
+MEMLITH_API int32_t memlith_txn_add_region(memlith_txn* tx, memlith_region* region);
 
 /* Bytes that memlith_commit_buffers copies to their place. */
 typedef struct memlith_write {

@@ -239,7 +239,7 @@ namespace detail {
 inline memlith_region_options plain_options(const RegionOptions& options) {
   memlith_region_options plain{};
   plain.struct_size = sizeof plain;
-  plain.flags = flag_if(options.create, MEMLITH_REGION_CREATE) | flag_if(options.exclusive, MEMLITH_REGION_EXCLUSIVE) |
+  plain.flags = flag_if(options.create, MEMLITH_CREATE) | flag_if(options.exclusive, MEMLITH_EXCLUSIVE) |
                 flag_if(options.process_scope, MEMLITH_REGION_PROCESS_SCOPE);
   plain.tracker = static_cast<std::uint32_t>(options.tracker);
   plain.size = options.size;
@@ -413,7 +413,7 @@ class Region {
 
   [[nodiscard]] void* address() const { return memlith_region_address(handle_); }
   [[nodiscard]] std::uint64_t size() const { return memlith_region_size(handle_); }
-  // The commit of `tx` has what a persist would make durable of this region, too. See memlith_tx_add_region.
+  // The commit of `tx` has what a persist would make durable of this region, too. See memlith_txn_add_region.
   Result<void> join(const Transaction& tx) const;
   [[nodiscard]] memlith_region* handle() const { return handle_; }
 
@@ -617,17 +617,17 @@ class Transaction {
   }
   // Gives the announced ranges their old bytes back. Without I/O.
   void abort() { (void)memlith_abort(std::exchange(handle_, nullptr)); }
-  [[nodiscard]] memlith_tx* handle() const { return handle_; }
+  [[nodiscard]] memlith_txn* handle() const { return handle_; }
 
  private:
   friend class Store;
-  explicit Transaction(memlith_tx* handle) : handle_(handle) {}
+  explicit Transaction(memlith_txn* handle) : handle_(handle) {}
 
-  memlith_tx* handle_;
+  memlith_txn* handle_;
 };
 
 inline Result<void> Region::join(const Transaction& tx) const {
-  return detail::result_of(memlith_tx_add_region(tx.handle(), handle_));
+  return detail::result_of(memlith_txn_add_region(tx.handle(), handle_));
 }
 
 // An open store. Move-only. The destructor closes it and drops errors; call close() to see them.
@@ -693,7 +693,7 @@ class Store {
   }
   // Begins a transaction. End it before the store is closed. See memlith_begin.
   [[nodiscard]] Result<Transaction> begin() const {
-    memlith_tx* tx = nullptr;
+    memlith_txn* tx = nullptr;
     const std::int32_t code = memlith_begin(handle_, &tx);
     if (code != MEMLITH_OK) return Error(code);
     return Transaction(tx);

@@ -8,10 +8,10 @@
  *     memlith_shared* shared = NULL;
  *     memlith_shared_options options = {0};
  *     options.struct_size = sizeof options;
- *     options.flags = MEMLITH_SHARED_CREATE;
+ *     options.flags = MEMLITH_CREATE;
  *     if (memlith_shared_open("bank", "accounts", 1 << 20, &options, &shared) != 0) return;
  *     uint64_t* account = memlith_shared_address(shared);
- *     memlith_shared_tx* tx = NULL;
+ *     memlith_shared_txn* tx = NULL;
  *     if (memlith_shared_begin(shared, &tx) != 0) return;
  *     if (memlith_shared_touch_before(tx, &account[1], sizeof *account, 1000) != 0 ||
  *         memlith_shared_touch_before(tx, &account[2], sizeof *account, 1000) != 0) {
@@ -53,9 +53,7 @@ extern "C" {
 #endif
 
 typedef struct memlith_shared memlith_shared;
-typedef struct memlith_shared_tx memlith_shared_tx;
-
-enum { MEMLITH_SHARED_CREATE = 1 }; /* create the store and the region, if they do not exist */
+typedef struct memlith_shared_txn memlith_shared_txn;
 
 /* Zero-initialise and set struct_size. Null stands for all defaults. */
 typedef struct memlith_shared_options {
@@ -74,7 +72,7 @@ typedef struct memlith_shared_options {
  * there is none, which recovers the store first. The keeper is no child of this process and outlives it.
  * The region takes its size in memory twice, as far as it is not zeros, in the keeper and among the processes.
  * On return, everything that was committed durably before is in place, and a new region is durable.
- * Errors: NOT_FOUND (no store or region: set MEMLITH_SHARED_CREATE; or no program `memlith`: the message says which),
+ * Errors: NOT_FOUND (no store or region: set MEMLITH_CREATE; or no program `memlith`: the message says which),
  *         BUSY (a process that is no keeper has the store open), ADDRESS_TAKEN (also if this process has the region
  *         open already), UNSUPPORTED (the store is not a folder), INCOMPATIBLE (a keeper of another version), INVALID,
  *         and those of memlith_store_open and memlith_region_open. */
@@ -92,7 +90,7 @@ MEMLITH_API uint64_t memlith_shared_size(const memlith_shared* shared);
 /* Begins a transaction, which takes no range yet. Transactions of one handle exclude each other as those of different
  * processes do. The handle is freed by memlith_shared_abort, by a memlith_shared_commit that returned 0, and with
  * `shared`. Durability: none. Errors: POISONED, INVALID (a forked child), NO_MEMORY. */
-MEMLITH_API int32_t memlith_shared_begin(memlith_shared* shared, memlith_shared_tx** tx);
+MEMLITH_API int32_t memlith_shared_begin(memlith_shared* shared, memlith_shared_txn** tx);
 
 /* Takes [address, address + bytes) for this transaction, and keeps an image of these bytes. Call it before the stores.
  * If another transaction has a range that overlaps, waits until that one has ended, for at most `timeout_ms`; 0: does
@@ -105,7 +103,7 @@ MEMLITH_API int32_t memlith_shared_begin(memlith_shared* shared, memlith_shared_
  *   FULL       the region has no room for a further range
  *   INVALID    outside of the region; a forked child
  *   POISONED, NO_MEMORY */
-MEMLITH_API int32_t memlith_shared_touch_before(memlith_shared_tx* tx, const void* address, uint64_t bytes,
+MEMLITH_API int32_t memlith_shared_touch_before(memlith_shared_txn* tx, const void* address, uint64_t bytes,
                                                 uint64_t timeout_ms);
 
 /* Makes the bytes of the transaction's ranges, as they are now, durable: all of them or none. `mode` is
@@ -123,11 +121,11 @@ MEMLITH_API int32_t memlith_shared_touch_before(memlith_shared_tx* tx, const voi
  *         until the region is open again.
  *         POISONED - the keeper has ended before; nothing was tried.
  * After an error memlith_shared_abort has to end the transaction. */
-MEMLITH_API int32_t memlith_shared_commit(memlith_shared_tx* tx, uint32_t mode, uint64_t* ticket);
+MEMLITH_API int32_t memlith_shared_commit(memlith_shared_txn* tx, uint32_t mode, uint64_t* ticket);
 
 /* Gives the ranges their old bytes back, releases them, and ends the transaction; no I/O. After IO or POISONED, only
  * frees the handle. Null is ignored. Durability: none. Errors: INVALID (a forked child). */
-MEMLITH_API int32_t memlith_shared_abort(memlith_shared_tx* tx);
+MEMLITH_API int32_t memlith_shared_abort(memlith_shared_txn* tx);
 
 /* Returns when everything up to `ticket`, of whatever process, is durable.
  * Errors: INVALID (no such ticket), IO, POISONED: as memlith_shared_commit. */
@@ -136,7 +134,7 @@ MEMLITH_API int32_t memlith_shared_wait(memlith_shared* shared, uint64_t ticket)
 /* Zero-initialise and set struct_size. Null stands for all defaults. */
 typedef struct memlith_keeper_options {
   uint64_t struct_size;
-  uint32_t flags; /* MEMLITH_SHARED_CREATE: create the store, if it does not exist */
+  uint32_t flags; /* MEMLITH_CREATE: create the store, if it does not exist */
   uint32_t reserved;
   uint64_t grace_ms; /* the keeper ends after so long without a client; 0 = 200, and 5000 before the first one */
   void (*ready)(void* context); /* called once, when clients can open regions; may be null */

@@ -71,9 +71,9 @@ class SharedTransaction {
 
  private:
   friend class SharedRegion;
-  explicit SharedTransaction(memlith_shared_tx* handle) : handle_(handle) {}
+  explicit SharedTransaction(memlith_shared_txn* handle) : handle_(handle) {}
 
-  memlith_shared_tx* handle_;
+  memlith_shared_txn* handle_;
 };
 
 // A region that other processes may have open, too. Move-only; the destructor closes it.
@@ -91,7 +91,7 @@ class SharedRegion {
                                    const SharedOptions& options = {}) {
     memlith_shared_options plain{};
     plain.struct_size = sizeof plain;
-    plain.flags = detail::flag_if(options.create, MEMLITH_SHARED_CREATE);
+    plain.flags = detail::flag_if(options.create, MEMLITH_CREATE);
     plain.address = options.address;
     plain.program = options.program.empty() ? nullptr : options.program.c_str();
     plain.patience_ms = static_cast<std::uint64_t>(std::max<std::int64_t>(options.patience.count(), 0));
@@ -113,7 +113,7 @@ class SharedRegion {
   }
 
   Result<SharedTransaction> begin() const {
-    memlith_shared_tx* tx = nullptr;
+    memlith_shared_txn* tx = nullptr;
     const std::int32_t code = memlith_shared_begin(handle_, &tx);
     if (code != MEMLITH_OK) return Error(code);
     return SharedTransaction(tx);

@@ -29,7 +29,7 @@ static inline char* open_region(int argc, char** argv, uint64_t bytes) {
   memlith_region_options wanted;
   memset(&wanted, 0, sizeof wanted);
   wanted.struct_size = sizeof wanted;
-  wanted.flags = MEMLITH_REGION_CREATE;
+  wanted.flags = MEMLITH_CREATE;
   wanted.tracker = MEMLITH_TRACKER_INSTRUMENTED;
   wanted.size = bytes;
   must(memlith_region_open(store, "a", &wanted, &region), "open the region");

@@ -36,7 +36,7 @@ std::uint64_t number_in(std::optional<std::string_view> value) {
 Records::Records(memlith_store* store, bool read_only) : read_only_(read_only) {
   memlith_kv_options options{};
   options.struct_size = sizeof options;
-  options.flags = read_only ? 0 : MEMLITH_REGION_CREATE;
+  options.flags = read_only ? 0 : MEMLITH_CREATE;
   check(memlith_kv_open(store, kRecordsRegion, &options, &handle_));
   try {
     check(memlith_kv_map_open(handle_, kMetaMap, options.flags, &meta_));
@@ -71,7 +71,7 @@ void Records::settle() {
 
 Dictionary Records::map_of(std::string_view name) {
   Dictionary made{0, std::string(name)};
-  check(memlith_kv_map_open(handle_, made.name.c_str(), read_only_ ? 0 : MEMLITH_REGION_CREATE, &made.map));
+  check(memlith_kv_map_open(handle_, made.name.c_str(), read_only_ ? 0 : MEMLITH_CREATE, &made.map));
   return made;
 }
 

@@ -52,7 +52,7 @@ class Records {
   std::uint64_t commit();  // weak: visible, and durable after wait()
   void abort();
   // It is a part of a transaction of the store, which ends it; then ended() is called.
-  void join(memlith_tx* tx) { check(memlith_tx_add_kv(tx, writer_)); }
+  void join(memlith_txn* tx) { check(memlith_txn_add_kv(tx, writer_)); }
   void ended() { active_ = false; }
   std::uint64_t savepoint();
   void undo_to(std::uint64_t savepoint);

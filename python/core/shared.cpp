@@ -26,7 +26,7 @@ class SharedRegion {
     const std::string keeper = program.c_str();
     memlith_shared_options options{};
     options.struct_size = sizeof options;
-    options.flags = create ? MEMLITH_SHARED_CREATE : 0;
+    options.flags = create ? MEMLITH_CREATE : 0;
     options.program = keeper.empty() ? nullptr : keeper.c_str();
     const Unlocked unlocked;
     check(memlith_shared_open(path.c_str(), name.c_str(), bytes, &options, &handle_));
@@ -128,7 +128,7 @@ class SharedTransaction {
   }
 
   nb::object region_;
-  memlith_shared_tx* handle_ = nullptr;
+  memlith_shared_txn* handle_ = nullptr;
 };
 
 int region_buffer(PyObject* self, Py_buffer* view, int flags) {

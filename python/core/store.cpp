@@ -288,10 +288,10 @@ std::uint64_t Store::commit() {
     for (const auto& [name, open] : regions_) all.push_back(open.region);
     const bool with_records = turn_.mine() && records_->active();
     std::uint64_t ticket = 0;
-    memlith_tx* tx = nullptr;
+    memlith_txn* tx = nullptr;
     try {
       check(memlith_begin(handle_, &tx));
-      for (memlith_region* const region : all) check(memlith_tx_add_region(tx, region));
+      for (memlith_region* const region : all) check(memlith_txn_add_region(tx, region));
       if (with_records) records_->join(tx);
       check(memlith_commit(tx, MEMLITH_COMMIT_WEAK, &ticket));
     } catch (const Failure&) {

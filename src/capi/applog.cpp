@@ -40,7 +40,7 @@ Result<std::vector<AppLog::Content>> contents_of(const memlith_bytes* entries, s
 }
 
 // The log's part in the transaction, a new one if it had none.
-Result<applog::AppLogPart*> part_of(memlith_tx* tx, memlith_applog* handle) {
+Result<applog::AppLogPart*> part_of(memlith_txn* tx, memlith_applog* handle) {
   MEMLITH_TRY(memlith::core::need_ours(tx));
   MEMLITH_TRY(need_ours(handle));
   Transaction& transaction = transaction_of(tx).transaction;
@@ -232,7 +232,7 @@ int32_t memlith_applog_restart(memlith_applog* handle, uint64_t next) {
   });
 }
 
-int32_t memlith_tx_append(memlith_tx* tx, memlith_applog* handle, const memlith_bytes* entries, uint64_t count) {
+int32_t memlith_txn_append(memlith_txn* tx, memlith_applog* handle, const memlith_bytes* entries, uint64_t count) {
   return guarded([&]() -> Status {
     MEMLITH_TRY_ASSIGN(applog::AppLogPart* const part, part_of(tx, handle));
     MEMLITH_TRY_ASSIGN(const std::vector<AppLog::Content> contents, contents_of(entries, count));
@@ -240,7 +240,7 @@ int32_t memlith_tx_append(memlith_tx* tx, memlith_applog* handle, const memlith_
   });
 }
 
-int32_t memlith_tx_consume(memlith_tx* tx, memlith_applog* handle, uint64_t number) {
+int32_t memlith_txn_consume(memlith_txn* tx, memlith_applog* handle, uint64_t number) {
   return guarded([&]() -> Status {
     MEMLITH_TRY_ASSIGN(applog::AppLogPart* const part, part_of(tx, handle));
     return part->consume(number);

@@ -35,8 +35,8 @@ inline Snapshot& snapshot_of(const memlith_snapshot* snapshot) {
   return *reinterpret_cast<Snapshot*>(const_cast<memlith_snapshot*>(snapshot));
 }
 
-inline OpenTransaction& transaction_of(const memlith_tx* tx) {
-  return *reinterpret_cast<OpenTransaction*>(const_cast<memlith_tx*>(tx));
+inline OpenTransaction& transaction_of(const memlith_txn* tx) {
+  return *reinterpret_cast<OpenTransaction*>(const_cast<memlith_txn*>(tx));
 }
 
 inline OpenChange& change_of(const memlith_change* change) {
@@ -44,7 +44,7 @@ inline OpenChange& change_of(const memlith_change* change) {
 }
 
 inline memlith_change* handle_of(OpenChange* open) { return reinterpret_cast<memlith_change*>(open); }
-inline memlith_tx* handle_of(OpenTransaction* open) { return reinterpret_cast<memlith_tx*>(open); }
+inline memlith_txn* handle_of(OpenTransaction* open) { return reinterpret_cast<memlith_txn*>(open); }
 inline memlith_store* handle_of(Session* session) { return reinterpret_cast<memlith_store*>(session); }
 inline memlith_region* handle_of(OpenRegion* region) { return reinterpret_cast<memlith_region*>(region); }
 inline memlith_snapshot* handle_of(Snapshot* snapshot) { return reinterpret_cast<memlith_snapshot*>(snapshot); }
@@ -68,7 +68,7 @@ inline Status need_ours(const memlith_change* change) {
   MEMLITH_TRY(need(change, "change"));
   return change_of(change).session.check_process();
 }
-inline Status need_ours(const memlith_tx* tx) {
+inline Status need_ours(const memlith_txn* tx) {
   MEMLITH_TRY(need(tx, "tx"));
   return transaction_of(tx).session.check_process();
 }

@@ -88,11 +88,11 @@ int32_t memlith_kv_map_open(memlith_kv* handle, const char* name, uint32_t flags
     MEMLITH_TRY(need_ours(handle));
     MEMLITH_TRY(need(name, "name"));
     MEMLITH_TRY(need(map, "map"));
-    if ((flags & ~std::uint32_t{MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE}) != 0) {
+    if ((flags & ~std::uint32_t{MEMLITH_CREATE | MEMLITH_EXCLUSIVE}) != 0) {
       return fail(Errc::invalid, Detail::argument, "flags {:#x} of a map are unknown", flags);
     }
-    MEMLITH_TRY_ASSIGN(*map, kv_of(handle).open_map(name, (flags & MEMLITH_REGION_CREATE) != 0,
-                                                    (flags & MEMLITH_REGION_EXCLUSIVE) != 0));
+    MEMLITH_TRY_ASSIGN(*map,
+                       kv_of(handle).open_map(name, (flags & MEMLITH_CREATE) != 0, (flags & MEMLITH_EXCLUSIVE) != 0));
     return kOk;
   });
 }
@@ -187,7 +187,7 @@ int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64_t* ticket) 
   });
 }
 
-int32_t memlith_tx_add_kv(memlith_tx* tx, memlith_kv_txn* txn) {
+int32_t memlith_txn_add_kv(memlith_txn* tx, memlith_kv_txn* txn) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(tx));
     MEMLITH_TRY(need_ours(txn));

@@ -35,13 +35,13 @@ void add_tracker(const Region& region, memlith_region_info& info) {
 namespace memlith::core {
 
 Result<RegionOptions> region_options(const memlith_region_options& given) {
-  constexpr std::uint32_t kFlags = MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE | MEMLITH_REGION_PROCESS_SCOPE;
+  constexpr std::uint32_t kFlags = MEMLITH_CREATE | MEMLITH_EXCLUSIVE | MEMLITH_REGION_PROCESS_SCOPE;
   if ((given.flags & ~kFlags) != 0 || given.tracker > MEMLITH_TRACKER_INSTRUMENTED) {
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x} or tracker {}", given.flags, given.tracker);
   }
   RegionOptions options;
-  options.create = (given.flags & MEMLITH_REGION_CREATE) != 0;
-  options.exclusive = (given.flags & MEMLITH_REGION_EXCLUSIVE) != 0;
+  options.create = (given.flags & MEMLITH_CREATE) != 0;
+  options.exclusive = (given.flags & MEMLITH_EXCLUSIVE) != 0;
   options.process_scope = (given.flags & MEMLITH_REGION_PROCESS_SCOPE) != 0;
   options.tracker = static_cast<TrackerKind>(given.tracker);
   options.size_bytes = given.size;

@@ -19,7 +19,7 @@ Status need_writable(const Session& session) {
 
 extern "C" {
 
-int32_t memlith_begin(memlith_store* store, memlith_tx** tx) {
+int32_t memlith_begin(memlith_store* store, memlith_txn** tx) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(store));
     MEMLITH_TRY(need(tx, "tx"));
@@ -29,7 +29,7 @@ int32_t memlith_begin(memlith_store* store, memlith_tx** tx) {
   });
 }
 
-int32_t memlith_touch_before(memlith_tx* tx, const void* address, uint64_t bytes) {
+int32_t memlith_touch_before(memlith_txn* tx, const void* address, uint64_t bytes) {
   if (tx != nullptr && !transaction_of(tx).session.store().in_forked_child() &&
       transaction_of(tx).transaction.touch_few_before(address, bytes)) {
     return 0;
@@ -41,7 +41,7 @@ int32_t memlith_touch_before(memlith_tx* tx, const void* address, uint64_t bytes
   });
 }
 
-int32_t memlith_tx_add_region(memlith_tx* tx, memlith_region* region) {
+int32_t memlith_txn_add_region(memlith_txn* tx, memlith_region* region) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(tx));
     MEMLITH_TRY(need_ours(region));
@@ -51,7 +51,7 @@ int32_t memlith_tx_add_region(memlith_tx* tx, memlith_region* region) {
   });
 }
 
-int32_t memlith_commit(memlith_tx* tx, uint32_t mode, uint64_t* ticket) {
+int32_t memlith_commit(memlith_txn* tx, uint32_t mode, uint64_t* ticket) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(tx));
     MEMLITH_TRY(check_commit_mode(mode));
@@ -62,7 +62,7 @@ int32_t memlith_commit(memlith_tx* tx, uint32_t mode, uint64_t* ticket) {
   });
 }
 
-int32_t memlith_abort(memlith_tx* tx) {
+int32_t memlith_abort(memlith_txn* tx) {
   if (tx == nullptr) return 0;
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(tx));

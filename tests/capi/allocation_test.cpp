@@ -24,7 +24,7 @@ memlith_store_options store_options() {
 memlith_region_options region_options(std::uint64_t bytes) {
   memlith_region_options options{};
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_REGION_CREATE;
+  options.flags = MEMLITH_CREATE;
   options.size = bytes;
   return options;
 }

@@ -24,7 +24,7 @@ class Amplification : public ::testing::TestWithParam<std::uint32_t> {
     ASSERT_EQ(memlith_store_open((folder_ / "store").c_str(), &options, &store_), MEMLITH_OK);
     memlith_region_options wanted{};
     wanted.struct_size = sizeof wanted;
-    wanted.flags = MEMLITH_REGION_CREATE;
+    wanted.flags = MEMLITH_CREATE;
     wanted.tracker = GetParam();
     wanted.size = kRegionPages * kPageBytes;
     ASSERT_EQ(memlith_region_open(store_, "a", &wanted, &region_), MEMLITH_OK);

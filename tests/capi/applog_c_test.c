@@ -46,19 +46,19 @@ const char* applog_c_first(const char* path) {
   memlith_applog_options options;
   memset(&options, 0, sizeof options);
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_REGION_CREATE;
+  options.flags = MEMLITH_CREATE;
   options.when_full = MEMLITH_APPLOG_FAIL;
   options.size = 8192;
   memlith_kv_options kv_options;
   memset(&kv_options, 0, sizeof kv_options);
   kv_options.struct_size = sizeof kv_options;
-  kv_options.flags = MEMLITH_REGION_CREATE;
+  kv_options.flags = MEMLITH_CREATE;
 
   CHECK(memlith_store_open(path, &store_options, &store) == 0);
   CHECK(memlith_category(memlith_applog_open(store, "log", NULL, &log)) == MEMLITH_NOT_FOUND);
   CHECK(memlith_applog_open(store, "log", &options, &log) == 0);
   CHECK(memlith_kv_open(store, "kv", &kv_options, &kv) == 0);
-  CHECK(memlith_kv_map_open(kv, "map", MEMLITH_REGION_CREATE, &map) == 0);
+  CHECK(memlith_kv_map_open(kv, "map", MEMLITH_CREATE, &map) == 0);
 
   const memlith_bytes three[] = {bytes_of("one"), bytes_of("two"), bytes_of("three")};
   CHECK(memlith_category(memlith_applog_append(log, NULL, 1, NULL)) == MEMLITH_INVALID);
@@ -73,11 +73,11 @@ const char* applog_c_first(const char* path) {
 
   CHECK(memlith_kv_begin(kv, 0, &txn) == 0);
   CHECK(memlith_kv_put(txn, map, "newest", 6, "two", 3) == 0);
-  memlith_tx* tx = NULL;
+  memlith_txn* tx = NULL;
   CHECK(memlith_begin(store, &tx) == 0);
-  CHECK(memlith_category(memlith_tx_consume(tx, log, 3)) == MEMLITH_INVALID);
-  CHECK(memlith_tx_consume(tx, log, 2) == 0);
-  CHECK(memlith_tx_add_kv(tx, txn) == 0);
+  CHECK(memlith_category(memlith_txn_consume(tx, log, 3)) == MEMLITH_INVALID);
+  CHECK(memlith_txn_consume(tx, log, 2) == 0);
+  CHECK(memlith_txn_add_kv(tx, txn) == 0);
   CHECK(memlith_category(memlith_applog_close(log)) == MEMLITH_BUSY);
   CHECK(memlith_commit(tx, MEMLITH_COMMIT_WEAK, &ticket) == 0);
   CHECK(memlith_applog_consume(log, 2) == 0); /* it is consumed */
@@ -123,10 +123,10 @@ const char* applog_c_second(const char* path) {
     CHECK(memlith_category(memlith_applog_read(log, 1, &entry)) == MEMLITH_NOT_FOUND);
   }
   /* A commit of nothing but the position. */
-  memlith_tx* tx = NULL;
+  memlith_txn* tx = NULL;
   CHECK(memlith_begin(store, &tx) == 0);
-  CHECK(memlith_tx_add_kv(tx, txn) == 0);
-  CHECK(memlith_tx_consume(tx, log, 4) == 0);
+  CHECK(memlith_txn_add_kv(tx, txn) == 0);
+  CHECK(memlith_txn_consume(tx, log, 4) == 0);
   CHECK(memlith_commit(tx, MEMLITH_COMMIT_SYNC, NULL) == 0);
   memlith_kv_txn_free(txn);
   CHECK(memlith_kv_close(kv) == 0);

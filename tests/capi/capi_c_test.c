@@ -65,7 +65,7 @@ static int32_t open_store(const char* folder, memlith_store** store) {
 }
 
 static int32_t open_region(memlith_store* store, const char* name, memlith_region** region) {
-  const memlith_region_options options = region_options(MEMLITH_REGION_CREATE, 64 * 1024);
+  const memlith_region_options options = region_options(MEMLITH_CREATE, 64 * 1024);
   return memlith_region_open(store, name, &options, region);
 }
 
@@ -78,7 +78,7 @@ int capi_c_numbers(const char* folder) {
   EXPECT(MEMLITH_READ_ONLY == 12 && MEMLITH_ADDRESS_TAKEN == 13 && MEMLITH_UNSUPPORTED == 14 &&
          MEMLITH_NO_MEMORY == 15 && MEMLITH_TOO_MANY_FILES == 16 && MEMLITH_CONFLICT == 17);
   EXPECT(MEMLITH_OPEN_CREATE == 1 && MEMLITH_OPEN_READ_ONLY == 2 && MEMLITH_OPEN_EXCLUSIVE == 4);
-  EXPECT(MEMLITH_REGION_CREATE == 1 && MEMLITH_REGION_EXCLUSIVE == 2 && MEMLITH_REGION_PROCESS_SCOPE == 4);
+  EXPECT(MEMLITH_CREATE == 1 && MEMLITH_EXCLUSIVE == 2 && MEMLITH_REGION_PROCESS_SCOPE == 4);
   EXPECT(MEMLITH_IO_AUTO == 0 && MEMLITH_IO_POSIX == 1 && MEMLITH_IO_URING == 2);
   EXPECT(MEMLITH_TRACKER_AUTO == 0 && MEMLITH_TRACKER_SCAN == 1 && MEMLITH_TRACKER_EXPLICIT == 2 &&
          MEMLITH_TRACKER_FAULT == 3 && MEMLITH_TRACKER_INSTRUMENTED == 4);
@@ -205,7 +205,7 @@ int capi_c_struct_sizes(const char* folder) {
   EXPECT_OK(memlith_store_open(path_in(folder, "store"), &later.known, &store));
 
   memset(&later_region, 0, sizeof later_region);
-  later_region.known = region_options(MEMLITH_REGION_CREATE, 8192);
+  later_region.known = region_options(MEMLITH_CREATE, 8192);
   later_region.known.struct_size = sizeof later_region;
   later_region.unknown[0] = 1;
   EXPECT_CODE(MEMLITH_UNSUPPORTED, memlith_region_open(store, "a", &later_region.known, &region));
@@ -273,9 +273,9 @@ int capi_c_flags(const char* folder) {
   EXPECT(store == (memlith_store*)kUntouched);
 
   EXPECT_OK(open_store(folder, &store));
-  memlith_region_options wanted = region_options(MEMLITH_REGION_CREATE | 8, 8192);
+  memlith_region_options wanted = region_options(MEMLITH_CREATE | 8, 8192);
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_open(store, "a", &wanted, &region));
-  wanted = region_options(MEMLITH_REGION_CREATE, 8192);
+  wanted = region_options(MEMLITH_CREATE, 8192);
   wanted.tracker = MEMLITH_TRACKER_INSTRUMENTED + 1;
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_open(store, "a", &wanted, &region));
   EXPECT(region == (memlith_region*)kUntouched);
@@ -317,7 +317,7 @@ int capi_c_regions(const char* folder) {
   memlith_region_info info;
   EXPECT_OK(open_store(folder, &store));
   EXPECT_OK(open_region(store, "first", &a));
-  memlith_region_options options = region_options(MEMLITH_REGION_CREATE, 5000);
+  memlith_region_options options = region_options(MEMLITH_CREATE, 5000);
   options.max_size = 32 * 1024;
   options.tracker = MEMLITH_TRACKER_EXPLICIT;
   EXPECT_OK(memlith_region_open(store, "second", &options, &b));
@@ -371,9 +371,9 @@ int capi_c_region_errors(const char* folder) {
   memset(name, 'n', 200);
   name[200] = 0;
   EXPECT_CODE(MEMLITH_INVALID, open_region(store, name, &other));
-  memlith_region_options options = region_options(MEMLITH_REGION_CREATE, 0);
+  memlith_region_options options = region_options(MEMLITH_CREATE, 0);
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_open(store, "b", &options, &other));
-  options = region_options(MEMLITH_REGION_CREATE, 8192);
+  options = region_options(MEMLITH_CREATE, 8192);
   options.address = (uint64_t)(uintptr_t)memlith_region_address(a);
   EXPECT_CODE(MEMLITH_ADDRESS_TAKEN, memlith_region_open(store, "b", &options, &other));
   options.address = 12345;
@@ -386,7 +386,7 @@ int capi_c_region_errors(const char* folder) {
   EXPECT_CODE(MEMLITH_INVALID, memlith_touch(a, bytes, ~(uint64_t)0));
   EXPECT_OK(memlith_touch(a, bytes, 64 * 1024));
   EXPECT_OK(memlith_region_close(a));
-  options = region_options(MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE, 8192);
+  options = region_options(MEMLITH_CREATE | MEMLITH_EXCLUSIVE, 8192);
   EXPECT_CODE(MEMLITH_EXISTS, memlith_region_open(store, "a", &options, &other));
   EXPECT(other == (memlith_region*)kUntouched);
   EXPECT_OK(memlith_store_close(store));
@@ -403,7 +403,7 @@ int capi_c_persist_errors(const char* folder) {
   EXPECT_OK(open_store(folder, &store));
   const memlith_store_options other = store_options(MEMLITH_OPEN_CREATE);
   EXPECT_OK(memlith_store_open(path_in(folder, "second"), &other, &second));
-  memlith_region_options options = region_options(MEMLITH_REGION_CREATE, 1024 * 1024);
+  memlith_region_options options = region_options(MEMLITH_CREATE, 1024 * 1024);
   EXPECT_OK(memlith_region_open(store, "large", &options, &large));
   EXPECT_OK(open_region(store, "small", &small));
   EXPECT_OK(open_region(second, "foreign", &foreign));
@@ -580,7 +580,7 @@ int capi_c_trackers(const char* folder) {
     EXPECT_OK(memlith_tracker_describe(tracker, cut, sizeof cut));
     EXPECT(strlen(cut) == 3);
     memlith_region* region = NULL;
-    memlith_region_options options = region_options(MEMLITH_REGION_CREATE, 8192);
+    memlith_region_options options = region_options(MEMLITH_CREATE, 8192);
     options.tracker = tracker;
     char name[2] = {(char)('a' + (char)tracker), 0};
     EXPECT_OK(memlith_region_open(store, name, &options, &region));
@@ -603,7 +603,7 @@ int capi_c_trackers(const char* folder) {
 int capi_c_asynchronous(const char* folder) {
   memlith_store* store = NULL;
   EXPECT_OK(open_store(folder, &store));
-  memlith_region_options options = region_options(MEMLITH_REGION_CREATE, 65536);
+  memlith_region_options options = region_options(MEMLITH_CREATE, 65536);
   options.tracker = MEMLITH_TRACKER_FAULT;
   memlith_region* region = NULL;
   EXPECT_OK(memlith_region_open(store, "a", &options, &region));

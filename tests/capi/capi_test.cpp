@@ -50,7 +50,7 @@ TEST(CInterface, Progress) {
     memlith_region* region = nullptr;
     memlith_region_options wanted{};
     wanted.struct_size = sizeof wanted;
-    wanted.flags = MEMLITH_REGION_CREATE;
+    wanted.flags = MEMLITH_CREATE;
     wanted.size = 64 * 1024;
     if (memlith_store_open((folder / "store").c_str(), &options, &store) != 0) ::_exit(1);
     if (memlith_region_open(store, "a", &wanted, &region) != 0) ::_exit(2);
@@ -94,7 +94,7 @@ TEST(CInterface, PersistsInAThreadsLastDestructors) {
   ASSERT_EQ(memlith_store_open((folder / "store").c_str(), &options, &store), 0);
   memlith_region_options wanted{};
   wanted.struct_size = sizeof wanted;
-  wanted.flags = MEMLITH_REGION_CREATE;
+  wanted.flags = MEMLITH_CREATE;
   wanted.size = kPages * 4096;
   ASSERT_EQ(memlith_region_open(store, "a", &wanted, &region), 0);
   pthread_key_t key{};

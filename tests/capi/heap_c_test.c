@@ -28,7 +28,7 @@ static int one_run(const char* path, int run) {
   options.flags = MEMLITH_OPEN_CREATE;
   memset(&region_options, 0, sizeof region_options);
   region_options.struct_size = sizeof region_options;
-  region_options.flags = MEMLITH_REGION_CREATE;
+  region_options.flags = MEMLITH_CREATE;
   memset(&report, 0, sizeof report);
   report.struct_size = sizeof report;
   other.size = 4;

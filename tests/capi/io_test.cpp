@@ -49,7 +49,7 @@ std::uint32_t io_of(memlith_store* store) {
 memlith_region* open_region(memlith_store* store) {
   memlith_region_options options{};
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_REGION_CREATE;
+  options.flags = MEMLITH_CREATE;
   options.size = kBytes;
   memlith_region* region = nullptr;
   EXPECT_EQ(memlith_region_open(store, "a", &options, &region), MEMLITH_OK) << message();
@@ -209,7 +209,7 @@ class DaxStore : public ::testing::Test {
 memlith_region* open_tracked(memlith_store* store, std::uint32_t tracker) {
   memlith_region_options options{};
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_REGION_CREATE;
+  options.flags = MEMLITH_CREATE;
   options.size = kBytes;
   options.tracker = tracker;
   memlith_region* region = nullptr;

@@ -100,7 +100,7 @@ static int appends(memlith_kv* kv) {
   uint64_t records = 77;
   uint64_t bytes = 77;
   size_t next = 0;
-  CHECK(memlith_kv_map_open(kv, "appended", MEMLITH_REGION_CREATE, &map) == MEMLITH_OK);
+  CHECK(memlith_kv_map_open(kv, "appended", MEMLITH_CREATE, &map) == MEMLITH_OK);
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_map_append(kv, map, NULL, NULL, &count));
   CHECK(memlith_kv_map_append(kv, map, give, &next, &count) == MEMLITH_OK && count == 8);
   next = 1;
@@ -327,25 +327,24 @@ static int one_run(const char* path, int run) {
   options.flags = MEMLITH_OPEN_CREATE;
   memset(&create, 0, sizeof create);
   create.struct_size = sizeof create;
-  create.flags = MEMLITH_REGION_CREATE;
+  create.flags = MEMLITH_CREATE;
 
   CHECK(memlith_store_open(path, &options, &store) == MEMLITH_OK);
   CHECK_CATEGORY(run == 0 ? MEMLITH_NOT_FOUND : MEMLITH_OK, memlith_kv_open(store, "kv", NULL, &kv));
   if (run == 0) CHECK(memlith_kv_open(store, "kv", &create, &kv) == MEMLITH_OK);
   CHECK_CATEGORY(run == 0 ? MEMLITH_NOT_FOUND : MEMLITH_OK, memlith_kv_map_open(kv, "map", 0, &map));
-  if (run == 0) CHECK(memlith_kv_map_open(kv, "map", MEMLITH_REGION_CREATE, &map) == MEMLITH_OK);
-  CHECK(memlith_kv_map_open(kv, "map", MEMLITH_REGION_CREATE, &again) == MEMLITH_OK && again == map && map != 0);
-  CHECK_CATEGORY(MEMLITH_EXISTS,
-                 memlith_kv_map_open(kv, "map", MEMLITH_REGION_CREATE | MEMLITH_REGION_EXCLUSIVE, &again));
+  if (run == 0) CHECK(memlith_kv_map_open(kv, "map", MEMLITH_CREATE, &map) == MEMLITH_OK);
+  CHECK(memlith_kv_map_open(kv, "map", MEMLITH_CREATE, &again) == MEMLITH_OK && again == map && map != 0);
+  CHECK_CATEGORY(MEMLITH_EXISTS, memlith_kv_map_open(kv, "map", MEMLITH_CREATE | MEMLITH_EXCLUSIVE, &again));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_map_open(kv, "map", 1u << 20, &again));
   if (run > 0) {
     CHECK(memlith_kv_map_remove(kv, "a long name") == MEMLITH_OK);
     CHECK_CATEGORY(MEMLITH_NOT_FOUND, memlith_kv_map_remove(kv, "a long name"));
-    CHECK(memlith_kv_map_open(kv, "filler", MEMLITH_REGION_CREATE, &again) == MEMLITH_OK);
-    CHECK(memlith_kv_map_open(kv, "a long name", MEMLITH_REGION_CREATE, &again) == MEMLITH_OK);
+    CHECK(memlith_kv_map_open(kv, "filler", MEMLITH_CREATE, &again) == MEMLITH_OK);
+    CHECK(memlith_kv_map_open(kv, "a long name", MEMLITH_CREATE, &again) == MEMLITH_OK);
     CHECK(memlith_kv_map_remove(kv, "filler") == MEMLITH_OK);
   } else {
-    CHECK(memlith_kv_map_open(kv, "a long name", MEMLITH_REGION_CREATE, &again) == MEMLITH_OK);
+    CHECK(memlith_kv_map_open(kv, "a long name", MEMLITH_CREATE, &again) == MEMLITH_OK);
   }
   if ((line = appends(kv)) != 0) return line;
   if ((line = transactions(kv, map)) != 0) return line;

@@ -38,7 +38,7 @@ class Limits : public ::testing::Test {
   memlith_region* open_region(const char* name) {
     memlith_region_options options{};
     options.struct_size = sizeof options;
-    options.flags = MEMLITH_REGION_CREATE;
+    options.flags = MEMLITH_CREATE;
     options.size = 8 << 20;
     memlith_region* region = nullptr;
     return memlith_region_open(store_, name, &options, &region) == 0 ? region : nullptr;

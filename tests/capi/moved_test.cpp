@@ -55,7 +55,7 @@ struct Opened {
   memlith_region* open_region(const char* name, std::int32_t expected = 0) {
     memlith_region_options wanted{};
     wanted.struct_size = sizeof wanted;
-    wanted.flags = MEMLITH_REGION_CREATE;
+    wanted.flags = MEMLITH_CREATE;
     wanted.size = kBytes;
     wanted.max_size = 32 << 20;
     memlith_region* opened = nullptr;

@@ -46,7 +46,7 @@ TEST(Reopening, ARegionIsGivenALargerLimit) {
     auto store = Store::open(folder / "s", {.create = true});
     ASSERT_TRUE(store);
     std::int32_t code = 0;
-    memlith_region* const region = opened(store->handle(), MEMLITH_REGION_CREATE, &code, max_size);
+    memlith_region* const region = opened(store->handle(), MEMLITH_CREATE, &code, max_size);
     ASSERT_EQ(code, MEMLITH_OK) << last_error();
     most = std::max(most, max_size);
     EXPECT_EQ(limit_of(region), most);
@@ -229,10 +229,10 @@ TEST(Reopening, AReaderMayHaveARegionAnywhere) {
   {
     auto store = Store::open(folder / "s", {.create = true});
     ASSERT_TRUE(store);
-    memlith_region* const region = opened(store->handle(), MEMLITH_REGION_CREATE | MEMLITH_REGION_ANYWHERE, &code);
+    memlith_region* const region = opened(store->handle(), MEMLITH_CREATE | MEMLITH_REGION_ANYWHERE, &code);
     EXPECT_EQ(memlith_category(code), MEMLITH_INVALID) << "a region that is written has addresses of its own";
     EXPECT_EQ(region, nullptr);
-    memlith_region* const made = opened(store->handle(), MEMLITH_REGION_CREATE, &code);
+    memlith_region* const made = opened(store->handle(), MEMLITH_CREATE, &code);
     ASSERT_EQ(code, MEMLITH_OK);
     std::strcpy(static_cast<char*>(memlith_region_address(made)), "kept");
     ASSERT_EQ(memlith_persist(&made, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_OK);
@@ -276,7 +276,7 @@ TEST_P(Unpersisted, CountsWhatAPersistWouldTakeAndTakesNothing) {
   ASSERT_TRUE(store);
   memlith_region_options options{};
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_REGION_CREATE;
+  options.flags = MEMLITH_CREATE;
   options.tracker = GetParam();
   options.size = kMiB;
   memlith_region* region = nullptr;

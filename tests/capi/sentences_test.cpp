@@ -34,7 +34,7 @@ memlith_store* open_store(const std::string& path) {
 std::int32_t open_region(memlith_store* store, const char* name, std::uint32_t tracker, memlith_region** region) {
   memlith_region_options options{};
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_REGION_CREATE;
+  options.flags = MEMLITH_CREATE;
   options.size = kBytes;
   options.max_size = kBytes;
   options.tracker = tracker;

@@ -203,7 +203,7 @@ TEST_F(Shared, WhatIsWrongIsSaid) {
   unknown.flags = 8;
   memlith_shared* none = nullptr;
   EXPECT_EQ(memlith_shared_open("a", "a", 1, &unknown, &none) & 0xff, MEMLITH_INVALID);
-  memlith_shared_tx* mode = nullptr;
+  memlith_shared_txn* mode = nullptr;
   ASSERT_EQ(memlith_shared_begin(region->handle(), &mode), 0);
   EXPECT_EQ(memlith_shared_commit(mode, 2, nullptr) & 0xff, MEMLITH_INVALID);
   EXPECT_EQ(memlith_shared_abort(mode), 0);

@@ -46,7 +46,7 @@ class Snapshots : public ::testing::TestWithParam<std::uint32_t> {
   memlith_region* open(const char* name, std::uint64_t size = kSize, std::uint64_t address = 0) {
     memlith_region_options options{};
     options.struct_size = sizeof options;
-    options.flags = size != 0 ? MEMLITH_REGION_CREATE : 0;
+    options.flags = size != 0 ? MEMLITH_CREATE : 0;
     options.tracker = GetParam();
     options.size = size;
     options.address = address;

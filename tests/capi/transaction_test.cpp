@@ -74,7 +74,7 @@ TEST_F(TransactionCalls, CommitBuffers) {
 }
 
 TEST_F(TransactionCalls, RefuseWhatCannotBe) {
-  memlith_tx* tx = nullptr;
+  memlith_txn* tx = nullptr;
   ASSERT_EQ(memlith_begin(store_->handle(), &tx), 0);
   EXPECT_EQ(memlith_category(memlith_begin(nullptr, &tx)), MEMLITH_INVALID);
   int outside = 0;

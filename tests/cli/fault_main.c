@@ -9,10 +9,8 @@ static void store_wildly(void) { *(volatile int*)8 = 1; }
 
 int main(int argc, char** argv) {
   memlith_store_options store_options = {.struct_size = sizeof store_options, .flags = MEMLITH_OPEN_CREATE};
-  memlith_region_options options = {.struct_size = sizeof options,
-                                    .flags = MEMLITH_REGION_CREATE,
-                                    .tracker = MEMLITH_TRACKER_FAULT,
-                                    .size = 16 * 4096};
+  memlith_region_options options = {
+      .struct_size = sizeof options, .flags = MEMLITH_CREATE, .tracker = MEMLITH_TRACKER_FAULT, .size = 16 * 4096};
   memlith_store* store = NULL;
   memlith_region* region = NULL;
   if (memlith_store_open(argv[1], &store_options, &store) != 0) return 1;

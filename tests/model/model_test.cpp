@@ -133,7 +133,7 @@ Opened open_stream(const std::string& path, std::uint32_t tracker, std::uint32_t
   for (std::uint64_t i = 0; i < Stream::kRegions; ++i) {
     memlith_region_options given{};
     given.struct_size = sizeof given;
-    given.flags = MEMLITH_REGION_CREATE;
+    given.flags = MEMLITH_CREATE;
     given.tracker = tracker;
     given.size = Stream::kBytes;
     if (memlith_region_open(opened.store, i == 0 ? "a" : "b", &given, &opened.regions[i]) != MEMLITH_OK) return {};

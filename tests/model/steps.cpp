@@ -255,14 +255,14 @@ void World::open_region() {
   if (is_new && store->read_only) return;
   memlith_region_options given{};
   given.struct_size = sizeof given;
-  given.flags = MEMLITH_REGION_CREATE;
+  given.flags = MEMLITH_CREATE;
   given.tracker = static_cast<std::uint32_t>(random_.below(4));
   given.size = 1 + random_.below(random_.one_in(3) ? 200'000 : 20'000);
   given.max_size = kMaxBytes;
   ModelRegion region;
   if (!is_new) {
     region = found->second;
-    given.flags = random_.one_in(2) ? MEMLITH_REGION_CREATE : 0;
+    given.flags = random_.one_in(2) ? MEMLITH_CREATE : 0;
     if (store->read_only) given.flags = 0;
   }
   region.process_scope = random_.one_in(2);
@@ -290,7 +290,7 @@ void World::open_region_wrongly() {
   expect(MEMLITH_CALL(memlith_region_open, store->handle, "nobody", &given, &none), MEMLITH_NOT_FOUND,
          "opening a region that is not there");
   if (store->one_file) return;
-  given.flags = MEMLITH_REGION_CREATE;
+  given.flags = MEMLITH_CREATE;
   given.size = 2 * kPage;
   if (store->read_only) {
     expect(MEMLITH_CALL(memlith_region_open, store->handle, "nobody", &given, &none), MEMLITH_READ_ONLY,
@@ -362,7 +362,7 @@ void World::fill_disk() {
     memlith_region* none = nullptr;
     memlith_region_options given{};
     given.struct_size = sizeof given;
-    given.flags = MEMLITH_REGION_CREATE;
+    given.flags = MEMLITH_CREATE;
     given.size = kPage;
     given.max_size = kMaxBytes;
     const FullDisk full;
@@ -632,7 +632,7 @@ void World::transact() {
   ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
   if (region == nullptr) return;
   auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
-  memlith_tx* tx = nullptr;
+  memlith_txn* tx = nullptr;
   expect(MEMLITH_CALL(memlith_begin, store->handle, &tx), MEMLITH_OK, "begin");
   const bool announces = finds_no_stores(*region);
   if (!announces) expect(MEMLITH_CALL(memlith_touch_before, tx, memory, 1), MEMLITH_UNSUPPORTED, "of another tracker");
@@ -651,7 +651,7 @@ void World::transact() {
   std::vector<ModelRegion*> parts;
   if (random_.one_in(2)) parts = choose_regions(*store, handles);
   for (memlith_region* const each : handles) {
-    expect(MEMLITH_CALL(memlith_tx_add_region, tx, each), MEMLITH_OK, "tx_add_region");
+    expect(MEMLITH_CALL(memlith_txn_add_region, tx, each), MEMLITH_OK, "tx_add_region");
   }
   if (random_.one_in(3)) {
     expect(MEMLITH_CALL(memlith_abort, tx), MEMLITH_OK, "abort");

@@ -85,7 +85,7 @@ Result<OpenKv> OpenKv::open(const KvArguments& arguments, For what) {
   opened.store_ = std::move(*store);
   memlith_kv_options kv_options{};
   kv_options.struct_size = sizeof kv_options;
-  kv_options.flags = what == For::creating ? MEMLITH_REGION_CREATE : 0;
+  kv_options.flags = what == For::creating ? MEMLITH_CREATE : 0;
   memlith_kv* kv = nullptr;
   const std::int32_t code = memlith_kv_open(opened.store_.get(), arguments.region.c_str(), &kv_options, &kv);
   if (code != MEMLITH_OK) {
@@ -105,7 +105,7 @@ MaybeFailure OpenKv::close() {
 
 Result<memlith_kv_map> OpenKv::map(const std::string& name, bool create) const {
   memlith_kv_map map = 0;
-  const std::int32_t code = memlith_kv_map_open(kv_.get(), name.c_str(), create ? MEMLITH_REGION_CREATE : 0, &map);
+  const std::int32_t code = memlith_kv_map_open(kv_.get(), name.c_str(), create ? MEMLITH_CREATE : 0, &map);
   if (code != MEMLITH_OK) return failure_of(code, "opening the map", "`memlith kv stats STORE` lists the maps.");
   return map;
 }

@@ -44,7 +44,7 @@ std::optional<std::int32_t> keep(const Keeping& keeping) {
   if (told >= 0 && !leave(told)) return std::nullopt;
   memlith_keeper_options options{};
   options.struct_size = sizeof options;
-  options.flags = keeping.create ? MEMLITH_SHARED_CREATE : 0;
+  options.flags = keeping.create ? MEMLITH_CREATE : 0;
   options.grace_ms = keeping.grace_ms;
   options.ready = [](void* context) {
     int& listener = *static_cast<int*>(context);

@@ -17,11 +17,13 @@ const (
 	CommitWeak           = C.MEMLITH_COMMIT_WEAK
 	Conflict             = C.MEMLITH_CONFLICT
 	Corrupt              = C.MEMLITH_CORRUPT
+	Create               = C.MEMLITH_CREATE
 	DetailVersion        = C.MEMLITH_DETAIL_VERSION
 	DiskForcedUnitAccess = C.MEMLITH_DISK_FORCED_UNIT_ACCESS
 	DiskKnown            = C.MEMLITH_DISK_KNOWN
 	DiskPassthrough      = C.MEMLITH_DISK_PASSTHROUGH
 	DiskVolatileCache    = C.MEMLITH_DISK_VOLATILE_CACHE
+	Exclusive            = C.MEMLITH_EXCLUSIVE
 	Exists               = C.MEMLITH_EXISTS
 	FormatForce          = C.MEMLITH_FORMAT_FORCE
 	Full                 = C.MEMLITH_FULL
@@ -50,8 +52,6 @@ const (
 	Poisoned             = C.MEMLITH_POISONED
 	ReadOnly             = C.MEMLITH_READ_ONLY
 	RegionAnywhere       = C.MEMLITH_REGION_ANYWHERE
-	RegionCreate         = C.MEMLITH_REGION_CREATE
-	RegionExclusive      = C.MEMLITH_REGION_EXCLUSIVE
 	RegionProcessScope   = C.MEMLITH_REGION_PROCESS_SCOPE
 	ScopeProcess         = C.MEMLITH_SCOPE_PROCESS
 	ScopeThread          = C.MEMLITH_SCOPE_THREAD

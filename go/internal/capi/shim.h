@@ -77,18 +77,18 @@ static inline mgo_result mgo_store_info(uintptr_t store, memlith_store_info* inf
   return mgo_of(memlith_store_get_info((memlith_store*)store, info));
 }
 static inline mgo_result mgo_begin(uintptr_t store) {
-  memlith_tx* tx = NULL;
+  memlith_txn* tx = NULL;
   mgo_result result = mgo_of(memlith_begin((memlith_store*)store, &tx));
   result.handle = (uintptr_t)tx;
   return result;
 }
 static inline mgo_result mgo_commit(uintptr_t tx, uint32_t mode) {
   uint64_t ticket = 0;
-  mgo_result result = mgo_of(memlith_commit((memlith_tx*)tx, mode, &ticket));
+  mgo_result result = mgo_of(memlith_commit((memlith_txn*)tx, mode, &ticket));
   result.number = ticket;
   return result;
 }
-static inline mgo_result mgo_abort(uintptr_t tx) { return mgo_of(memlith_abort((memlith_tx*)tx)); }
+static inline mgo_result mgo_abort(uintptr_t tx) { return mgo_of(memlith_abort((memlith_txn*)tx)); }
 static inline mgo_result mgo_wait(uintptr_t store, uint64_t ticket) {
   return mgo_of(memlith_wait((memlith_store*)store, ticket));
 }
@@ -153,7 +153,7 @@ static inline mgo_result mgo_kv_commit(uintptr_t txn, uint32_t durability) {
   return result;
 }
 static inline mgo_result mgo_tx_add_kv(uintptr_t tx, uintptr_t txn) {
-  return mgo_of(memlith_tx_add_kv((memlith_tx*)tx, (memlith_kv_txn*)txn));
+  return mgo_of(memlith_txn_add_kv((memlith_txn*)tx, (memlith_kv_txn*)txn));
 }
 static inline void mgo_kv_txn_free(uintptr_t txn) { memlith_kv_txn_free((memlith_kv_txn*)txn); }
 static inline mgo_record mgo_kv_get(uintptr_t txn, uint32_t map, const char* key, uint64_t key_bytes) {
@@ -424,12 +424,12 @@ static inline mgo_result mgo_tx_append(uintptr_t tx, uintptr_t log, const char* 
   memlith_bytes few[MGO_FEW];
   memlith_bytes* const all = mgo_entries(flat, sizes, count, few, MGO_FEW);
   if (all == NULL) return mgo_no_memory();
-  const mgo_result result = mgo_of(memlith_tx_append((memlith_tx*)tx, (memlith_applog*)log, all, count));
+  const mgo_result result = mgo_of(memlith_txn_append((memlith_txn*)tx, (memlith_applog*)log, all, count));
   if (all != few) free(all);
   return result;
 }
 static inline mgo_result mgo_tx_consume(uintptr_t tx, uintptr_t log, uint64_t number) {
-  return mgo_of(memlith_tx_consume((memlith_tx*)tx, (memlith_applog*)log, number));
+  return mgo_of(memlith_txn_consume((memlith_txn*)tx, (memlith_applog*)log, number));
 }
 static inline mgo_result mgo_applog_write(uintptr_t log) { return mgo_of(memlith_applog_write((memlith_applog*)log)); }
 static inline mgo_result mgo_applog_write_async(uintptr_t log) {

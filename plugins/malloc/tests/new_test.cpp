@@ -180,7 +180,7 @@ TEST_F(Diverted, CallsOfMemlithAllocateInTheProcess) {
     (void)memlith_store_open(other.c_str(), &options, &store);
     memlith_region_options region{};
     region.struct_size = sizeof region;
-    region.flags = MEMLITH_REGION_CREATE;
+    region.flags = MEMLITH_CREATE;
     (void)memlith_heap_open(store, "a region with a rather long name", &region, &second);
     (void)memlith_heap_allocate(second, 100, 0, &block);
     (void)memlith_heap_persist(second);

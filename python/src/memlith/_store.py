@@ -19,9 +19,12 @@ from ._ticket import Ticket, Waiter
 Tracker = Literal["scan", "fault", "explicit", "auto"]
 Array = npt.NDArray[Any]
 
-_OPEN_CREATE, _OPEN_READ_ONLY, _OPEN_EXCLUSIVE, _OPEN_BUFFERED, _OPEN_FOLLOW = 1, 2, 4, 8, 16
-_REGION_CREATE = 1
-_TRACKERS: dict[Tracker, int] = {"auto": 0, "scan": 1, "explicit": 2, "fault": 3}
+_TRACKERS: dict[Tracker, int] = {
+    "auto": _core.TRACKER_AUTO,
+    "scan": _core.TRACKER_SCAN,
+    "explicit": _core.TRACKER_EXPLICIT,
+    "fault": _core.TRACKER_FAULT,
+}
 _TRACKER_NAMES = {number: name for name, number in _TRACKERS.items()}
 
 
@@ -68,8 +71,10 @@ class Store:
         unknown = options.keys() - _OPTIONS
         if unknown:
             raise TypeError(f"memlith.open has no option {', '.join(sorted(unknown))}; it has {', '.join(_OPTIONS)}")
-        flags = _OPEN_FOLLOW if follow else _OPEN_READ_ONLY if read_only else _OPEN_CREATE if create or exclusive else 0
-        flags |= (_OPEN_EXCLUSIVE if exclusive else 0) | (_OPEN_BUFFERED if buffered else 0)
+        flags = _core.OPEN_FOLLOW if follow else _core.OPEN_READ_ONLY if read_only else 0
+        if flags == 0 and (create or exclusive):
+            flags = _core.OPEN_CREATE
+        flags |= (_core.OPEN_EXCLUSIVE if exclusive else 0) | (_core.OPEN_BUFFERED if buffered else 0)
         self.path = os.fspath(path)
         self._place = os.path.abspath(os.fsencode(path))  # wherever the program changes its working folder to
         self.read_only = read_only or follow
@@ -328,7 +333,7 @@ class Store:
         if dtype is not None and shape is not None:
             header = _header.for_array(dtype, shape)
             size = header.offset + header.array_bytes
-        self._core.open_region(name, size, max_bytes, _TRACKERS[tracker], _REGION_CREATE if size else 0)
+        self._core.open_region(name, size, max_bytes, _TRACKERS[tracker], _core.CREATE if size else 0)
         with memoryview(self._memory(name)) as memory:
             return _header.read(memory, name)
 

@@ -49,7 +49,7 @@ impl AppLog {
         let name = c_string(name)?;
         let plain = sys::memlith_applog_options {
             struct_size: std::mem::size_of::<sys::memlith_applog_options>() as u64,
-            flags: if options.create { sys::MEMLITH_REGION_CREATE } else { 0 },
+            flags: if options.create { sys::MEMLITH_CREATE } else { 0 },
             when_full: match options.when_full {
                 WhenFull::Block => sys::MEMLITH_APPLOG_BLOCK,
                 WhenFull::Fail => sys::MEMLITH_APPLOG_FAIL,

@@ -39,7 +39,7 @@ unsafe impl Sync for Kv {}
 impl Kv {
     /// Opens the kv store in region `name`, and makes it if it does not exist and the store may be written.
     pub fn open(store: &Store, name: &str) -> Result<Self> {
-        match Self::open_with(store, name, sys::MEMLITH_REGION_CREATE) {
+        match Self::open_with(store, name, sys::MEMLITH_CREATE) {
             Err(error) if error.category() == Category::ReadOnly => Self::open_existing(store, name),
             opened => opened,
         }
@@ -66,7 +66,7 @@ impl Kv {
     pub fn map(&self, name: &str) -> Result<Map> {
         let (name, mut number) = (c_string(name)?, 0);
         // SAFETY: the handle is open.
-        check(unsafe { sys::memlith_kv_map_open(self.raw, name.as_ptr(), sys::MEMLITH_REGION_CREATE, &mut number) })?;
+        check(unsafe { sys::memlith_kv_map_open(self.raw, name.as_ptr(), sys::MEMLITH_CREATE, &mut number) })?;
         Ok(Map(number))
     }
 

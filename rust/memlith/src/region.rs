@@ -56,7 +56,7 @@ impl Region {
         let name = c_string(name)?;
         let options = sys::memlith_region_options {
             struct_size: std::mem::size_of::<sys::memlith_region_options>() as u64,
-            flags: if size == 0 { 0 } else { sys::MEMLITH_REGION_CREATE },
+            flags: if size == 0 { 0 } else { sys::MEMLITH_CREATE },
             tracker: match tracker {
                 Tracker::Auto => sys::MEMLITH_TRACKER_AUTO,
                 Tracker::Explicit => sys::MEMLITH_TRACKER_EXPLICIT,

@@ -184,7 +184,7 @@ impl Store {
 
 /// A transaction of a store, with parts in kv stores and logs. Dropping it aborts it.
 pub struct Transaction<'a> {
-    raw: *mut sys::memlith_tx,
+    raw: *mut sys::memlith_txn,
     parts: Vec<*mut sys::memlith_kv_txn>, // which have ended with the transaction, and are freed behind it
     store: PhantomData<&'a Store>,
 }
@@ -193,7 +193,7 @@ impl<'a> Transaction<'a> {
     /// What the transaction of a kv store has written is a part of this one.
     pub fn join(&mut self, part: kv::Transaction<'a>) -> Result<()> {
         // SAFETY: both are open, and belong to this thread.
-        check(unsafe { sys::memlith_tx_add_kv(self.raw, part.raw()) })?;
+        check(unsafe { sys::memlith_txn_add_kv(self.raw, part.raw()) })?;
         self.parts.push(part.into_raw());
         Ok(())
     }
@@ -201,20 +201,20 @@ impl<'a> Transaction<'a> {
     /// What was stored to a region is a part.
     pub fn join_region(&mut self, part: &'a region::Region) -> Result<()> {
         // SAFETY: both are open.
-        check(unsafe { sys::memlith_tx_add_region(self.raw, part.raw()) })
+        check(unsafe { sys::memlith_txn_add_region(self.raw, part.raw()) })
     }
 
     /// Everything in the log up to entry `number`, which was read, is consumed with this transaction.
     pub fn consume(&mut self, reader: &Reader<'a>, number: u64) -> Result<()> {
         // SAFETY: both are open.
-        check(unsafe { sys::memlith_tx_consume(self.raw, reader.raw(), number) })
+        check(unsafe { sys::memlith_txn_consume(self.raw, reader.raw(), number) })
     }
 
     /// The entries, which are copied, are appended with this transaction.
     pub fn append(&mut self, log: &'a AppLog, entry: &[u8]) -> Result<()> {
         let bytes = sys::memlith_bytes { data: entry.as_ptr().cast(), size: entry.len() as u64 };
         // SAFETY: both are open; the entry lives during the call.
-        check(unsafe { sys::memlith_tx_append(self.raw, log.raw(), &bytes, 1) })
+        check(unsafe { sys::memlith_txn_append(self.raw, log.raw(), &bytes, 1) })
     }
 
     /// Commits all parts, or none; durable on return.

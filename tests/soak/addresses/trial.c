@@ -32,13 +32,13 @@ int trial_start(void) {
   store_options.struct_size = sizeof store_options;
   store_options.flags = MEMLITH_OPEN_CREATE;
   kv_options.struct_size = sizeof kv_options;
-  kv_options.flags = MEMLITH_REGION_CREATE;
+  kv_options.flags = MEMLITH_CREATE;
   log_options.struct_size = sizeof log_options;
-  log_options.flags = MEMLITH_REGION_CREATE;
+  log_options.flags = MEMLITH_CREATE;
   log_options.when_full = MEMLITH_APPLOG_GROW;
   log_options.size = 1 << 20;
   region_options.struct_size = sizeof region_options;
-  region_options.flags = MEMLITH_REGION_CREATE;
+  region_options.flags = MEMLITH_CREATE;
   region_options.size = 1 << 20; /* 1 GiB of addresses */
   if (memlith_store_open(getenv("MEMLITH_TRIAL_STORE"), &store_options, &store) != MEMLITH_OK) return failed(1);
   if (memlith_kv_open(store, "kv", &kv_options, &kv) != MEMLITH_OK) return failed(2);
