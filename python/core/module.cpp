@@ -4,7 +4,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstdint>
 #include <string>
+#include <utility>
 
 #include "archive.hpp"
 #include "dictionary.hpp"
