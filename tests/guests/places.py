@@ -125,6 +125,8 @@ def failures(report: dict) -> list[str]:
 
 def told_of(share: pathlib.Path, name: str, status: str) -> str:
     """In words, what became of a job."""
+    if status in ("124", "137"):  # timeout(1)
+        return f"ended after the time that it may take (--seconds); see {share / (name + '.log')}"
     report = report_of(share, name)
     if report is None:
         return "ok" if status == "0" else f"ended with status {status}; see {share / (name + '.log')}"
