@@ -6,7 +6,7 @@ set(heap_map_library ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libmemlith-heap-map-instr
 add_custom_command(OUTPUT ${heap_map_library}
   COMMAND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/memlith-c++ -std=c++20 -O2 -g1 -DNDEBUG -fPIC -shared -fvisibility=hidden
     -DMEMLITH_STORES_ARE_RECORDED -ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -I${CMAKE_SOURCE_DIR}/bench
-    -I${CMAKE_SOURCE_DIR}/include ${heap_map} -o ${heap_map_library} -Wl,-Bsymbolic
+    -I${CMAKE_SOURCE_DIR}/tools -I${CMAKE_SOURCE_DIR}/include ${heap_map} -o ${heap_map_library} -Wl,-Bsymbolic
   DEPENDS ${heap_map} ${runtime} memlith_track ${CMAKE_SOURCE_DIR}/bench/heap/heap_map.hpp
     ${CMAKE_SOURCE_DIR}/bench/peers/kv/kv.hpp ${CMAKE_SOURCE_DIR}/include/memlith/heap.hpp VERBATIM)
 add_custom_target(memlith_heap_map_instrumented DEPENDS ${heap_map_library})

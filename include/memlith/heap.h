@@ -28,8 +28,8 @@ typedef struct memlith_heap memlith_heap;
  * is "file"; the heap is mapped where it was made. Opening reads the heap's header and its table, 8 bytes a MiB;
  * everything else is read when it is first used. Errors: as memlith_region_open; NOT_FOUND - also where the region is
  * there and nothing was persisted in it: set MEMLITH_CREATE. INCOMPATIBLE - the region holds something else, or
- * a heap of another format; CORRUPT - the header or the table was stored over; INVALID - the region is too small, or
- * the larger max_size has no room for the table that it needs. */
+ * a heap of another format; CORRUPT - the header or the table was stored over; INVALID - the region may not grow to
+ * what a heap needs, or the larger max_size has no room for the table that it needs. */
 MEMLITH_API int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_region_options* options,
                                       memlith_heap** heap);
 

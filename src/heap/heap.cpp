@@ -52,10 +52,13 @@ Result<std::unique_ptr<Heap>> Heap::open(Region& region, const HeapOptions& opti
   MEMLITH_TRY(check_limit(region.shown_name(), region.reserve()));
   auto heap = std::unique_ptr<Heap>(new Heap(region));
   MEMLITH_TRY_ASSIGN(const bool empty, region.is_for_making("a heap", options.create, options.exclusive));
-  if (empty && region.size() < size_min(region.reserve())) {
-    return fail(Errc::invalid, Detail::argument,
-                "region \"{}\" has {} bytes; a heap that may grow to {} needs {} for its own structures",
-                region.shown_name(), region.size(), region.reserve(), size_min(region.reserve()));
+  if (const std::uint64_t least = size_min(region.reserve()); empty && region.size() < least) {
+    if (least > region.reserve()) {
+      return fail(Errc::invalid, Detail::argument,
+                  "region \"{}\" may grow to {} bytes; a heap needs {} for its own structures", region.shown_name(),
+                  region.reserve(), least);
+    }
+    MEMLITH_TRY(region.grow(least));
   }
   {
     const LockGuard structure(heap->structure_);

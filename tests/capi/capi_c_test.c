@@ -256,9 +256,6 @@ int capi_c_flags(const char* folder) {
   options = store_options(MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY);
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_open(path_in(folder, "store"), &options, &store));
   options = store_options(MEMLITH_OPEN_CREATE);
-  options.in_flight_max = 4;
-  EXPECT_CODE(MEMLITH_INVALID, memlith_store_open(path_in(folder, "store"), &options, &store));
-  options = store_options(MEMLITH_OPEN_CREATE);
   options.log_bytes = 1000;
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_open(path_in(folder, "store"), &options, &store));
   options = store_options(MEMLITH_OPEN_CREATE);

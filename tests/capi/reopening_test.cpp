@@ -132,6 +132,20 @@ TEST(Reopening, AHeapIsGivenALargerLimit) {
   }
 }
 
+// A region that is too small for the table of its limit grows; a killed program may have left one of zeros.
+TEST(Reopening, ANewHeapHasRoomForItsTable) {
+  const TempFolder folder;
+  auto store = Store::open(folder / "s", {.create = true});
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(store->region("heap", {.create = true, .size = kMiB}));
+  for (int round = 0; round < 2; ++round) {
+    auto heap = Heap::open(*store, "heap", {.create = true, .max_size = 400 * 1024 * kMiB});
+    ASSERT_TRUE(heap) << heap.error().message();
+    ASSERT_TRUE(heap->verify());
+    ASSERT_TRUE(heap->persist());
+  }
+}
+
 // A limit that has no room for the table that it needs is refused, and the heap is as it was.
 TEST(Reopening, TooSmallAStepIsRefused) {
   const TempFolder folder;
