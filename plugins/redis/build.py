@@ -2,7 +2,8 @@
 """Builds Redis 7.0 with memlith: ./dev build redis.
 
 Gets Debian's source of Redis, builds it with its own makefile, and links the same objects once more together with ours
-(redis.mk). Nothing in Redis's folder is changed. Leaves FOLDER/bin/redis-server, and the plain one in FOLDER/plain.
+(redis.mk). Nothing in Redis's folder is changed. Leaves redis-server and redis-cli in FOLDER/bin, and the plain server
+in FOLDER/plain.
 Exit code 77: the source cannot be had, and the last line says why.
 """
 import argparse
@@ -50,10 +51,11 @@ def build(work, library):
     source = source_in(work)
     for folder in ("bin", "plain"):
         (work / folder).mkdir(exist_ok=True)
-    make(source, ["redis-server"], [])
+    make(source, ["redis-server", "redis-cli"], [])
     make(source, ["-f", "Makefile", "-f", HERE / "redis.mk", "memlith-server"],
          [f"MEMLITH={ROOT}", f"OUT={work / 'bin'}", f"LIBRARY={library}"])
     shutil.copy2(source / "redis-server", work / "plain" / "redis-server")
+    shutil.copy2(source / "redis-cli", work / "bin" / "redis-cli")
     return work / "bin" / "redis-server"
 
 

@@ -1,12 +1,13 @@
 # Beside Redis's own makefile, in whose folder it is used: make -f Makefile -f THIS MEMLITH=ROOT OUT=FOLDER ...
 # Makes $(OUT)/redis-server: the objects of the plain server and ours, and Redis's calls of some functions come to ours.
 # What is in Redis's folder stays as it was, and `redis-server` there is the plain server.
-memlith_objects = $(patsubst %,$(OUT)/%.o,config load persistence record tracker)
+memlith_objects = $(patsubst %,$(OUT)/%.o,config load persistence position record slots tracker)
 memlith_keeper = $(patsubst %,$(OUT)/%.o,keeper mover records)
 memlith_wraps = loadServerConfig aofLoadManifestFromDisk loadAppendOnlyFiles aofOpenIfNeededOnServerStart \
 	aofDelHistoryFiles feedAppendOnlyFile flushAppendOnlyFile startAppendOnly stopAppendOnly bgrewriteaofCommand \
 	debugCommand infoCommand addReplyVerbatim redisFork addReplyMapLen configGetCommand configSetCommand \
-	configRewriteCommand rewriteConfig rename
+	configRewriteCommand rewriteConfig rename replicationSetMaster replicaofCommand \
+	dbDelete emptyData clusterBeforeSleep
 memlith_headers = $(wildcard $(MEMLITH)/plugins/redis/src/*.h $(MEMLITH)/plugins/redis/src/*.hpp)
 
 memlith-server: $(OUT)/redis-server

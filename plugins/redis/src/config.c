@@ -109,10 +109,6 @@ static sds take_out(sds text) {
 }
 
 static void begin_with_memlith(void) {
-  if (server.cluster_enabled) {
-    fprintf(stderr, "memlith: cluster-enabled is not supported together with memlith yes\n");
-    exit(1);
-  }
   if (!memlith_config.folder) memlith_config.folder = sdsnew("memlith");
   users.appendonly = server.aof_enabled;
   users.appendfsync = server.aof_fsync;

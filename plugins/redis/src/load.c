@@ -50,6 +50,25 @@ static int read_command(const char** at, const char* end) {
   return C_OK;
 }
 
+static int has_database(long long db, const char* where) {
+  if (server.cluster_enabled && db != 0) {
+    serverLog(LL_WARNING,
+              "memlith: the %s has keys of database %lld, and a server of a cluster has database 0 only; start the "
+              "server without \"cluster-enabled\", remove or move these keys, and shut it down with SHUTDOWN",
+              where, db);
+    return 0;
+  }
+  if (db < server.dbnum) return 1;
+  serverLog(LL_WARNING, "memlith: the %s has keys of database %lld; raise the directive \"databases\"", where, db);
+  return 0;
+}
+
+static int select_database(void) {
+  long long db;
+  if (runner->argc != 2 || getLongLongFromObject(runner->argv[1], &db) != C_OK || db < 0) return C_ERR;
+  return has_database(db, "log") ? selectDb(runner, (int)db) : C_ERR;
+}
+
 static int run_command(int note) {
   struct redisCommand* command = lookupCommandOrOriginal(runner->argv, runner->argc);
   if (!command) {
@@ -59,6 +78,7 @@ static int run_command(int note) {
   }
   /* The entry as a whole is a transaction already. */
   if (command->proc == multiCommand || command->proc == execCommand) return C_OK;
+  if (command->proc == selectCommand) return select_database(); /* which Redis refuses in a cluster */
   if (note) tracker_note(runner->db->id, runner->argv, runner->argc);
   runner->cmd = runner->lastcmd = command;
   command->proc(runner);
@@ -68,10 +88,15 @@ static int run_command(int note) {
 static int run_commands(const char* bytes, size_t byte_count, int note) {
   const char *at = bytes, *end = bytes + byte_count;
   while (at < end) {
-    if (*at == '#') { /* a timestamp */
-      const char* line = memchr(at, '\n', (size_t)(end - at));
-      if (!line) return C_ERR;
-      at = line + 1;
+    if (*at == '#') { /* the position, or a timestamp */
+      const char* line_end = memchr(at, '\n', (size_t)(end - at));
+      const size_t mark = sizeof POSITION_MARK - 1;
+      if (!line_end) return C_ERR;
+      if ((size_t)(line_end - at) > mark && !strncmp(at, POSITION_MARK, mark) &&
+          position_found(at + mark, (size_t)(line_end - at) - mark) != C_OK) {
+        return C_ERR;
+      }
+      at = line_end + 1;
       continue;
     }
     int status = read_command(&at, end);
@@ -85,6 +110,7 @@ static int run_commands(const char* bytes, size_t byte_count, int note) {
 
 static int replay_entry(void* context, const char* bytes, size_t byte_count) {
   UNUSED(context);
+  position_forget();
   return run_commands(bytes, byte_count, 1) == C_OK ? 0 : -1;
 }
 
@@ -111,9 +137,11 @@ static int add_value(int db, sds key, long long expire) {
   int error;
   rioInitWithBuffer(&from, payload);
   if (db == KEEPER_STATE_DB) {
-    int added = add_functions(&from);
+    int is_position = !strcmp(key, RECORD_POSITION);
     sdsfree(key);
-    return added;
+    if (!is_position) return add_functions(&from);
+    position_in_kv();
+    return position_found(payload, sdslen(payload));
   }
   int type = rdbLoadType(&from);
   robj* value = rdbLoadObject(type, &from, key, db, &error);
@@ -162,10 +190,7 @@ static int add_parts(int db, sds key, long long expire, uint64_t id) {
 
 static int load_record(void* context, int db, const char* name, size_t name_bytes, const char* record, size_t bytes) {
   UNUSED(context);
-  if (db >= server.dbnum) {
-    serverLog(LL_WARNING, "memlith: there are records of database %d; raise the directive \"databases\"", db);
-    return -1;
-  }
+  if (db != KEEPER_STATE_DB && !has_database(db, "kv store")) return -1;
   int64_t expire;
   if (bytes < 9) return -1;
   int flags = record[0];
@@ -273,6 +298,7 @@ int memlith_load(int* imported) {
     return C_ERR;
   }
   tracker_reset();
+  position_forget();
   int state = server.aof_state;
   client* before = server.current_client;
   server.aof_state = AOF_OFF;

@@ -10,19 +10,19 @@
 #include <errno.h>
 #include <fcntl.h>
 
-extern int ProcessingEventsWhileBlocked; /* of Redis; no header has it */
-
 keeper* memlith_keeper;
 
 #define CUT_KEYS 512
 #define CUT_BYTES (1 << 20)
 #define CUT_US 100000
 
+static int has_started;    /* the data was loaded once */
 static int detached;       /* between stopAppendOnly and startAppendOnly: a replica is loading another data set */
 static int in_transaction; /* MULTI was fed, EXEC was not */
 static int replaced;       /* the data has changed, but not by commands: all of it is to be put into the kv store */
+static int brought;        /* another server may have given us a key, and removes its own when we say that we have it */
 static size_t appended;    /* bytes since the last cut */
-static monotime last_cut;
+static monotime last_cut, last_entry;
 static pid_t owner;
 static char store_path[PATH_MAX];
 
@@ -33,6 +33,11 @@ void memlith_die(const char* what) {
   serverLog(LL_WARNING, "memlith: %s: %s. Exiting, because nothing can be made durable any more; restart the server.",
             what, memlith_keeper ? keeper_error(memlith_keeper) : "");
   _exit(1);
+}
+
+void memlith_replaced(void) {
+  replaced = 1;
+  position_void();
 }
 
 /* ---- cuts -------------------------------------------------------------------------------------------------------- */
@@ -46,6 +51,7 @@ static void cut(void) {
   } else {
     tracker_cut();
   }
+  position_say();
   if (keeper_cut(memlith_keeper) != 0) memlith_die("cannot write the kv store");
   appended = 0;
   last_cut = getMonotonicUs();
@@ -72,7 +78,9 @@ static void cut_if_due(void) {
  * ORDER. Durable before the next entry of the log: the data did not come from the log, so what is behind it in the log
  * means nothing without it. */
 int memlith_full_cut(void) {
-  if (tracker_cut_all() != C_OK || keeper_cut(memlith_keeper) != 0 || keeper_settle(memlith_keeper) != 0) {
+  int said = tracker_cut_all() == C_OK;
+  if (said) position_say();
+  if (!said || keeper_cut(memlith_keeper) != 0 || keeper_settle(memlith_keeper) != 0) {
     serverLog(LL_WARNING, "memlith: cannot write the kv store: %s", keeper_error(memlith_keeper));
     return C_ERR;
   }
@@ -91,6 +99,7 @@ void __wrap_feedAppendOnlyFile(int db, robj** argv, int argc) {
   const char* name = argv[0]->ptr;
   if (!strcasecmp(name, "multi")) in_transaction = 1;
   if (!strcasecmp(name, "exec")) in_transaction = 0;
+  if (!server.masterhost && (!strcasecmp(name, "restore") || !strcasecmp(name, "restore-asking"))) brought = 1;
   tracker_note(db, argv, argc);
 }
 
@@ -101,6 +110,44 @@ static void note_room(int has_room) {
   server.aof_last_write_errno = has_room ? 0 : ENOSPC;
   serverLog(LL_WARNING, has_room ? "memlith: the disk has room again; writes are accepted"
                                  : "memlith: the disk has no room; writes are refused until there is");
+}
+
+/* What Redis has fed, and where in the stream of replication the data is then. KEEPER_NO_ROOM: nothing was done; and
+ * there may be no cut either, what the keys hold now is ahead of the log. */
+static int append_entry(void) {
+  size_t fed = sdslen(server.aof_buf);
+  mstime_t latency;
+  latencyStartMonitor(latency);
+  server.aof_buf = position_note(server.aof_buf);
+  size_t bytes = sdslen(server.aof_buf);
+  int status = keeper_append(memlith_keeper, server.aof_buf, bytes);
+  if (status == KEEPER_NO_ROOM && brought) memlith_die("no room for a key that another server removes");
+  if (status == KEEPER_NO_ROOM) {
+    sdssubstr(server.aof_buf, 0, fed);
+    return status;
+  }
+  if (status != 0) memlith_die("cannot write the log");
+  if (brought && memlith_config.weak && keeper_write(memlith_keeper) != 0) memlith_die("cannot write the log");
+  brought = 0;
+  latencyEndMonitor(latency);
+  latencyAddSampleIfNeeded("memlith-log", latency);
+  appended += bytes;
+  if (sdsalloc(server.aof_buf) < 65536) {
+    sdsclear(server.aof_buf);
+  } else {
+    sdsfree(server.aof_buf);
+    server.aof_buf = sdsempty();
+  }
+  server.aof_selected_db = -1; /* each entry says which database it is about */
+  last_entry = getMonotonicUs();
+  return 0;
+}
+
+/* The stream goes on without changes of the data: a master sends PING, and asks for acknowledgements. A server that has
+ * no change to write for a while writes the position alone, so that a crash then leaves the one that its peers know. */
+static int position_is_due(void) {
+  return sdslen(server.aof_buf) == 0 && is_whole() && !replaced && server.aof_state == AOF_ON &&
+         keeper_has_room(memlith_keeper) && getMonotonicUs() - last_entry >= CUT_US && position_has_moved();
 }
 
 void __real_flushAppendOnlyFile(int force);
@@ -116,30 +163,13 @@ void __wrap_flushAppendOnlyFile(int force) {
     sdsclear(server.aof_buf);
     server.aof_selected_db = -1;
   }
-  size_t bytes = sdslen(server.aof_buf);
-  if (bytes > 0 && !in_transaction && !replaced) {
-    mstime_t latency;
-    latencyStartMonitor(latency);
-    int status = keeper_append(memlith_keeper, server.aof_buf, bytes);
-    if (status == KEEPER_NO_ROOM) {
-      /* No cut either: what the keys hold now would be ahead of the log. */
-      note_room(0);
-      return;
-    }
-    if (status != 0) memlith_die("cannot write the log");
-    latencyEndMonitor(latency);
-    latencyAddSampleIfNeeded("memlith-log", latency);
-    appended += bytes;
-    if (sdsalloc(server.aof_buf) < 65536) {
-      sdsclear(server.aof_buf);
-    } else {
-      sdsfree(server.aof_buf);
-      server.aof_buf = sdsempty();
-    }
-    server.aof_selected_db = -1; /* each entry says which database it is about */
+  if (sdslen(server.aof_buf) > 0 && !in_transaction && !replaced && append_entry() == KEEPER_NO_ROOM) {
+    note_room(0);
+    return;
   }
   note_room(keeper_has_room(memlith_keeper));
   if (force && memlith_config.weak && keeper_write(memlith_keeper) != 0) memlith_die("cannot write the log");
+  if (position_is_due()) append_entry();
   cut_if_due();
 }
 
@@ -193,6 +223,8 @@ int __wrap_loadAppendOnlyFiles(aofManifest* manifest) {
       memlith_load(&imported) != C_OK ||
       keeper_start(memlith_keeper, memlith_config.weak ? KEEPER_WEAK : KEEPER_STRONG, memlith_config.window_ms) != 0;
   if (failed || (imported && memlith_full_cut() != C_OK)) return AOF_FAILED;
+  if (!has_started) position_take();
+  has_started = 1;
   cut();
   cut_us_last = cut_us_max = 0;
   return AOF_OK;
@@ -275,7 +307,7 @@ void __real_debugCommand(client* c);
 void __wrap_debugCommand(client* c) {
   int reload = memlith_keeper && c->argc > 2 && !strcasecmp(c->argv[1]->ptr, "reload");
   __real_debugCommand(c);
-  if (reload) replaced = 1;
+  if (reload) memlith_replaced();
 }
 
 static sds facts_of(sds to) {

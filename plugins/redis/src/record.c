@@ -115,3 +115,22 @@ uint64_t record_put_functions(void) {
   sdsfree(key);
   return id;
 }
+
+void record_put_position(sds text) {
+  record_key name;
+  sds key = sdsnew(RECORD_POSITION);
+  record_key_of(&name, key);
+  begin_buffer();
+  buffer = append_head(buffer, 0, -1, key);
+  buffer = sdscatsds(buffer, text);
+  keeper_put(memlith_keeper, KEEPER_STATE_DB, name.bytes, name.size, buffer, sdslen(buffer));
+  sdsfree(key);
+}
+
+void record_remove_position(void) {
+  record_key name;
+  sds key = sdsnew(RECORD_POSITION);
+  record_key_of(&name, key);
+  keeper_remove(memlith_keeper, KEEPER_STATE_DB, name.bytes, name.size);
+  sdsfree(key);
+}

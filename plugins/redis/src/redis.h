@@ -8,6 +8,8 @@
 
 #include "keeper.h"
 
+extern int ProcessingEventsWhileBlocked; /* of Redis; no header has it */
+
 /* config.c: the directives. */
 struct memlith_config {
   int on;
@@ -23,7 +25,19 @@ int memlith_users_appendonly(void); /* as the configuration has it: 1 yes, 0 no,
 extern keeper* memlith_keeper;
 /* Ends the server: nothing can be made durable any more. */
 void memlith_die(const char* what) __attribute__((noreturn));
-int memlith_full_cut(void); /* C_ERR: failed */
+int memlith_full_cut(void);  /* C_ERR: failed */
+void memlith_replaced(void); /* the data has changed, but not by commands: the next flush makes a full cut */
+
+/* position.c: where in the stream of replication the data is. */
+#define POSITION_MARK "#POSITION "                  /* begins the line in the log */
+sds position_note(sds entry);                       /* appends the line */
+int position_has_moved(void);                       /* and neither log nor kv store has the new one */
+void position_say(void);                            /* in a cut, behind all else */
+void position_forget(void);                         /* none was found, or what was found does not hold any more */
+int position_found(const char* text, size_t bytes); /* C_ERR: it is none */
+void position_in_kv(void);
+void position_take(void); /* at a start, when all is loaded */
+void position_void(void); /* the data is not what was loaded, and replicas are not told of that */
 
 /* tracker.c: which keys have changed since the last cut. */
 void tracker_init(void);
@@ -52,6 +66,9 @@ void record_key_of(record_key* made, sds key);
 /* Puts the value; returns its object if it is in parts, else 0, and how many bytes it has. */
 uint64_t record_put(int db, sds key, robj* value, long long expire, uint64_t* bytes);
 uint64_t record_put_functions(void);
+#define RECORD_POSITION "position" /* its key; that of the functions is another one */
+void record_put_position(sds text);
+void record_remove_position(void);
 
 /* load.c */
 int memlith_load(int* imported); /* C_ERR: failed, and the log says why. Imported: the store was new */

@@ -6,13 +6,12 @@ import pathlib
 import random
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
 
 from model import Model
-from server import Gone, Refused, Server, encode, skip_without
+from server import Gone, Refused, Server, encode, free_port, skip_without
 
 HERE = pathlib.Path(__file__).resolve().parent
 LOG_VERSION_AT = 24  # in the region of an application log
@@ -267,7 +266,6 @@ def test_config(place):
     server.stop()
     for lines, words in (([("memlith-log-size", "5")], "must be 1mb to 1024gb"),
                          ([("memlith-durability", "some")], "'strong' or 'weak'"),
-                         ([("cluster-enabled", "yes")], "cluster-enabled is not supported"),
                          ([("memlith-nothing", "1")], "Bad directive")):
         said = place.server("refused", directives=lines).fresh().refuses_to_start()
         assert words in said, said
@@ -453,18 +451,6 @@ def test_a_kill_in_a_rewrite(place):
     client = server.start().client()
     assert client("GET", "a") == b"1"
     server.stop()
-
-
-def free_port():
-    """Below the ports that the system gives to clients, so that it stays free until the server takes it."""
-    for port in random.sample(range(10000, 32000), 100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
-    raise AssertionError("no free port")
 
 
 def replicate(place, name, master_memlith, replica_memlith):

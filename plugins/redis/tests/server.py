@@ -1,6 +1,7 @@
 """A Redis server under test, and a client that speaks to it. For the tests and the benchmark."""
 import os
 import pathlib
+import random
 import select
 import shutil
 import signal
@@ -16,6 +17,34 @@ def skip_without(program):
     if not pathlib.Path(program).exists():
         print(f"skipped: there is no {program}; ./dev build redis makes it, and says what it needs")
         sys.exit(77)
+
+
+def free_port(*beside):
+    """Below the ports that the system gives to clients, so that it stays free until the server takes it; so do those
+    that are so many above it."""
+    for port in random.sample(range(10000, 20000), 200):
+        try:
+            for offset in (0, *beside):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port + offset))
+            return port
+        except OSError:
+            pass
+    raise AssertionError("no free port")
+
+
+def until(condition, what, seconds=60):
+    """Waits until `condition()` is true, and returns what it returned; servers may come and go meanwhile."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            found = condition()
+            if found:
+                return found
+        except (Gone, Refused):
+            pass
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 class Refused(Exception):
@@ -145,19 +174,23 @@ class Server:
         path = self.folder / "log"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
-    def begin(self):
+    def begin(self, arguments=()):
         """Starts the process and does not wait."""
         config = self.folder / "redis.conf"
         if not config.exists():
             config.write_text("".join(f"{name} {value}\n" for name, value in self.directives), encoding="utf-8")
         (self.folder / "s").unlink(missing_ok=True)
         with open(self.folder / "said", "ab") as said:
-            self.process = subprocess.Popen([self.program, config], cwd=self.folder, stdin=subprocess.DEVNULL,
-                                            stdout=said, stderr=said, env=self.environment)
+            self.process = subprocess.Popen([self.program, config, *arguments], cwd=self.folder, stdout=said,
+                                            stdin=subprocess.DEVNULL, stderr=said, env=self.environment)
             self.started.append(self.process)
 
     def start(self):
         self.begin()
+        return self.wait()
+
+    def wait(self):
+        """Until it answers."""
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             if self.process.poll() is not None:
