@@ -28,12 +28,12 @@ class Load(threading.Thread):
     def __init__(self, server, index, model):
         super().__init__()
         self.server, self.databases, self.models, self.acknowledged = server, [2 * index, 2 * index + 1], [model], 0
-        self.wrong = ""
+        self.wrong, self.stopping = "", False
 
     def run(self):
         try:
             client = self.server.client(self.databases[self.models[0].selected])
-            while True:
+            while not self.stopping:
                 after = self.models[0].copy()
                 commands = [tuple(self.databases[each[1]] if isinstance(each, tuple) else each for each in command)
                             for command in after.change()]
