@@ -2,9 +2,9 @@
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
-  sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-suite
-  rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive shared bbolt-suite
-  etcd guests)
+  sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-cluster
+  redis-suite rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive shared
+  bbolt-suite etcd guests)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -96,6 +96,15 @@ soak_redis() {
   build_redis || return
   python3 -B "$root/plugins/redis/tests/kill_test.py" --program "$root/build/release/redis/bin/redis-server" \
     --work "$root/build/redis" --kills 500 "$@"
+}
+
+# Kills of a cluster of three masters and three replicas, and of a master with its replicas, also under Sentinel.
+soak_redis_cluster() {
+  build_redis || return
+  local tests=$root/plugins/redis/tests
+  local arguments=(--program "$root/build/release/redis/bin/redis-server" --work "$root/build/redis" --rounds 200)
+  python3 -B "$tests/cluster_test.py" "${arguments[@]}" "$@" &&
+    python3 -B "$tests/replication_test.py" "${arguments[@]}" "$@"
 }
 
 soak_redis_suite() {
@@ -219,8 +228,8 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    power | dax | redis | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | postgres-suite | replica | \
-      tracking | python | addresses | run-suites | copy | archive | shared | bbolt-suite | \
+    power | dax | redis | redis-cluster | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | \
+      postgres-suite | replica | tracking | python | addresses | run-suites | copy | archive | shared | bbolt-suite | \
       etcd)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
