@@ -344,12 +344,15 @@ def run_bbolt(programs, words):
 
 
 def run_etcd(programs, words):
-    """etcd with memlith below it, and with bbolt, in turns (go/etcd)."""
-    options, rest = Options("dir", "rounds").split(words)
+    """etcd with memlith below it, with memlith below its database alone, and as it comes, in turns (go/etcd)."""
+    options, rest = Options("dir", "rounds", "keys", "seconds").split(words)
     if rest:
-        raise Misused("./dev bench etcd [--rounds N]")
+        raise Misused("./dev bench etcd [--rounds N] [--keys N] [--seconds N]")
     library = programs.resolve().parent / "lib"
     environment = {**os.environ, "CGO_LDFLAGS": f"-L{library} -Wl,-rpath,{library}"}
+    for name, value in (("KEYS", options.keys), ("SECONDS", options.seconds)):
+        if value:
+            environment[f"MEMLITH_ETCD_{name}"] = value
     return subprocess.run([ROOT / "go/etcd/bench.sh", folder_of(options.dir) / "etcd", options.rounds or "3"],
                           env=environment, check=False).returncode
 

@@ -75,10 +75,23 @@ need() {
 # The modules of others that go/raftstore needs, in Go's own cache, which is outside of the tree.
 need_go_modules() {
   command -v go >/dev/null || return
+  quietly env GOTOOLCHAIN=local go -C "$root/go/etcd" mod download &&
+    quietly env GOTOOLCHAIN=local go -C "$root/go/etcdconvert" mod download ||
+    say "go/etcd is not tested: its modules cannot be downloaded, or Go is older than 1.24"
   quietly env GOTOOLCHAIN=local go -C "$root/go/bboltconvert" mod download ||
     say "go/bboltconvert is not tested: its modules cannot be downloaded, or Go is older than 1.23"
   quietly env GOTOOLCHAIN=local go -C "$root/go/raftstore" mod download && return
   say "go/raftstore is not tested: its modules cannot be downloaded, or Go is older than 1.20"
+  return 1
+}
+
+# What go/etcd and etcd itself need.
+need_etcd_modules() {
+  local -x GOTOOLCHAIN=local
+  command -v go >/dev/null || need "${packages_go[@]}" || return
+  quietly go -C "$root/go/etcd" mod download && quietly go -C "$root/go/etcdconvert" mod download &&
+    quietly env GOFLAGS=-modfile=stock.mod go -C "$root/go/etcd" mod download && return
+  say "etcd cannot be built: its modules cannot be downloaded, or Go is older than 1.24"
   return 1
 }
 

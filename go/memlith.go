@@ -21,6 +21,9 @@ type Options struct {
 	Exclusive bool // with Create: fail with ErrExists if it does
 	// Show the last durable state, and change nothing on the disk.
 	ReadOnly bool
+	// Follow is ReadOnly, also while a process has the store open for writing: regions are as one durable commit left
+	// them. What is opened is copied to memory.
+	Follow bool
 	// LogBytes is the size of a new store's redo log, and LogMaxBytes what it may grow to; 0: 4 MiB and 1 GiB.
 	LogBytes, LogMaxBytes uint64
 	// Window is how long an asynchronous commit may wait for its flush, and WindowBytes how much may wait in the log.
@@ -49,7 +52,8 @@ func open(path string, options Options, oneFile bool) (*Store, error) {
 	for _, each := range []struct {
 		set  bool
 		flag uint32
-	}{{options.Create, capi.OpenCreate}, {options.Exclusive, capi.OpenExclusive}, {options.ReadOnly, capi.OpenReadOnly}} {
+	}{{options.Create, capi.OpenCreate}, {options.Exclusive, capi.OpenExclusive}, {options.ReadOnly, capi.OpenReadOnly},
+		{options.Follow, capi.OpenFollow}} {
 		if each.set {
 			flags |= each.flag
 		}

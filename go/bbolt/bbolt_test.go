@@ -451,28 +451,35 @@ func commitForEver(path string) {
 	os.Exit(1)
 }
 
-func TestKills(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db")
+// runAndKill has a process commit to the database, kills it when it has told of so many commits, and returns the number
+// of the last of which it told.
+func runAndKill(t *testing.T, path string, commits int) (last uint64) {
+	t.Helper()
 	program, err := os.Executable()
 	check(t, err)
+	command := exec.Command(program)
+	command.Env, command.Stderr = append(os.Environ(), childVariable+"="+path), os.Stderr
+	output, err := command.StdoutPipe()
+	check(t, err)
+	check(t, command.Start())
+	for scanner := bufio.NewScanner(output); scanner.Scan(); commits-- {
+		if _, err := fmt.Sscan(scanner.Text(), &last); err != nil {
+			break // cut by the kill
+		}
+		if commits == 1 {
+			time.AfterFunc(time.Duration(rand.Intn(5000))*time.Microsecond, func() { _ = command.Process.Kill() })
+		}
+	}
+	if err := command.Wait(); err == nil || command.ProcessState.ExitCode() != -1 {
+		t.Fatal("the writer ended by itself: ", err)
+	}
+	return last
+}
+
+func TestKills(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
 	for round := 0; round < 8; round++ {
-		command := exec.Command(program)
-		command.Env, command.Stderr = append(os.Environ(), childVariable+"="+path), os.Stderr
-		output, err := command.StdoutPipe()
-		check(t, err)
-		check(t, command.Start())
-		lines, last := 1+rand.Intn(30), uint64(0)
-		for scanner := bufio.NewScanner(output); scanner.Scan(); lines-- {
-			if _, err := fmt.Sscan(scanner.Text(), &last); err != nil {
-				break // cut by the kill
-			}
-			if lines == 1 {
-				time.AfterFunc(time.Duration(rand.Intn(5000))*time.Microsecond, func() { _ = command.Process.Kill() })
-			}
-		}
-		if err := command.Wait(); err == nil || command.ProcessState.ExitCode() != -1 {
-			t.Fatal("the writer ended by itself: ", err)
-		}
+		last := runAndKill(t, path, 1+rand.Intn(30))
 		db, err := bolt.Open(path, 0o600, nil)
 		check(t, err)
 		check(t, db.View(func(tx *bolt.Tx) error {

@@ -54,17 +54,16 @@ func (tx *Tx) copyTo(path string) error {
 		return err
 	}
 	err = compact(copied, tx, copyBytes)
-	if err = errors.Join(err, copied.Close()); err != nil {
+	info, failed := copied.kv.Info()
+	if err = errors.Join(err, failed, copied.Close()); err != nil {
 		return err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
+	// Programs send Size before the file, as etcd does. What lies behind the pages is not in use.
+	size := int64(info.Pages * info.PageBytes)
+	if asked := tx.size.Load(); asked > size {
+		size = asked
 	}
-	if size := tx.size.Load(); info.Size() < size { // programs send Size before the file, as etcd does
-		return os.Truncate(path, size)
-	}
-	return nil
+	return os.Truncate(path, size)
 }
 
 // Copy is WriteTo without the number of bytes.

@@ -112,6 +112,8 @@ type DB struct {
 	writer   sync.Mutex   // held by the writing transaction
 	using    sync.RWMutex // read-held by reading transactions; protects what follows
 	opened   bool
+	files    replaceable
+	copied   string // the folder of a copy that is read in the place of the file; "": none
 	store    *memlith.Store
 	kv       *kv.KV
 	m        kv.Map
@@ -127,6 +129,7 @@ const (
 	logMaxBytes = 16 << 30
 	lockPoll    = 20 * time.Millisecond
 	mapName     = "bbolt"
+	kvMagic     = "memlthkv"
 )
 
 // Open opens the database in a file, whose log lies beside it as PATH.memlith, and makes a missing one.
@@ -177,21 +180,42 @@ func inspect(file *os.File) error {
 	var head [24]byte
 	count, _ := file.ReadAt(head[:], 0)
 	magic := string(head[16:])
-	if count != 0 && (count != len(head) || (magic != "memlthkv" && magic != "\x00\x00\x00\x00\x00\x00\x00\x00")) {
+	if count != 0 && (count != len(head) || (magic != kvMagic && magic != "\x00\x00\x00\x00\x00\x00\x00\x00")) {
 		return ErrInvalid
 	}
 	return nil
 }
 
+func (db *DB) openStore() (*memlith.Store, error) {
+	if err := dropForeignLog(db.path, db.readOnly); err != nil {
+		return nil, err
+	}
+	options := memlith.Options{Create: !db.readOnly, ReadOnly: db.readOnly, LogMaxBytes: logMaxBytes}
+	store, err := memlith.OpenFile(db.path, options)
+	if db.readOnly && errors.Is(err, memlith.ErrNotFound) {
+		return db.openCopy(err)
+	}
+	if errors.Is(err, memlith.ErrBusy) && !db.readOnly {
+		let, failed := letGo(db.path)
+		if failed != nil {
+			return nil, failed
+		}
+		if let {
+			db.logger.Infof("the database that was %s before goes on without a name", db.path)
+			return memlith.OpenFile(db.path, options)
+		}
+	}
+	return store, err
+}
+
 func (db *DB) open() (err error) {
-	store, err := memlith.OpenFile(db.path, memlith.Options{Create: !db.readOnly, ReadOnly: db.readOnly,
-		LogMaxBytes: logMaxBytes})
+	store, err := db.openStore()
 	if err != nil {
 		return err
 	}
 	records, err := kv.Open(store, "file", kv.Options{Create: !db.readOnly})
 	if err != nil {
-		return errors.Join(err, store.Close())
+		return errors.Join(err, store.Close(), db.removeCopy())
 	}
 	find := records.CreateMap
 	if db.readOnly {
@@ -199,9 +223,10 @@ func (db *DB) open() (err error) {
 	}
 	m, err := find(mapName)
 	if err != nil {
-		return errors.Join(err, records.Close(), store.Close())
+		return errors.Join(err, records.Close(), store.Close(), db.removeCopy())
 	}
 	db.store, db.kv, db.m, db.opened = store, records, m, true
+	db.files.note(db.path)
 	return nil
 }
 
@@ -218,7 +243,12 @@ func (db *DB) Close() error {
 	if err != nil && memlith.IsStillOpen(err) {
 		return err
 	}
-	err = errors.Join(err, db.store.Close())
+	db.files.forget()
+	err = errors.Join(err, db.store.Close(), db.removeCopy())
+	if err != nil && db.files.isReplaced() { // the file has no name, and nothing to be kept
+		db.logger.Infof("closed the database that was %s before: %v", db.path, err)
+		err = nil
+	}
 	if err != nil {
 		db.logger.Errorf("closed %s: %v", db.path, err)
 	}

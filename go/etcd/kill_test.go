@@ -5,116 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 )
 
-const (
-	serveVariable = "MEMLITH_ETCD_SERVE" // the test's program is the server then
-	writers       = 8
-	firstPort     = 23790
-	patience      = 60 * time.Second
-)
-
-func TestMain(m *testing.M) {
-	if os.Getenv(serveVariable) != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// number reads a count from the environment.
-func number(t *testing.T, name string, standard int) int {
-	text := os.Getenv(name)
-	if text == "" {
-		return standard
-	}
-	value, err := strconv.Atoi(text)
-	if err != nil || value < 1 {
-		t.Fatalf("%s=%s: a number from 1 on is wanted", name, text)
-	}
-	return value
-}
-
-// cluster is some members of etcd on this machine, each a process of its own.
-type cluster struct {
-	t       *testing.T
-	folder  string
-	members []*exec.Cmd
-	program string // a test's program; without a name this one
-}
-
-func url(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
-
-func (c *cluster) clientPort(member int) int { return firstPort + 2*member }
-
-func (c *cluster) start() {
-	var peers []string
-	for i := range c.members {
-		peers = append(peers, fmt.Sprintf("m%d=%s", i, url(c.clientPort(i)+1)))
-	}
-	for i := range c.members {
-		client, peer := url(c.clientPort(i)), url(c.clientPort(i)+1)
-		program := c.program
-		if program == "" {
-			program = os.Args[0]
-		}
-		command := exec.Command(program, "--name", fmt.Sprintf("m%d", i), "--data-dir",
-			filepath.Join(c.folder, fmt.Sprintf("m%d", i)), "--listen-client-urls", client, "--advertise-client-urls",
-			client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
-			strings.Join(peers, ","), "--log-level", "error", "--snapshot-count", "500")
-		command.Env = append(os.Environ(), serveVariable+"=1")
-		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		log, err := os.OpenFile(filepath.Join(c.folder, fmt.Sprintf("m%d.log", i)),
-			os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		command.Stdout, command.Stderr = log, log
-		if err := command.Start(); err != nil {
-			c.t.Fatal(err)
-		}
-		log.Close()
-		c.members[i] = command
-	}
-}
-
-// kill ends all members at once, or one.
-func (c *cluster) kill(only int) {
-	for i, member := range c.members {
-		if only < 0 || only == i {
-			_ = member.Process.Kill()
-		}
-	}
-	for i, member := range c.members {
-		if only < 0 || only == i {
-			_ = member.Wait()
-		}
-	}
-}
-
-func (c *cluster) client() *clientv3.Client {
-	var ends []string
-	for i := range c.members {
-		ends = append(ends, url(c.clientPort(i)))
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: ends, DialTimeout: patience, Logger: zap.NewNop()})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return client
-}
+const writers = 8
 
 // acknowledged has, for each writer, the number that etcd said was put, and the one that was on its way.
 type acknowledged struct {
@@ -187,7 +87,7 @@ func maintain(context context.Context, client *clientv3.Client, endpoint string)
 // TestKills kills one member or all of them under load, again and again. MEMLITH_ETCD_MEMBERS, MEMLITH_ETCD_KILLS.
 func TestKills(t *testing.T) {
 	members, kills := number(t, "MEMLITH_ETCD_MEMBERS", 1), number(t, "MEMLITH_ETCD_KILLS", 3)
-	c := &cluster{t: t, folder: t.TempDir(), members: make([]*exec.Cmd, members)}
+	c := newCluster(t, members)
 	c.start()
 	defer func() { c.kill(-1) }()
 	client := c.client()

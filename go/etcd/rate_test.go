@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand"
 	"os"
-	"os/exec"
 	"sort"
 	"strings"
 	"sync"
@@ -15,7 +14,7 @@ import (
 )
 
 // TestRate measures durable puts of one member, and how soon it serves again after a kill. It prints a JSON object a
-// line. Set MEMLITH_ETCD_SIDE to the name of what is below etcd (memlith, bbolt): without it nothing is measured.
+// line. Set MEMLITH_ETCD_SIDE to the name of what is below etcd: without it nothing is measured.
 // MEMLITH_ETCD_SECONDS of each number of clients, MEMLITH_ETCD_KEYS before.
 func TestRate(t *testing.T) {
 	side := os.Getenv("MEMLITH_ETCD_SIDE")
@@ -23,7 +22,8 @@ func TestRate(t *testing.T) {
 		t.Skip("MEMLITH_ETCD_SIDE is not set: `./dev bench etcd` sets it")
 	}
 	seconds, keys := number(t, "MEMLITH_ETCD_SECONDS", 5), number(t, "MEMLITH_ETCD_KEYS", 100_000)
-	c := &cluster{t: t, folder: t.TempDir(), members: make([]*exec.Cmd, 1)}
+	c := newCluster(t, 1)
+	c.more = []string{"--log-level", "error"}
 	c.start()
 	defer func() { c.kill(-1) }()
 	client := c.client()

@@ -1,4 +1,4 @@
-module memlith.org/etcd
+module memlith.org/memlith/etcd
 
 go 1.24
 

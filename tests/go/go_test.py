@@ -3,9 +3,11 @@
 
     go_test.py GO FOLDER [-race] [PACKAGE...]
     go_test.py GO FOLDER --soak [ARGS...]      three nodes under faults (go/raftstore/cmd/kvsoak), a few runs
+    go_test.py GO FOLDER --planted PACKAGE     the package's tests find each fault of FOLDER/planted.py
 
 Nothing is downloaded: modules that are not in Go's cache are a reason not to run (`./dev test` downloads them).
 """
+import json
 import os
 import pathlib
 import re
@@ -56,6 +58,24 @@ def soak(go, folder, environment, words):
             subprocess.run([*command, "-runs", "40", "-planted", fault], check=True)
 
 
+def planted(go, folder, environment, package):
+    """The tests fail with each fault."""
+    sys.path.insert(0, str(folder))
+    from planted import PLANTED, plant  # pylint: disable=import-error,import-outside-toplevel
+    for fault, (name, *_) in PLANTED.items():
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR")) as work:
+            changed, overlay = pathlib.Path(work, name).resolve(), pathlib.Path(work, "overlay.json")
+            changed.write_text(plant(fault, name, (folder / package / name).read_text(encoding="utf-8")),
+                               encoding="utf-8")
+            overlay.write_text(json.dumps({"Replace": {str((folder / package / name).resolve()): str(changed)}}),
+                               encoding="utf-8")
+            tested = subprocess.run([go, "test", "-count=1", "-failfast", f"-overlay={overlay}", f"./{package}"],
+                                    cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        if tested.returncode == 0 or "--- FAIL" not in tested.stdout:
+            sys.exit(f"the fault {fault} was not found:\n{tested.stdout}{tested.stderr}")
+        print(f"{fault}: found by {tested.stdout.split('--- FAIL: ')[1].split()[0]}")
+
+
 def main():
     go, folder, *words = sys.argv[1:]
     folder = pathlib.Path(folder)
@@ -67,6 +87,8 @@ def main():
     need(go, folder, environment, "-race" in words)
     if words[:1] == ["--soak"]:
         return soak(go, folder, environment, words[1:])
+    if words[:1] == ["--planted"]:
+        return planted(go, folder, environment, words[1])
     flags = [word for word in words if word.startswith("-")]
     packages = [word for word in words if not word.startswith("-")] or ["./..."]
     subprocess.run([go, "vet", *packages], cwd=folder, env=environment, check=True)

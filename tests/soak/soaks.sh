@@ -4,7 +4,7 @@
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-cluster
   redis-suite rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive shared
-  bbolt-suite etcd guests)
+  bbolt-suite etcd etcd-suite guests)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -27,8 +27,7 @@ need_for_soak() {
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
     replica | bbolt-suite) need_go_modules ;;
-    etcd) need_go_modules && quietly env GOTOOLCHAIN=local go -C "$root/go/etcd" mod download &&
-        quietly env GOTOOLCHAIN=local GOFLAGS=-modfile=stock.mod go -C "$root/go/etcd" mod download ;;
+    etcd | etcd-suite) need_go_modules && need_etcd_modules ;;
     rocksdb-suite) need "${packages_rocksdb[@]}" "${packages_rocksdb_suite[@]}" ;;
     postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
     postgres-17) need debootstrap ;;
@@ -140,20 +139,43 @@ soak_bbolt_suite() {
     python3 -B "$root/tests/soak/bbolt/run_suite.py" --work "$root/build/bbolt-suite" "$@"
 }
 
-# etcd with memlith below it: one member killed --kills times, and three.
+# etcd with memlith below it, and with memlith below its database alone: one member killed --kills times, and three;
+# members that come and go, snapshots, and data directories of stock etcd. Then histories of clients of three members
+# that are killed and stopped, each with a planted fault that has to be found.
 soak_etcd() {
-  local lib=$root/build/release/lib work=$root/build/etcd kills=100
+  local work=$root/build/etcd kills=100 members side
   if [[ ${1:-} == --kills ]]; then kills=$2; fi
-  build_preset release memlith || return
-  local -x GOTOOLCHAIN=local CGO_LDFLAGS="-L$lib -Wl,-rpath,$lib"
-  for members in 1 3; do
-    MEMLITH_ETCD_MEMBERS=$members MEMLITH_ETCD_KILLS=$kills \
-      go test -C "$root/go/etcd" -count 1 -v -timeout 0 -run '^TestKills$' || return
-  done
-  mkdir -p "$work" && go build -C "$root/go/bboltconvert" -o "$work/convert" . &&
+  build_etcd || return
+  local lib=$root/build/release/lib bin=$root/build/release/etcd/bin
+  local -x GOTOOLCHAIN=local CGO_LDFLAGS="-L$lib -Wl,-rpath,$lib" MEMLITH_ETCD_STOCK=$work/stock \
+    MEMLITH_ETCD_UTL=$bin/etcdutl MEMLITH_ETCD_CONVERT_DATABASE=$work/convert MEMLITH_ETCD_KILLS=$kills
+  mkdir -p "$work" && python3 -B "$root/go/etcd/build.py" --work "$work/memlith" --tests &&
+    python3 -B "$root/go/etcd/build.py" --work "$work/planted" --planted unsynced --tests &&
+    go test -C "$root/go/etcd" -c -o "$work/database" &&
     go test -C "$root/go/etcd" -modfile=stock.mod -c -o "$work/stock" &&
-    MEMLITH_ETCD_STOCK=$work/stock MEMLITH_ETCD_CONVERT=$work/convert \
-      go test -C "$root/go/etcd" -count 1 -v -run '^TestConvertedDirectory$'
+    go build -C "$root/go/bboltconvert" -o "$work/convert" . &&
+    go build -C "$root/go/raftstore" -o "$work/kvsoak" ./cmd/kvsoak || return
+  for side in memlith/bin/tests database; do
+    for members in 1 3; do
+      MEMLITH_ETCD_MEMBERS=$members "$work/$side" -test.v -test.timeout 0 -test.run '^TestKills$' || return
+    done
+  done
+  MEMLITH_ETCD_CONVERT=$bin/etcdconvert "$work/memlith/bin/tests" -test.v -test.run 'Members|Snapshot|Directory' &&
+    MEMLITH_ETCD_UTL="" "$work/database" -test.v -test.run 'Members|Directory' || return
+  if "$work/planted/bin/tests" -test.run '^TestKills$' >"$work/planted.log"; then
+    fail "a log that does not wait for the disk was not noticed"
+    return 1
+  fi
+  "$work/kvsoak" -etcd "$bin/etcd" -work "$work/members" -runs 40 -planted stale-reads &&
+    "$work/kvsoak" -etcd "$bin/etcd" -work "$work/members" -runs "$kills" -rounds "$kills"
+}
+
+# etcd's own tests as they come, and with memlith in the place of its database and its write-ahead log.
+soak_etcd_suite() {
+  local lib=$root/build/release/lib
+  build_preset release memlith || return
+  CGO_CFLAGS=-I$root/include CGO_LDFLAGS="-L$lib -Wl,-rpath,$lib" \
+    python3 -B "$root/tests/soak/etcd/run_suite.py" --work "$root/build/etcd-suite" "$@"
 }
 
 soak_power() {
@@ -229,7 +251,7 @@ cmd_soak() {
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
     power | dax | redis | redis-cluster | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | \
       postgres-suite | replica | tracking | python | addresses | run-suites | copy | archive | shared | bbolt-suite | \
-      etcd | guests)
+      etcd | etcd-suite | guests)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

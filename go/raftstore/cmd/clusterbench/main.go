@@ -80,7 +80,7 @@ func (s *side) turn(slice time.Duration) error {
 		return err
 	}
 	defer os.RemoveAll(place)
-	c, err := nodes.New(*program, place, "-storage", s.storage)
+	c, err := nodes.New(*program, place, nodes.Kvnode("-storage", s.storage))
 	if err != nil {
 		return err
 	}

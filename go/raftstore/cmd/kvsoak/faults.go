@@ -18,6 +18,8 @@ type fault func(w *weather) error
 
 var everyFault = []fault{allKilled, allKilled, oneKilled, onePaused, oneCut, oneHeld, twoCut, twoReturn}
 
+var faultsOfEtcd = []fault{allKilled, allKilled, oneKilled, onePaused, twoReturn}
+
 // While one node is away, the others give up to so many answers: it may need the state of one of them then, because
 // the logs of these nodes are short.
 const awayAnswers = 150

@@ -106,6 +106,24 @@ func (h *history) RoundTrip(request *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(request)
 }
 
+// client is one of kvnode's or of etcd's. What is not answered is sent again, until the context ends.
+type client interface {
+	Read(ctx context.Context, keys []string) ([]txn.Value, error)
+	Commit(ctx context.Context, reads []txn.Read, writes []txn.Write) (txn.Result, error)
+}
+
+func newClient(number uint64, addresses []string, web *http.Client, random *rand.Rand) client {
+	if *etcd != "" {
+		return &etcdClient{addresses: addresses, http: web, random: random, id: number}
+	}
+	one := txn.NewClient(number, addresses, web, random)
+	one.Anywhere = 0.1
+	if *planted == "stale-reads" {
+		one.Anywhere = 0.5
+	}
+	return one
+}
+
 // start starts the clients. What it returns ends them: after the answers of what they have sent, or at once.
 func (h *history) start(c *nodes.Cluster, random *rand.Rand) (stop func(wait bool) error) {
 	ending := make(chan struct{})
@@ -115,15 +133,11 @@ func (h *history) start(c *nodes.Cluster, random *rand.Rand) (stop func(wait boo
 	failures := make(chan error, *clients)
 	for i := 0; i < *clients; i++ {
 		own := rand.New(rand.NewSource(random.Int63()))
-		one := txn.NewClient(uint64(i+1), c.HTTP[:], web, own)
-		one.Anywhere = 0.1
-		if *planted == "stale-reads" {
-			one.Anywhere = 0.5
-		}
+		one := newClient(uint64(i+1), c.HTTP[:], web, own)
 		all.Add(1)
 		go func(number int) {
 			defer all.Done()
-			failures <- h.client(sending, number, one, own, ending)
+			failures <- h.run(sending, number, one, own, ending)
 		}(i)
 	}
 	return func(wait bool) error {
@@ -147,9 +161,9 @@ func (h *history) start(c *nodes.Cluster, random *rand.Rand) (stop func(wait boo
 
 func name(key int) string { return fmt.Sprint("key", key) }
 
-// client reads some keys and sends a transaction that needs the versions it knows, again and again. Versions that it
+// run reads some keys and sends a transaction that needs the versions it knows, again and again. Versions that it
 // has known for longer lead to conflicts.
-func (h *history) client(ctx context.Context, number int, one *txn.Client, random *rand.Rand,
+func (h *history) run(ctx context.Context, number int, one client, random *rand.Rand,
 	ending <-chan struct{}) error {
 	var known state
 	for n := 0; ; n++ {
@@ -179,7 +193,7 @@ func (h *history) client(ctx context.Context, number int, one *txn.Client, rando
 	}
 }
 
-func (h *history) read(ctx context.Context, number int, one *txn.Client, some []int, known *state) error {
+func (h *history) read(ctx context.Context, number int, one client, some []int, known *state) error {
 	var names []string
 	for _, key := range some {
 		names = append(names, name(key))
@@ -198,7 +212,7 @@ func (h *history) read(ctx context.Context, number int, one *txn.Client, some []
 	return nil
 }
 
-func (h *history) commit(ctx context.Context, number int, one *txn.Client, asked operation) error {
+func (h *history) commit(ctx context.Context, number int, one client, asked operation) error {
 	var reads []txn.Read
 	for _, read := range asked.reads {
 		reads = append(reads, txn.Read{Key: name(read.key), Version: read.version})

@@ -1,10 +1,11 @@
-// Command kvsoak runs three nodes of kvnode on loopback addresses of this machine, and clients that read and send
-// transactions, while nodes are killed (SIGKILL) and stopped (SIGSTOP), and the ways between them are cut. It checks
-// the clients' history: every operation took effect once, at one moment between its call and its answer
-// (linearizability, by porcupine), so that nothing acknowledged was lost.
+// Command kvsoak runs three nodes of kvnode, or three members of etcd (-etcd), on loopback addresses of this machine,
+// and clients that read and send transactions, while nodes are killed (SIGKILL) and stopped (SIGSTOP), and the ways
+// between them are cut. It checks the clients' history: every operation took effect once, at one moment between its
+// call and its answer (linearizability, by porcupine), so that nothing acknowledged was lost.
 //
 // Each run has new stores and a history of its own. After -runs runs with faults of every kind come -rounds rounds in
-// which all three nodes are killed. With -planted FAULT the nodes have a fault, and the check has to find it.
+// which all three nodes are killed. With -planted FAULT the nodes, or the clients of etcd, have a fault, and the check
+// has to find it. The ways between etcd's members are not cut.
 package main
 
 import (
@@ -24,6 +25,7 @@ import (
 
 var (
 	program = flag.String("node", "", "the program kvnode")
+	etcd    = flag.String("etcd", "", "the program etcd, in the place of kvnode")
 	folder  = flag.String("work", "", "a folder for the nodes' stores, which is emptied")
 	runs    = flag.Int("runs", 200, "runs with faults of every kind")
 	faults  = flag.Int("faults", 4, "of each of these runs")
@@ -31,7 +33,7 @@ var (
 	minutes = flag.Float64("minutes", 0, "go on with runs for so long, and then with the rounds")
 	clients = flag.Int("clients", 6, "clients at a time")
 	seed    = flag.Int64("seed", time.Now().UnixNano(), "of the faults and their moments")
-	planted = flag.String("planted", "", "a fault of the nodes that must be found: see kvnode")
+	planted = flag.String("planted", "", "a fault that must be found: see kvnode; of etcd's clients: stale-reads")
 )
 
 const (
@@ -53,8 +55,8 @@ func main() {
 type counts struct{ runs, rounds, operations, commits, conflicts, sentAgain, installed int }
 
 func run() error {
-	if *program == "" || *folder == "" {
-		return errors.New("-node and -work are needed")
+	if (*program == "") == (*etcd == "") || *folder == "" {
+		return errors.New("-node or -etcd, and -work are needed")
 	}
 	fmt.Printf("seed %d\n", *seed)
 	random := rand.New(rand.NewSource(*seed))
@@ -64,7 +66,7 @@ func run() error {
 	}
 	end := time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
 	for i := 0; i < *runs || time.Now().Before(end); i++ {
-		if err := once(&all, random, *faults, everyFault); err != nil {
+		if err := once(&all, random, *faults, faultsOf()); err != nil {
 			return err
 		}
 		if all.runs%progress == 0 {
@@ -107,9 +109,21 @@ var revealing = map[string][]fault{
 	"lost-sessions": {allKilled, onePaused, oneHeld},
 }
 
+var revealingEtcds = map[string][]fault{"stale-reads": {onePaused, oneKilled}}
+
+func faultsOf() []fault {
+	if *etcd != "" {
+		return faultsOfEtcd
+	}
+	return everyFault
+}
+
 // findPlanted tries runs until the check finds the fault.
 func findPlanted(all *counts, random *rand.Rand) error {
 	kinds, ok := revealing[*planted]
+	if *etcd != "" {
+		kinds, ok = revealingEtcds[*planted]
+	}
 	if !ok {
 		return fmt.Errorf("there is no fault %q", *planted)
 	}
@@ -126,23 +140,41 @@ func findPlanted(all *counts, random *rand.Rand) error {
 	return fmt.Errorf("%s were planted, and the check found nothing", *planted)
 }
 
+// newCluster has the nodes' logs short, so that a node that was away needs the state of another.
+func newCluster() (*nodes.Cluster, error) {
+	if *etcd != "" {
+		return nodes.New(*etcd, *folder, nodes.Etcd("--snapshot-count", "40", "--snapshot-catchup-entries", "20",
+			"--heartbeat-interval", "50", "--election-timeout", "300"))
+	}
+	arguments := []string{"-quick"}
+	if *planted != "" {
+		arguments = append(arguments, "-planted", *planted)
+	}
+	c, err := nodes.New(*program, *folder, nodes.Kvnode(arguments...))
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Link()
+}
+
+// installedText is what a node logs when it has got the state of another.
+func installedText() string {
+	if *etcd != "" {
+		return "applied incoming Raft snapshot"
+	}
+	return "Installed remote snapshot"
+}
+
 // once is a run: new stores, so many faults of these kinds, one history, which is checked.
 func once(all *counts, random *rand.Rand, faults int, kinds []fault) error {
 	if err := os.RemoveAll(*folder); err != nil {
 		return err
 	}
-	var arguments []string
-	if *planted != "" {
-		arguments = []string{"-planted", *planted}
-	}
-	c, err := nodes.New(*program, *folder, append(arguments, "-quick")...)
+	c, err := newCluster()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.Link(); err != nil {
-		return err
-	}
 	if err := c.StartAll(); err != nil {
 		return err
 	}
@@ -169,7 +201,7 @@ func once(all *counts, random *rand.Rand, faults int, kinds []fault) error {
 	if err = errors.Join(err, stop(err == nil)); err != nil {
 		return err
 	}
-	installed, err := c.Logged("Installed remote snapshot")
+	installed, err := c.Logged(installedText())
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func openService(storage string) (*service, error) {
 		return nil, err
 	}
 	s := &service{storage: storage, place: place, random: rand.New(rand.NewSource(*seed))}
-	if s.cluster, err = nodes.New(*program, place, "-storage", storage); err != nil {
+	if s.cluster, err = nodes.New(*program, place, nodes.Kvnode("-storage", storage)); err != nil {
 		return nil, err
 	}
 	for i := 0; i < *clients; i++ {

@@ -1,4 +1,5 @@
-// Package nodes runs three kvnode processes on loopback addresses of this machine, for tests and measurements.
+// Package nodes runs three processes, of kvnode or of etcd, on loopback addresses of this machine, for tests and
+// measurements.
 package nodes
 
 import (
@@ -21,7 +22,7 @@ type Cluster struct {
 	HTTP [Count]string // their addresses
 
 	program, folder string
-	arguments       []string
+	arguments       Arguments
 	raft            [Count]string
 	links           [Count][Count]*link // from, to; nil: a node reaches the others directly
 	process         [Count]*exec.Cmd
@@ -33,8 +34,42 @@ const (
 	httpPort = 8001
 )
 
-// New chooses addresses that no process uses now. Every node gets the arguments.
-func New(program, folder string, arguments ...string) (*Cluster, error) {
+// Arguments are those of node i, which keeps its files in the folder.
+type Arguments func(c *Cluster, i int, folder string) []string
+
+// Kvnode is a node of kvnode, with more arguments.
+func Kvnode(more ...string) Arguments {
+	return func(c *Cluster, i int, folder string) []string {
+		var peers, via []string
+		for n := 0; n < Count; n++ {
+			peers = append(peers, fmt.Sprintf("%s=%s=%s", name(n), c.raft[n], c.HTTP[n]))
+			if way := c.links[i][n]; way != nil {
+				via = append(via, c.raft[n]+"="+way.address())
+			}
+		}
+		return append([]string{"-id", name(i), "-dir", folder, "-peers", strings.Join(peers, ","), "-via",
+			strings.Join(via, ",")}, more...)
+	}
+}
+
+// Etcd is a member of etcd, with more arguments. Links are not for members: all of them know a member by one address.
+func Etcd(more ...string) Arguments {
+	return func(c *Cluster, i int, folder string) []string {
+		var members []string
+		for n := 0; n < Count; n++ {
+			members = append(members, fmt.Sprintf("%s=http://%s", name(n), c.raft[n]))
+		}
+		client, peer := "http://"+c.HTTP[i], "http://"+c.raft[i]
+		return append([]string{"--name", name(i), "--data-dir", folder, "--listen-client-urls", client,
+			"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+			"--initial-cluster", strings.Join(members, ",")}, more...)
+	}
+}
+
+func name(i int) string { return fmt.Sprint("n", i) }
+
+// New chooses addresses that no process uses now.
+func New(program, folder string, arguments Arguments) (*Cluster, error) {
 	c := &Cluster{program: program, folder: folder, arguments: arguments}
 	host, err := freeHost()
 	if err != nil {
@@ -77,22 +112,12 @@ func (c *Cluster) Link() (err error) {
 
 // Start starts a node.
 func (c *Cluster) Start(i int) error {
-	var peers, via []string
-	for n := 0; n < Count; n++ {
-		peers = append(peers, fmt.Sprintf("n%d=%s=%s", n, c.raft[n], c.HTTP[n]))
-		if way := c.links[i][n]; way != nil {
-			via = append(via, c.raft[n]+"="+way.address())
-		}
-	}
-	name := fmt.Sprint("n", i)
-	arguments := append([]string{"-id", name, "-dir", filepath.Join(c.folder, name), "-peers", strings.Join(peers, ","),
-		"-via", strings.Join(via, ",")}, c.arguments...)
-	log, err := os.OpenFile(filepath.Join(c.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	log, err := os.OpenFile(filepath.Join(c.folder, name(i)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	command := exec.Command(c.program, arguments...)
+	command := exec.Command(c.program, c.arguments(c, i, filepath.Join(c.folder, name(i)))...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
@@ -167,7 +192,7 @@ func (c *Cluster) CutBetween(i, n int) {
 func (c *Cluster) Logged(text string) (int, error) {
 	count := 0
 	for i := 0; i < Count; i++ {
-		log, err := os.ReadFile(filepath.Join(c.folder, fmt.Sprint("n", i, ".log")))
+		log, err := os.ReadFile(filepath.Join(c.folder, name(i)+".log"))
 		if err != nil {
 			return 0, err
 		}

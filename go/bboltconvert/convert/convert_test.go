@@ -1,4 +1,4 @@
-package main
+package convert
 
 import (
 	"bytes"
@@ -77,7 +77,7 @@ func TestThereAndBack(t *testing.T) {
 	at := func(name string) string { return filepath.Join(folder, name) }
 	makeOriginal(t, at("a"), 1000)
 	before := listingOfOriginal(t, at("a"))
-	count, err := convert(at("a"), at("b"), true)
+	count, err := Database(at("a"), at("b"), true)
 	if err != nil || count != 93 {
 		t.Fatalf("%d records: %v", count, err)
 	}
@@ -96,11 +96,11 @@ func TestThereAndBack(t *testing.T) {
 	if lines.String() != before {
 		t.Fatal("the database of memlith has other records")
 	}
-	if _, err := convert(at("b"), at("c"), false); !errors.Is(err, oerrors.ErrTimeout) {
+	if _, err := Database(at("b"), at("c"), false); !errors.Is(err, oerrors.ErrTimeout) {
 		t.Fatalf("of a database in use: %v", err)
 	}
 	check(t, db.Close())
-	_, err = convert(at("b"), at("c"), false)
+	_, err = Database(at("b"), at("c"), false)
 	check(t, err)
 	if listingOfOriginal(t, at("c")) != before {
 		t.Fatal("the records are others after the way back")
@@ -116,16 +116,16 @@ func TestWhatCannotBeConvertedLeavesNothing(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return filepath.Join(folder, name) }
 	makeOriginal(t, at("a"), 1001)
-	if _, err := convert(at("a"), at("b"), true); !errors.Is(err, oerrors.ErrKeyTooLarge) {
+	if _, err := Database(at("a"), at("b"), true); !errors.Is(err, oerrors.ErrKeyTooLarge) {
 		t.Fatalf("a long key: %v", err)
 	}
-	if _, err := convert(at("none"), at("b"), true); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Database(at("none"), at("b"), true); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("no file: %v", err)
 	}
-	if _, err := convert(at("a"), at("b"), false); !errors.Is(err, oerrors.ErrInvalid) {
+	if _, err := Database(at("a"), at("b"), false); !errors.Is(err, oerrors.ErrInvalid) {
 		t.Fatalf("the wrong kind: %v", err)
 	}
-	if _, err := convert(at("a"), at("a"), true); err == nil {
+	if _, err := Database(at("a"), at("a"), true); err == nil {
 		t.Fatal("a file was written over")
 	}
 	if left, _ := filepath.Glob(at("*")); len(left) != 1 {
