@@ -164,7 +164,7 @@ TEST(Heap, IsRefusedInARegionOfSomethingElse) {
   Region& region = regions.open("a", 256 * kKiB);
   put(region, 8, 77);
   EXPECT_TRUE(is_error(Heap::open(region), Errc::incompatible));
-  Region& small = regions.open("b", 4096);
+  Region& small = regions.open("b", 4096, 4096);  // and may not grow
   EXPECT_TRUE(is_error(Heap::open(small), Errc::invalid));
   EXPECT_NE(std::string(last_error_text()).find("needs"), std::string::npos);
 }
