@@ -55,8 +55,8 @@ Status Store::open_it() {
   enter(StoreState::recovering);
   assert_state();
   MEMLITH_TRY(Recovery(files_, *directory_, replay_).run());
-  if (!read_only()) MEMLITH_TRY(start());
-  enter(read_only() ? StoreState::read_only : StoreState::writable);
+  if (!read_only()) return start();
+  enter(StoreState::read_only);
   return kOk;
 }
 
@@ -139,6 +139,7 @@ Status Store::start() {
   checkpointer_.start(*background_, *publisher_);
   is_guarded_ = directory_->record_at_home().own.marked != 0;
   MEMLITH_TRY(find_use_mark());
+  enter(StoreState::writable);
   return files_.options.guards_file ? kOk : end_guard();
 }
 
