@@ -74,7 +74,6 @@ FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t paylo
 
 // Chains the frame to the frame that was sealed before it. Called in LSN order.
 void Log::chain(FrameHeader& header, std::uint64_t durable_lsn) {
-  MEMLITH_ASSERT(durable_lsn <= header.lsn);  // it vouches for what lies before it
   header.previous = last_checksum_;
   header.durable_lsn = durable_lsn;
   header.checksum = header_checksum(header, log_id_);
