@@ -20,7 +20,8 @@ OTHERS = {
     "golden.stores": (["golden_store", "memlith_cli", "memlith_sqlite"],
                       "python3 -B {root}/tests/golden/golden_test.py {bin}/golden_store {bin}/memlith "
                       "{lib}/memlith_sqlite.so"),
-    "cli.info": (["memlith_cli", "hello_c"], "python3 -B {root}/tests/cli/info_test.py {bin}/memlith {bin}/hello_c"),
+    "cli.info": (["memlith_cli", "hello_c", "hello_cpp"],
+                 "python3 -B {root}/tests/cli/info_test.py {bin}/memlith {bin}/hello_c"),
     "cli.kv": (["memlith_cli"], "python3 -B {root}/tests/cli/kv_test.py {bin}/memlith"),
     "cli.copy": (["memlith_cli"], "python3 -B {root}/tests/cli/copy_test.py {bin}/memlith"),
     "cli.archive": (["memlith_cli"], "python3 -B {root}/tests/cli/archive_test.py {bin}/memlith"),
