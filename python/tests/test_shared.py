@@ -102,7 +102,7 @@ def test_ranges_exclude_and_errors_are_exceptions(tmp_path):
             open_table(tmp_path / "store")
         del numbers
     with pytest.raises(memlith.NotFound):
-        memlith.SharedRegion(tmp_path / "nowhere", "table", 4096, create=False, program=PROGRAM)
+        memlith.SharedRegion(tmp_path / "nowhere", "table", 4096, create=False)
 
 
 def test_processes_that_are_killed_leave_whole_moves(tmp_path):
