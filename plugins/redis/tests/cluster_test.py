@@ -570,6 +570,7 @@ def test_reset(given, chance):
     cluster = Cluster(given, "reset", 4, None)
     one, *_, replica = cluster.nodes
     cluster.run("--cluster", "create", *(f"127.0.0.1:{each.port}" for each in cluster.nodes[:3]), "--cluster-yes")
+    until(lambda: b"cluster_state:ok" in one.client()("CLUSTER", "INFO"), "the cluster is up")
     one.client()("SET", keys_in(range(0, 100), 1)[0], 1)
     name = one.client()("CLUSTER", "MYID")
     replica.client()("CLUSTER", "MEET", "127.0.0.1", one.port)
