@@ -1,10 +1,14 @@
 // Command kvsoak runs three nodes of kvnode on loopback addresses of this machine, and clients that read and send
-// transactions, while nodes are killed (SIGKILL) and stopped (SIGSTOP), and the ways between them are cut. It checks
-// the clients' history: every operation took effect once, at one moment between its call and its answer
+// transactions, while nodes are killed (SIGKILL) and stopped (SIGSTOP), the ways between them are cut, and their clocks
+// jump. It checks the clients' history: every operation took effect once, at one moment between its call and its answer
 // (linearizability, by porcupine), so that nothing acknowledged was lost.
 //
 // Each run has new stores and a history of its own. After -runs runs with faults of every kind come -rounds rounds in
-// which all three nodes are killed. With -planted FAULT the nodes have a fault, and the check has to find it.
+// which all three nodes are killed, and then runs until the power was cut -cuts times under all three nodes: each has a
+// file system on a disk of its own (-disk), which loses what was not flushed, and is slow or fails at times. With
+// -planted FAULT the nodes have a fault, and the check has to find it.
+//
+// kvnode was built with the tag clockjumps. Exit status 77: this machine cannot have such disks.
 package main
 
 import (
@@ -14,7 +18,9 @@ import (
 	"fmt"
 	"math/rand"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -28,6 +34,9 @@ var (
 	runs    = flag.Int("runs", 200, "runs with faults of every kind")
 	faults  = flag.Int("faults", 4, "of each of these runs")
 	rounds  = flag.Int("rounds", 500, "rounds in which all nodes are killed, after these runs")
+	cuts    = flag.Int("cuts", 0, "power cuts of all nodes, after these rounds")
+	disk    = flag.String("disk", "", "the program power-disk, for power cuts")
+	noFlush = flag.String("no-flush", "", "the library power-no-flush, for the fault no-flush")
 	minutes = flag.Float64("minutes", 0, "go on with runs for so long, and then with the rounds")
 	clients = flag.Int("clients", 6, "clients at a time")
 	seed    = flag.Int64("seed", time.Now().UnixNano(), "of the faults and their moments")
@@ -35,26 +44,71 @@ var (
 )
 
 const (
-	roundsOfRun = 10
-	checkTime   = 2 * time.Minute
-	progress    = 50 // runs, after which it says how far it is
+	roundsOfRun     = 10
+	faultsOnDisks   = 10 // of a run on lossy disks
+	skipped         = 77
+	checkTime       = 2 * time.Minute
+	progress        = 50 // runs, after which it says how far it is
+	progressOnDisks = 5
 )
 
 var errIllegal = errors.New("the history is not linearizable")
 
 func main() {
 	flag.Parse()
-	if err := run(); err != nil {
+	err := run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) { // of this program, in a namespace of its own
+		os.Exit(ended.ExitCode())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "kvsoak:", err)
+	}
+	if errors.Is(err, nodes.ErrUnable) {
+		os.Exit(skipped)
+	}
+	if err != nil {
 		os.Exit(1)
 	}
 }
 
-type counts struct{ runs, rounds, operations, commits, conflicts, sentAgain, installed int }
+const insideVariable = "MEMLITH_KVSOAK_INSIDE"
+
+// runInside runs this program in a mount namespace of its own, so that a killed run leaves no mounts behind.
+func runInside() error {
+	if err := nodes.CanHaveDisks(); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	command := exec.Command(self, os.Args[1:]...)
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	command.Env = append(os.Environ(), insideVariable+"=1")
+	command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	return command.Run()
+}
+
+type counts struct {
+	runs, rounds, operations, commits, conflicts, sentAgain, installed int
+	clockJumps                                                         int
+
+	// On lossy disks.
+	cutOfAll, cutOfTwo, cutOfOne int // power cuts
+	cutInStart                   int // of these, while the nodes started
+	slow, failed, replaced       int // disks
+}
 
 func run() error {
 	if *program == "" || *folder == "" {
 		return errors.New("-node and -work are needed")
+	}
+	if *disk != "" && os.Getenv(insideVariable) == "" {
+		return runInside()
+	}
+	if *disk == "" && (*cuts > 0 || *planted == plantedNoFlush) {
+		return errors.New("power cuts take -disk")
 	}
 	fmt.Printf("seed %d\n", *seed)
 	random := rand.New(rand.NewSource(*seed))
@@ -64,7 +118,7 @@ func run() error {
 	}
 	end := time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
 	for i := 0; i < *runs || time.Now().Before(end); i++ {
-		if err := once(&all, random, *faults, everyFault); err != nil {
+		if err := once(&all, random, plan{*faults, everyFault, false}); err != nil {
 			return err
 		}
 		if all.runs%progress == 0 {
@@ -76,14 +130,30 @@ func run() error {
 	}
 	all = counts{}
 	for left := *rounds; left > 0; left -= roundsOfRun {
-		if err := once(&all, random, min(left, roundsOfRun), []fault{allKilled}); err != nil {
+		if err := once(&all, random, plan{min(left, roundsOfRun), []fault{allKilled}, false}); err != nil {
 			return err
 		}
 	}
 	if all.runs > 0 {
 		all.print("rounds of all three killed")
 	}
+	all = counts{}
+	for all.cutOfAll < *cuts {
+		if err := once(&all, random, plan{faultsOnDisks, faultsWithDisks, true}); err != nil {
+			return err
+		}
+		if all.runs%progressOnDisks == 0 || all.cutOfAll >= *cuts {
+			all.print("faults on lossy disks")
+		}
+	}
 	return nil
+}
+
+// plan of a run.
+type plan struct {
+	faults int
+	kinds  []fault
+	disks  bool // lossy ones
 }
 
 func min(a, b int) int {
@@ -95,9 +165,17 @@ func min(a, b int) int {
 
 func (c *counts) print(what string) {
 	fmt.Printf("%d runs with %d %s: %d operations, %d commits, %d conflicts, %d requests sent again, %d times a node got "+
-		"the state of another; every history is linearizable\n", c.runs, c.rounds, what, c.operations, c.commits,
-		c.conflicts, c.sentAgain, c.installed)
+		"the state of another, %d jumps of clocks; every history is linearizable\n", c.runs, c.rounds, what, c.operations,
+		c.commits, c.conflicts, c.sentAgain, c.installed, c.clockJumps)
+	if c.cutOfAll > 0 {
+		fmt.Printf("  power cuts: %d of all three nodes, %d of two, %d of one; %d of these while nodes started; %d times "+
+			"disks were slow; %d disks failed, and %d of these nodes were replaced\n", c.cutOfAll, c.cutOfTwo, c.cutOfOne,
+			c.cutInStart, c.slow, c.failed, c.replaced)
+	}
 }
+
+// A node whose memlith does not flush; the other planted faults are kvnode's own.
+const plantedNoFlush = "no-flush"
 
 // The faults that bring a planted one to light.
 var revealing = map[string][]fault{
@@ -105,6 +183,8 @@ var revealing = map[string][]fault{
 	"lost-votes":    {twoReturn},
 	"lost-entries":  {allKilled},
 	"lost-sessions": {allKilled, onePaused, oneHeld},
+	"wall-lease":    {jumpedAndCut},
+	plantedNoFlush:  {awayAndPowerOfAll},
 }
 
 // findPlanted tries runs until the check finds the fault.
@@ -114,7 +194,7 @@ func findPlanted(all *counts, random *rand.Rand) error {
 		return fmt.Errorf("there is no fault %q", *planted)
 	}
 	for i := 1; i <= *runs; i++ {
-		err := once(all, random, *faults, kinds)
+		err := once(all, random, plan{*faults, kinds, *planted == plantedNoFlush})
 		if errors.Is(err, errIllegal) {
 			fmt.Printf("%s: found in run %d\n", *planted, i)
 			return nil
@@ -127,30 +207,25 @@ func findPlanted(all *counts, random *rand.Rand) error {
 }
 
 // once is a run: new stores, so many faults of these kinds, one history, which is checked.
-func once(all *counts, random *rand.Rand, faults int, kinds []fault) error {
+func once(all *counts, random *rand.Rand, p plan) error {
 	if err := os.RemoveAll(*folder); err != nil {
 		return err
 	}
-	var arguments []string
-	if *planted != "" {
-		arguments = []string{"-planted", *planted}
+	c, err := begin(random, p)
+	if c != nil {
+		defer c.Close()
 	}
-	c, err := nodes.New(*program, *folder, append(arguments, "-quick")...)
 	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := c.Link(); err != nil {
-		return err
-	}
-	if err := c.StartAll(); err != nil {
 		return err
 	}
 	h := newHistory()
 	stop := h.start(c, random)
-	w := &weather{c, h, random}
+	w := &weather{c, h, random, all}
 	err = h.await(5)
-	for i := 0; i < faults && err == nil; i++ {
+	if *planted == plantedNoFlush && err == nil {
+		err = w.restartWithoutFlushes(w.anyNode())
+	}
+	for i := 0; i < p.faults && err == nil; i++ {
 		if random.Intn(4) == 0 { // nodes may be starting, or electing a leader
 			time.Sleep(time.Duration(random.Intn(400_000)) * time.Microsecond)
 		} else if err = h.await(random.Intn(40)); err != nil {
@@ -158,7 +233,7 @@ func once(all *counts, random *rand.Rand, faults int, kinds []fault) error {
 		} else {
 			time.Sleep(time.Duration(random.Intn(20_000)) * time.Microsecond)
 		}
-		kind := kinds[random.Intn(len(kinds))]
+		kind := p.kinds[random.Intn(len(p.kinds))]
 		if err = kind(w); err != nil {
 			err = fmt.Errorf("run %d, fault %d: %w", all.runs, i, err)
 		}
@@ -174,10 +249,39 @@ func once(all *counts, random *rand.Rand, faults int, kinds []fault) error {
 		return err
 	}
 	all.runs++
-	all.rounds += faults
+	all.rounds += p.faults
 	all.installed += installed
 	h.count(all)
 	return h.judge()
+}
+
+// begin starts new nodes. They are closed also after an error.
+func begin(random *rand.Rand, p plan) (*nodes.Cluster, error) {
+	arguments := []string{"-quick"}
+	if *planted != "" && *planted != plantedNoFlush {
+		arguments = append(arguments, "-planted", *planted)
+	}
+	c, err := nodes.New(*program, *folder, arguments...)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Link(); err != nil {
+		return c, err
+	}
+	if p.disks {
+		if err := c.Disks(*disk); err != nil {
+			return c, err
+		}
+	}
+	if err := c.Clocks(); err != nil {
+		return c, err
+	}
+	for i := 0; i < nodes.Count; i++ {
+		if err := c.SetClock(i, anyJump(random)); err != nil {
+			return c, err
+		}
+	}
+	return c, c.StartAll()
 }
 
 func (h *history) judge() error {
