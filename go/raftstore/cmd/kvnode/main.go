@@ -51,6 +51,7 @@ type settings struct {
 	storage            string
 	planted            string
 	join, quick        bool
+	election           time.Duration
 }
 
 func main() {
@@ -62,6 +63,7 @@ func main() {
 	flag.StringVar(&s.storage, "storage", "memlith", "to measure others: raft-wal or raft-boltdb, with a state in bbolt")
 	flag.StringVar(&s.planted, "planted", "", "a fault for tests: see planted.go")
 	flag.BoolVar(&s.join, "join", false, "a new node waits until the others add it, and does not found a group")
+	flag.DurationVar(&s.election, "election", 0, "the time without a leader after which nodes elect one; 0: raft's (1s)")
 	flag.BoolVar(&s.quick, "quick", false, "short timeouts and logs, as tests on one machine want them")
 	flag.Parse()
 	if err := run(s); err != nil {
@@ -136,6 +138,9 @@ func (n *node) start(s settings, configuration raft.Configuration, transport raf
 		config.LeaderLeaseTimeout, config.CommitTimeout = 150*time.Millisecond, 5*time.Millisecond
 		config.SnapshotThreshold, config.SnapshotInterval, config.TrailingLogs = 50, 100*time.Millisecond, 20
 		level = hclog.Info
+	}
+	if s.election > 0 {
+		config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = s.election, s.election, s.election/2
 	}
 	config.Logger = hclog.New(&hclog.LoggerOptions{Name: string(s.id), Level: level, Output: os.Stderr})
 	known, err := raft.HasExistingState(n.store.logs, n.store.stable, n.store.snapshots)

@@ -261,6 +261,9 @@ func begin(random *rand.Rand, p plan) (*nodes.Cluster, error) {
 	if *planted != "" && *planted != plantedNoFlush {
 		arguments = append(arguments, "-planted", *planted)
 	}
+	if p.disks { // a term takes two flushes of a disk that may be slow
+		arguments = append(arguments, "-election", "1500ms")
+	}
 	c, err := nodes.New(*program, *folder, arguments...)
 	if err != nil {
 		return nil, err
