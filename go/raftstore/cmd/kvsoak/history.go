@@ -24,7 +24,7 @@ const (
 // patience is the time without any answer after which a run has failed. Planted faults may bring the nodes down.
 func patience() time.Duration {
 	if *planted != "" {
-		return 20 * time.Second
+		return 30 * time.Second
 	}
 	return 180 * time.Second
 }
