@@ -36,7 +36,8 @@ type LogStore struct {
 	kv     *kv.KV
 	stable kv.Map
 
-	mutex sync.Mutex // of calls that change the log
+	mutex     sync.Mutex // of calls that change the log
+	installed position   // of a snapshot that became the state just now: until the log is changed behind its start
 }
 
 var (
@@ -115,6 +116,7 @@ func (l *LogStore) StoreLogs(entries []*raft.Log) error {
 	}
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
+	l.installed = position{}
 	info, err := l.log.Info()
 	if err != nil {
 		return err
@@ -155,11 +157,23 @@ func (l *LogStore) StoreLogs(entries []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange deletes entries at either end of the log, both indexes included.
+// noteInstalled tells the log which snapshot became the state.
+func (l *LogStore) noteInstalled(at position) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.installed = at
+}
+
+// DeleteRange deletes entries at either end of the log, both indexes included. If that is the whole log, because a
+// snapshot was installed, entries that continue the snapshot stay: raft 1.7.3 deletes them, too, although this node may
+// have acknowledged them, and counts on them still. A snapshot that arrives late would take them away.
 func (l *LogStore) DeleteRange(least, most uint64) error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	first, last, err := l.ends()
+	if last == 0 {
+		l.installed = position{}
+	}
 	if err != nil || last == 0 || most < first || least > last || least > most {
 		return err
 	}
@@ -167,12 +181,35 @@ func (l *LogStore) DeleteRange(least, most uint64) error {
 	case least <= first && most < last:
 		return l.log.TruncateBefore(most + 1)
 	case least <= first:
+		installed := l.installed
+		l.installed = position{}
+		continued, err := l.continues(first, installed)
+		if err != nil {
+			return err
+		}
+		if continued {
+			return l.log.TruncateBefore(installed.index + 1)
+		}
 		return l.log.TruncateBefore(last + 1)
 	case most >= last:
 		return l.log.TruncateAfter(least - 1)
 	}
 	return fmt.Errorf("raftstore: entries %d to %d lie within the log (%d to %d), which has no gaps", least, most, first,
 		last)
+}
+
+// continues tells whether what the log has behind a snapshot's last entry continues the snapshot: if the log has this
+// entry, or begins behind it. (A log begins behind entries that were committed, like those of the snapshot.)
+func (l *LogStore) continues(first uint64, at position) (bool, error) {
+	if at.index == 0 || first == at.index+1 {
+		return at.index > 0, nil
+	}
+	var entry raft.Log
+	err := l.GetLog(at.index, &entry)
+	if errors.Is(err, raft.ErrLogNotFound) {
+		return false, nil
+	}
+	return err == nil && entry.Term == at.term, err
 }
 
 // Set stores a value durably.

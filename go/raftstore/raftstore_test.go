@@ -455,6 +455,98 @@ func TestAStateInUseIsInstalledOnANodeThatWasAway(t *testing.T) {
 	}
 }
 
+// receive gives a node a snapshot of another's state, as raft does with one from a leader: also one that is late.
+func receive(t *testing.T, to *Store, snapshot []byte, meta *raft.SnapshotMeta) error {
+	t.Helper()
+	sink, err := to.State.Snapshots().Create(meta.Version, meta.Index, meta.Term, meta.Configuration,
+		meta.ConfigurationIndex, nil)
+	check(t, err)
+	_, err = sink.Write(snapshot)
+	check(t, err)
+	check(t, sink.Close())
+	_, source, err := to.State.Snapshots().Open(sink.ID())
+	check(t, err)
+	err = to.State.Restore(source)
+	check(t, source.Close())
+	return err
+}
+
+// A snapshot that arrives late takes no entries away that continue it, and one that is older than the state is refused.
+// After a snapshot raft deletes the log from its first entry to its last.
+func TestALateSnapshotLosesNothing(t *testing.T) {
+	leader, err := Open(folder(t), &counting{}, Options{})
+	check(t, err)
+	defer leader.Close()
+	configuration := &raft.Log{Index: 1, Term: 3, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(raft.Configuration{})}
+	words := func(from, to uint64) (all []*raft.Log) {
+		for i := from; i <= to; i++ {
+			all = append(all, entry(i, 3, fmt.Sprint("word ", i)))
+		}
+		return all
+	}
+	leader.State.ApplyBatch(append([]*raft.Log{configuration}, words(2, 10)...))
+	meta, source, err := leader.State.Snapshots().Open("")
+	check(t, err)
+	snapshot, err := io.ReadAll(source)
+	check(t, err)
+	check(t, source.Close())
+	if meta.Index != 10 || meta.Term != 3 {
+		t.Fatalf("%+v", meta)
+	}
+	for _, each := range []struct {
+		name        string
+		have        []*raft.Log
+		applied     int // of these
+		refused     bool
+		first, last uint64
+	}{
+		{"the log ends before the snapshot", words(5, 8), 0, false, 0, 0},
+		{"the log ends with the snapshot", words(5, 10), 3, false, 0, 0},
+		{"the log goes on behind the snapshot", words(5, 14), 3, false, 11, 14},
+		{"the log has an entry of another term there", []*raft.Log{entry(9, 2, ""), entry(10, 2, ""), entry(11, 2, "")}, 0,
+			false, 0, 0},
+		{"the log begins behind the snapshot", words(11, 14), 0, false, 11, 14},
+		{"the state has more", words(5, 14), 8, true, 5, 14},
+	} {
+		t.Run(each.name, func(t *testing.T) {
+			path := folder(t)
+			node, err := Open(path, &counting{}, Options{})
+			check(t, err)
+			check(t, node.StoreLogs(each.have))
+			if each.applied > 0 {
+				node.State.ApplyBatch(each.have[:each.applied])
+			}
+			err = receive(t, node, snapshot, meta)
+			if (err != nil) != each.refused {
+				t.Fatalf("refused: %v", err)
+			}
+			if err == nil {
+				first, err := node.FirstIndex()
+				check(t, err)
+				last, err := node.LastIndex()
+				check(t, err)
+				check(t, node.DeleteRange(first, last))
+				expectLog(t, node, each.first, each.last)
+				if found := counts(t, node.State); found["word 10"] != 1 || found["word 11"] != 0 {
+					t.Fatalf("the state is %v", found)
+				}
+			} else if found := counts(t, node.State); found["word 12"] != 1 {
+				t.Fatalf("the state is %v", found)
+			}
+			check(t, node.Close())
+			node, err = Open(path, &counting{}, Options{})
+			check(t, err)
+			expectLog(t, node, each.first, each.last)
+			if each.last > 0 { // a conflict, later
+				check(t, node.DeleteRange(each.first, each.last))
+				expectLog(t, node, 0, 0)
+			}
+			check(t, node.Close())
+		})
+	}
+}
+
 // A copy for another snapshot store, and what is refused.
 func TestAStreamIsWholeOrRefused(t *testing.T) {
 	n := startNode(t, folder(t), "a", "a")

@@ -318,10 +318,15 @@ func (n *snapshot) Persist(sink raft.SnapshotSink) error {
 
 func (n *snapshot) Release() { n.stream.Close() }
 
-// Restore replaces the state by one that was received. A crash leaves the one or the other.
+// Restore replaces the state by one that was received. A crash leaves the one or the other. One that arrives so late
+// that the state has more by now is refused: the log may not have the entries any more that would follow it.
 func (s *State) Restore(source io.ReadCloser) error {
 	received := s.received
 	s.received = nil
+	if received != nil && received.Index < s.applied.index {
+		return fmt.Errorf("raftstore: the snapshot of entry %d is older than the state, which has entry %d", received.Index,
+			s.applied.index)
+	}
 	number := 0
 	if _, err := fmt.Sscanf(s.name, statePrefix+"%d", &number); err != nil {
 		return err
@@ -359,6 +364,9 @@ func (s *State) Restore(source io.ReadCloser) error {
 		return err
 	}
 	s.failure = nil
+	if received != nil {
+		s.stable.noteInstalled(position{received.Index, received.Term})
+	}
 	return s.removeOthers()
 }
 
