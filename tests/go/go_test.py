@@ -2,7 +2,8 @@
 """Runs `go test` in a module's folder, or exits with 77 and says why it cannot.
 
     go_test.py GO FOLDER [-race] [PACKAGE...]
-    go_test.py GO FOLDER --soak [ARGS...]      three nodes under faults (go/raftstore/cmd/kvsoak), a few runs
+    go_test.py GO FOLDER --soak BIN [ARGS...]  three nodes under faults (go/raftstore/cmd/kvsoak), a few runs; BIN is
+                                               the folder of power-disk
     go_test.py GO FOLDER --planted PACKAGE     the package's tests find each fault of FOLDER/planted.py
 
 Nothing is downloaded: modules that are not in Go's cache are a reason not to run (`./dev test` downloads them).
@@ -17,7 +18,9 @@ import tempfile
 
 SKIPPED = 77
 SOAK = ["-runs", "2", "-rounds", "5"]
-PLANTED = ["stale-reads", "lost-votes", "lost-entries", "lost-sessions"]
+CUTS = ["-runs", "0", "-rounds", "0", "-cuts", "2"]
+PLANTED = ["stale-reads", "lost-votes", "lost-entries", "lost-sessions", "wall-lease"]
+PLANTED_RUNS = ["-runs", "40"]
 
 
 def skip(reason):
@@ -46,16 +49,23 @@ def need(go, folder, environment, race):
             skip("this Go has no race detector: " + tried.stderr.strip().splitlines()[-1])
 
 
-def soak(go, folder, environment, words):
+def soak(go, folder, environment, programs, words):
     """A few runs, and that the check would have noticed."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR")) as work:
-        for name in ("kvnode", "kvsoak"):
-            subprocess.run([go, "build", "-o", f"{work}/{name}", f"./cmd/{name}"], cwd=folder, env=environment,
+        for name, flags in (("kvnode", ["-tags", "clockjumps"]), ("kvsoak", [])):
+            subprocess.run([go, "build", *flags, "-o", f"{work}/{name}", f"./cmd/{name}"], cwd=folder, env=environment,
                            check=True)
         command = [f"{work}/kvsoak", "-node", f"{work}/kvnode", "-work", f"{work}/nodes"]
         subprocess.run([*command, *SOAK, *words], check=True)
         for fault in PLANTED:
-            subprocess.run([*command, "-runs", "40", "-planted", fault], check=True)
+            subprocess.run([*command, *PLANTED_RUNS, "-planted", fault], check=True)
+        disks = [*command, "-disk", programs / "power-disk"]
+        cut = subprocess.run([*disks, *CUTS], check=False)
+        if cut.returncode == SKIPPED:
+            return  # kvsoak has said why: no root, FUSE or loop devices
+        cut.check_returncode()
+        subprocess.run([*disks, *PLANTED_RUNS, "-planted", "no-flush", "-no-flush", programs / "power-no-flush.so"],
+                       check=True)
 
 
 def planted(go, folder, environment, package):
@@ -86,7 +96,7 @@ def main():
         environment["GOCACHE"] = str(pathlib.Path(test_folder or tempfile.gettempdir(), "go-cache").resolve())
     need(go, folder, environment, "-race" in words)
     if words[:1] == ["--soak"]:
-        return soak(go, folder, environment, words[1:])
+        return soak(go, folder, environment, pathlib.Path(words[1]).resolve(), words[2:])
     if words[:1] == ["--planted"]:
         return planted(go, folder, environment, words[1])
     flags = [word for word in words if word.startswith("-")]

@@ -1,7 +1,11 @@
 // power-disk: serves an image as a disk with a volatile write cache, until its power is cut. The rigs in
 // tests/power/rig run it; one line a command on standard input, one JSON object a line on standard output:
 //   arm N      the power goes with the N-th write or flush from now on; {"frozen":...} says that it has
+//   slow A B   each write and flush takes A to B ms from now on
+//   fail N     the next N flushes fail, and do nothing; 0: none does any more
+//   failed     {"failed":...}: how many did
 //   cut SEED   {"kept":...}: puts on the image what was flushed and of the rest what SEED says, and ends
+//   lose       the same, but of the rest nothing is kept
 //   finish     puts everything on the image and ends
 //   discard    leaves the image as it was when the program started and ends; so does the end of the input
 #include <fcntl.h>
@@ -18,6 +22,8 @@
 
 namespace memlith::power {
 namespace {
+
+constexpr unsigned long long kSlowMsMax = 60'000;
 
 struct Options {
   std::string image;
@@ -58,8 +64,21 @@ bool obey(const std::string& line, PoweredDisk& powered) {
     powered.arm(number);
     return false;
   }
-  if (std::sscanf(line.c_str(), "cut %llu", &number) == 1) {
-    const CutResult cut = disk.cut(number);
+  unsigned long long most = 0;
+  if (std::sscanf(line.c_str(), "slow %llu %llu", &number, &most) == 2 && number <= most && most <= kSlowMsMax) {
+    powered.slow_down(std::chrono::milliseconds(number), std::chrono::milliseconds(most));
+    return false;
+  }
+  if (std::sscanf(line.c_str(), "fail %llu", &number) == 1) {
+    powered.fail_flushes(number);
+    return false;
+  }
+  if (line == "failed") {
+    std::printf("{\"failed\": %" PRIu64 "}\n", powered.failed_flushes());
+    return false;
+  }
+  if (line == "lose" || std::sscanf(line.c_str(), "cut %llu", &number) == 1) {
+    const CutResult cut = line == "lose" ? disk.lose() : disk.cut(number);
     std::printf("{\"style\": \"%s\", \"requests\": %" PRIu64 ", \"kept\": %" PRIu64 ", \"dropped\": %" PRIu64
                 ", \"writes\": %" PRIu64 ", \"flushes\": %" PRIu64 ", \"forced\": %" PRIu64 "}\n",
                 cut.style.c_str(), cut.requests, cut.kept, cut.dropped, disk.writes(), disk.flushes(), disk.forced());

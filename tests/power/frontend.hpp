@@ -2,17 +2,27 @@
 // device's). Used by power-disk only.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 
+#include "base/random.hpp"
 #include "power/lossy_disk.hpp"
 
 namespace memlith::power {
 
-// The disk and the moment at which the power goes. From then on nothing is answered.
+enum class Answer {
+  done,
+  failed,  // an error: the flush has not happened
+  none,    // the power went in the middle of it
+};
+
+// The disk, how slow and how broken the disk is, and the moment at which the power goes. From then on nothing is
+// answered.
 class PoweredDisk {
  public:
   explicit PoweredDisk(LossyDisk& disk) : disk_(disk) {}
@@ -22,20 +32,41 @@ class PoweredDisk {
   [[nodiscard]] bool frozen() const { return frozen_; }
   [[nodiscard]] LossyDisk& disk() { return disk_; }
 
-  // True: answer. False: the power went in the middle of it. A write is then among those that a cut keeps or drops; a
-  // flush has not happened.
-  [[nodiscard]] bool write(std::uint64_t offset, std::span<const std::byte> source, bool durable) {
+  // Each write and flush from now on takes a time between these, one after the other; reads do not wait for their own.
+  void slow_down(std::chrono::milliseconds least, std::chrono::milliseconds most) {
+    slow_least_ = least;
+    slow_most_ = most;
+  }
+  // So many flushes from now on fail, and do nothing. What was written stays readable, and a cut may drop it.
+  void fail_flushes(std::uint64_t count) { failures_left_ = count; }
+  [[nodiscard]] std::uint64_t failed_flushes() const { return failed_; }
+
+  // Where the power went in the middle of a write, the write is among those that a cut keeps or drops. A write does not
+  // fail. One with forced unit access is its own flush, and is not counted among those that do.
+  [[nodiscard]] Answer write(std::uint64_t offset, std::span<const std::byte> source, bool durable) {
+    take_time();
     const bool on = tick();
     disk_.write(offset, source, durable && on);
-    return on;
+    return on ? Answer::done : Answer::none;
   }
-  [[nodiscard]] bool flush() {
-    if (!tick()) return false;
+  [[nodiscard]] Answer flush() {
+    take_time();
+    if (!tick()) return Answer::none;
+    if (failures_left_ > 0) {
+      --failures_left_;
+      ++failed_;
+      return Answer::failed;
+    }
     disk_.flush();
-    return true;
+    return Answer::done;
   }
 
  private:
+  void take_time() {
+    if (slow_most_.count() == 0) return;
+    const auto range = static_cast<std::uint64_t>((slow_most_ - slow_least_).count()) + 1;
+    std::this_thread::sleep_for(slow_least_ + std::chrono::milliseconds(times_.below(range)));
+  }
   bool tick() {
     if (operations_left_ == 1) frozen_ = true;
     if (operations_left_ > 0) --operations_left_;
@@ -45,6 +76,11 @@ class PoweredDisk {
   LossyDisk& disk_;
   std::uint64_t operations_left_ = 0;
   bool frozen_ = false;
+  std::chrono::milliseconds slow_least_{0};
+  std::chrono::milliseconds slow_most_{0};
+  core::Random times_{1};
+  std::uint64_t failures_left_ = 0;
+  std::uint64_t failed_ = 0;
 };
 
 class Frontend {

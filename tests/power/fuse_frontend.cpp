@@ -83,7 +83,7 @@ class FuseFrontend final : public Frontend {
       }
       case FUSE_READ: return read_disk();
       case FUSE_WRITE: return write_disk();
-      case FUSE_FSYNC: return !disk_.flush() || answer(0);
+      case FUSE_FSYNC: return flush_disk();
       case FUSE_FLUSH:  // close(), not a flush of the disk
       case FUSE_RELEASE: return answer(0);
       case FUSE_STATFS: {
@@ -139,10 +139,15 @@ class FuseFrontend final : public Frontend {
     const auto in = body<fuse_write_in>();
     const std::size_t head_bytes = sizeof head_ + sizeof in;
     if (in.size > head_.len - head_bytes || !disk_.disk().valid(in.offset, in.size)) return answer(EINVAL);
-    if (!disk_.write(in.offset, std::span(request_).subspan(head_bytes, in.size), false)) return true;
+    if (disk_.write(in.offset, std::span(request_).subspan(head_bytes, in.size), false) == Answer::none) return true;
     fuse_write_out out{};
     out.size = in.size;
     return answer_with(out);
+  }
+
+  bool flush_disk() {
+    const Answer answered = disk_.flush();
+    return answered == Answer::none || answer(answered == Answer::failed ? EIO : 0);
   }
 
   PoweredDisk& disk_;

@@ -165,6 +165,14 @@ CutResult LossyDisk::cut(std::uint64_t seed) {
   return result;
 }
 
+CutResult LossyDisk::lose() {
+  CutResult result{"none", 0, 0, 0};
+  for (const auto& [sector, versions] : pending_) result.dropped += versions.size();
+  pending_.clear();
+  write_image();
+  return result;
+}
+
 void LossyDisk::finish() {
   for (const auto& [sector, versions] : pending_) durable_[sector] = versions.back().bytes;
   pending_.clear();

@@ -54,6 +54,8 @@ class LossyDisk {
 
   // The power goes: puts onto the image what was flushed, and of the rest what `seed` says.
   CutResult cut(std::uint64_t seed);
+  // The same, and of the rest nothing is kept.
+  CutResult lose();
   // An orderly end: everything goes onto the image.
   void finish();
 

@@ -8,8 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <set>
 #include <string>
+
+#include "power/frontend.hpp"
 
 namespace memlith::power {
 namespace {
@@ -157,6 +160,55 @@ TEST_F(LossyDiskTest, ALiarLosesWhatItAcknowledged) {
     seen.insert(image(1));
   }
   EXPECT_EQ(seen, (std::set<std::string>{".", "a"}));
+}
+
+// What was not flushed is gone on request, and nothing else.
+TEST_F(LossyDiskTest, LosesAllThatWasNotFlushed) {
+  LossyDisk disk(image_, kBytes, {});
+  put(disk, 0, 2, 'a');
+  disk.flush();
+  put(disk, 1, 2, 'b');
+  EXPECT_EQ(disk.lose().dropped, 2u);
+  EXPECT_EQ(image(3), "aa.");
+}
+
+// A flush that fails has not happened, and says so; the next one flushes.
+TEST_F(LossyDiskTest, WhatAFailedFlushLeftMayBeLost) {
+  std::set<std::string> seen;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    reset();
+    LossyDisk disk(image_, kBytes, {});
+    PoweredDisk powered(disk);
+    powered.fail_flushes(1);
+    const std::string text(kSectorBytes, 'a');
+    const auto bytes = std::as_bytes(std::span(text));
+    EXPECT_EQ(powered.write(0, bytes, false), Answer::done);
+    EXPECT_EQ(powered.flush(), Answer::failed);
+    EXPECT_EQ(powered.failed_flushes(), 1u);
+    const bool again = seed % 2 == 0;
+    if (again) {
+      EXPECT_EQ(powered.flush(), Answer::done);
+    }
+    (void)disk.cut(seed);
+    if (again) {
+      EXPECT_EQ(image(1), "a");
+    } else {
+      seen.insert(image(1));
+    }
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{".", "a"}));
+}
+
+// A slow disk takes its time for each write and each flush.
+TEST_F(LossyDiskTest, ASlowDiskTakesItsTime) {
+  LossyDisk disk(image_, kBytes, {});
+  PoweredDisk powered(disk);
+  powered.slow_down(std::chrono::milliseconds(10), std::chrono::milliseconds(20));
+  const std::string text(kSectorBytes, 'a');
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(powered.write(0, std::as_bytes(std::span(text)), false), Answer::done);
+  EXPECT_EQ(powered.flush(), Answer::done);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(20));
 }
 
 }  // namespace

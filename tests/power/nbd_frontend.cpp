@@ -183,9 +183,10 @@ class NbdFrontend final : public Frontend {
       disk_.disk().read(offset, buffer_);
       return send(answer) && send(buffer_.data(), bytes);
     }
-    const bool answered =
+    const Answer answered =
         type == NBD_CMD_WRITE ? disk_.write(offset, buffer_, (big(request.command) & kCommandFua) != 0) : disk_.flush();
-    return !answered || send(answer);
+    if (answered == Answer::failed) answer.error = big(std::uint32_t{EIO});
+    return answered == Answer::none || send(answer);
   }
 
   PoweredDisk& disk_;

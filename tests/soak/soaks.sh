@@ -26,7 +26,8 @@ need_for_soak() {
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
-    replica | bbolt-suite) need_go_modules ;;
+    replica) need_go_modules && need e2fsprogs ;;
+    bbolt-suite) need_go_modules ;;
     etcd | etcd-suite) need_go_modules && need_etcd_modules ;;
     rocksdb-suite) need "${packages_rocksdb[@]}" "${packages_rocksdb_suite[@]}" ;;
     postgres) need "${packages_postgres[@]}" "${packages_power[@]}" ;;
@@ -121,14 +122,15 @@ soak_rocksdb() {
       --work "$root/build/rocksdb" --cuts 300
 }
 
-# Three nodes of a service on hashicorp/raft: runs with kills, pauses and partitions, then rounds in which all three are
-# killed; the clients' histories are linearizable.
+# Three nodes of a service on hashicorp/raft: runs with kills, pauses, partitions and clocks that jump, rounds in which
+# all three are killed, and power cuts under all three; the clients' histories are linearizable.
 soak_replica() {
   local work=$root/build/replica
-  build_preset release memlith && mkdir -p "$work" &&
-    go -C "$root/go/raftstore" build -o "$work/kvnode" ./cmd/kvnode &&
+  build_preset release memlith power_disk power_no_flush && mkdir -p "$work" &&
+    go -C "$root/go/raftstore" build -tags clockjumps -o "$work/kvnode" ./cmd/kvnode &&
     go -C "$root/go/raftstore" build -o "$work/kvsoak" ./cmd/kvsoak || return
-  "$work/kvsoak" -node "$work/kvnode" -work "$work/nodes" -runs 200 -rounds 500 "$@"
+  "$work/kvsoak" -node "$work/kvnode" -work "$work/nodes" -disk "$bin/power-disk" -no-flush "$bin/power-no-flush.so" \
+    -runs 200 -rounds 500 -cuts 100 "$@"
 }
 
 # bbolt's own tests with bbolt, and with go/bbolt in its place.

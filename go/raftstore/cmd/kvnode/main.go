@@ -6,6 +6,8 @@
 //	PUT /k/KEY         a transaction that writes one key: the body is the value
 //	GET /k/KEY         the newest value (linearizable); 404: there is none
 //	GET /status        this node's role, and the indexes of its log and state
+//	PUT /servers/NAME  adds a node with a vote, which was started with -join: the body is its raft address
+//	DELETE /servers/NAME  removes a node
 //
 // A node that does not lead answers 421 with the leader's HTTP address. After 503 it is not known whether a transaction
 // took effect: the client sends it again with the same number.
@@ -32,15 +34,16 @@ import (
 )
 
 const (
-	timeout   = 5 * time.Second
-	redoBytes = 64 << 20 // made at first, so that the log need not grow under load; raft-wal makes as much
+	timeout         = 5 * time.Second
+	addressBytesMax = 1000
+	redoBytes       = 64 << 20 // made at first, so that the log need not grow under load; raft-wal makes as much
 )
 
 type node struct {
 	raft  *raft.Raft
 	store *storage
 	reads *readIndex
-	http  map[raft.ServerID]string
+	http  map[raft.ServerAddress]string
 }
 
 type settings struct {
@@ -48,7 +51,8 @@ type settings struct {
 	id                 raft.ServerID
 	storage            string
 	planted            string
-	quick              bool
+	join, quick        bool
+	election           time.Duration
 }
 
 func main() {
@@ -60,6 +64,8 @@ func main() {
 	flag.StringVar(&s.storage, "storage", "memlith",
 		"to measure others: raft-wal or raft-boltdb, with a state in bbolt, or -map behind the name: in memory")
 	flag.StringVar(&s.planted, "planted", "", "a fault for tests: see planted.go")
+	flag.BoolVar(&s.join, "join", false, "a new node waits until the others add it, and does not found a group")
+	flag.DurationVar(&s.election, "election", 0, "the time without a leader after which nodes elect one; 0: raft's (1s)")
 	flag.BoolVar(&s.quick, "quick", false, "short timeouts and logs, as tests on one machine want them")
 	flag.Parse()
 	if err := run(s); err != nil {
@@ -80,7 +86,7 @@ func split(list string, parts int) (all [][]string, err error) {
 }
 
 func run(s settings) error {
-	n := &node{http: map[raft.ServerID]string{}}
+	n := &node{http: map[raft.ServerAddress]string{}}
 	var own raft.ServerAddress
 	var configuration raft.Configuration
 	peers, err := split(s.peers, 3)
@@ -90,7 +96,7 @@ func run(s settings) error {
 	for _, peer := range peers {
 		server := raft.Server{ID: raft.ServerID(peer[0]), Address: raft.ServerAddress(peer[1])}
 		configuration.Servers = append(configuration.Servers, server)
-		n.http[server.ID] = peer[2]
+		n.http[server.Address] = peer[2]
 		if server.ID == s.id {
 			own = server.Address
 		}
@@ -120,7 +126,7 @@ func run(s settings) error {
 	if err := n.start(s, configuration, transport); err != nil {
 		return err
 	}
-	return n.serve(n.http[s.id])
+	return n.serve(n.http[own])
 }
 
 func (n *node) start(s settings, configuration raft.Configuration, transport raft.Transport) error {
@@ -139,12 +145,15 @@ func (n *node) start(s settings, configuration raft.Configuration, transport raf
 		config.SnapshotThreshold, config.SnapshotInterval, config.TrailingLogs = 50, 100*time.Millisecond, 20
 		level = hclog.Info
 	}
+	if s.election > 0 {
+		config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = s.election, s.election, s.election/2
+	}
 	config.Logger = hclog.New(&hclog.LoggerOptions{Name: string(s.id), Level: level, Output: os.Stderr})
 	known, err := raft.HasExistingState(n.store.logs, n.store.stable, n.store.snapshots)
 	if err != nil {
 		return err
 	}
-	if !known {
+	if !known && !s.join {
 		err := raft.BootstrapCluster(config, n.store.logs, n.store.stable, n.store.snapshots, transport, configuration)
 		if err != nil {
 			return err
@@ -152,8 +161,11 @@ func (n *node) start(s settings, configuration raft.Configuration, transport raf
 	}
 	n.raft, err = raft.NewRaft(config, n.store.fsm, n.store.logs, n.store.stable, n.store.snapshots, transport)
 	n.reads = &readIndex{barrier: func() error { return n.raft.Barrier(timeout).Error() }}
-	if s.planted == staleReads {
+	switch s.planted {
+	case staleReads:
 		n.reads.barrier = func() error { return nil }
+	case wallLease:
+		n.reads.barrier = leased(n.reads.barrier)
 	}
 	return err
 }
@@ -168,6 +180,7 @@ func (n *node) serve(address string) error {
 	mux.HandleFunc("/read", n.read)
 	mux.HandleFunc("/k/", n.record)
 	mux.HandleFunc("/status", n.status)
+	mux.HandleFunc("/servers/", n.servers)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: timeout}
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Serve(listener) }()
@@ -291,13 +304,38 @@ func (n *node) record(out http.ResponseWriter, in *http.Request) {
 	}
 }
 
+// servers changes the group. It answers when a majority of the new one has the change on the disk.
+func (n *node) servers(out http.ResponseWriter, in *http.Request) {
+	name := raft.ServerID(strings.TrimPrefix(in.URL.Path, "/servers/"))
+	if name == "" {
+		http.Error(out, "a node has a name", http.StatusBadRequest)
+		return
+	}
+	switch in.Method {
+	case http.MethodPut:
+		address, err := io.ReadAll(http.MaxBytesReader(out, in.Body, addressBytesMax))
+		if err == nil {
+			_, _, err = net.SplitHostPort(string(address))
+		}
+		if err != nil {
+			http.Error(out, err.Error(), http.StatusBadRequest)
+			return
+		}
+		n.failed(out, n.raft.AddVoter(name, raft.ServerAddress(address), 0, timeout).Error())
+	case http.MethodDelete:
+		n.failed(out, n.raft.RemoveServer(name, 0, timeout).Error())
+	default:
+		http.Error(out, "PUT or DELETE", http.StatusMethodNotAllowed)
+	}
+}
+
 // failed answers an error, if there is one.
 func (n *node) failed(out http.ResponseWriter, err error) bool {
 	switch {
 	case err == nil:
 		return false
 	case errors.Is(err, raft.ErrNotLeader):
-		_, leader := n.raft.LeaderWithID()
+		leader, _ := n.raft.LeaderWithID()
 		out.Header().Set(txn.LeaderHeader, n.http[leader])
 		http.Error(out, "the leader is "+n.http[leader], http.StatusMisdirectedRequest)
 	default:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -12,9 +13,29 @@ const (
 	lostVotes    = "lost-votes"    // term and vote are not on the disk
 	lostEntries  = "lost-entries"  // the newest entries of the log are not on the disk
 	lostSessions = "lost-sessions" // a transaction that is sent twice takes effect twice
+	wallLease    = "wall-lease"    // reads need no barrier for a while after one, by the clock that people set
 )
 
-const keptInMemory = 32
+const (
+	keptInMemory = 32
+	lease        = 100 * time.Millisecond // less than the time after which others elect a leader
+)
+
+// leased makes a barrier hold for a while: correct, as long as the clock goes on evenly.
+func leased(barrier func() error) func() error {
+	var end time.Time // of readIndex.run, which is one goroutine at a time
+	return func() error {
+		began := time.Now().Round(0) // without the monotonic clock
+		if began.Before(end) {
+			return nil
+		}
+		err := barrier()
+		if err == nil {
+			end = began.Add(lease)
+		}
+		return err
+	}
+}
 
 // forgetful is a log that keeps its newest entries in memory, and stores older ones.
 type forgetful struct {

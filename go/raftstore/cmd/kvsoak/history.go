@@ -19,8 +19,15 @@ import (
 const (
 	keys       = 4
 	answerTime = 600 * time.Millisecond // of one request; then it is sent again
-	patience   = 180 * time.Second      // without any answer for so long, a run has failed
 )
+
+// patience is the time without any answer after which a run has failed. Planted faults may bring the nodes down.
+func patience() time.Duration {
+	if *planted != "" {
+		return 30 * time.Second
+	}
+	return 180 * time.Second
+}
 
 // ---- the model -----------------------------------------------------------------------------------------------------
 
@@ -118,7 +125,7 @@ func newClient(number uint64, addresses []string, web *http.Client, random *rand
 	}
 	one := txn.NewClient(number, addresses, web, random)
 	one.Anywhere = 0.1
-	if *planted == "stale-reads" {
+	if *planted == "stale-reads" || *planted == "wall-lease" {
 		one.Anywhere = 0.5
 	}
 	return one
@@ -143,7 +150,7 @@ func (h *history) start(c *nodes.Cluster, random *rand.Rand) (stop func(wait boo
 	return func(wait bool) error {
 		close(ending)
 		if wait {
-			timer := time.AfterFunc(patience, cancel)
+			timer := time.AfterFunc(patience(), cancel)
 			defer timer.Stop()
 		} else {
 			cancel()
@@ -243,7 +250,7 @@ func (h *history) add(client int, in operation, out answer, call int64) {
 func (h *history) await(answers int) error {
 	wanted, began := h.answers.Load()+int64(answers), time.Now()
 	for h.answers.Load() < wanted {
-		if time.Since(began) > patience {
+		if time.Since(began) > patience() {
 			return fmt.Errorf("there are no answers; see the logs of the nodes in %s", *folder)
 		}
 		time.Sleep(time.Millisecond)

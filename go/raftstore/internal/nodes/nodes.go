@@ -25,6 +25,10 @@ type Cluster struct {
 	arguments       Arguments
 	raft            [Count]string
 	links           [Count][Count]*link // from, to; nil: a node reaches the others directly
+	disks           [Count]*disk        // nil: a folder of this machine's file system
+	clocks          [Count]*os.File     // nil: this machine's clock
+	preload         [Count]string       // libraries; "": none
+	replaced        [Count]int          // how often the disk of a node was lost
 	process         [Count]*exec.Cmd
 }
 
@@ -42,12 +46,12 @@ func Kvnode(more ...string) Arguments {
 	return func(c *Cluster, i int, folder string) []string {
 		var peers, via []string
 		for n := 0; n < Count; n++ {
-			peers = append(peers, fmt.Sprintf("%s=%s=%s", name(n), c.raft[n], c.HTTP[n]))
+			peers = append(peers, fmt.Sprintf("%s=%s=%s", c.name(n), c.raft[n], c.HTTP[n]))
 			if way := c.links[i][n]; way != nil {
 				via = append(via, c.raft[n]+"="+way.address())
 			}
 		}
-		return append([]string{"-id", name(i), "-dir", folder, "-peers", strings.Join(peers, ","), "-via",
+		return append([]string{"-id", c.name(i), "-dir", folder, "-peers", strings.Join(peers, ","), "-via",
 			strings.Join(via, ",")}, more...)
 	}
 }
@@ -57,16 +61,14 @@ func Etcd(more ...string) Arguments {
 	return func(c *Cluster, i int, folder string) []string {
 		var members []string
 		for n := 0; n < Count; n++ {
-			members = append(members, fmt.Sprintf("%s=http://%s", name(n), c.raft[n]))
+			members = append(members, fmt.Sprintf("%s=http://%s", slot(n), c.raft[n]))
 		}
 		client, peer := "http://"+c.HTTP[i], "http://"+c.raft[i]
-		return append([]string{"--name", name(i), "--data-dir", folder, "--listen-client-urls", client,
+		return append([]string{"--name", slot(i), "--data-dir", folder, "--listen-client-urls", client,
 			"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--initial-cluster", strings.Join(members, ",")}, more...)
 	}
 }
-
-func name(i int) string { return fmt.Sprint("n", i) }
 
 // New chooses addresses that no process uses now.
 func New(program, folder string, arguments Arguments) (*Cluster, error) {
@@ -110,16 +112,41 @@ func (c *Cluster) Link() (err error) {
 	return nil
 }
 
+// name is a node's: a node whose disk was lost has another one since then.
+func (c *Cluster) name(i int) string {
+	if c.replaced[i] == 0 {
+		return fmt.Sprint("n", i)
+	}
+	return fmt.Sprintf("n%d-%d", i, c.replaced[i])
+}
+
+// The log of a node; `slot` is also the name of its folder, or where its disk is mounted.
+func slot(i int) string                 { return fmt.Sprint("n", i) }
+func (c *Cluster) logOf(i int) string   { return filepath.Join(c.folder, slot(i)+".log") }
+func (c *Cluster) storeOf(i int) string { return filepath.Join(c.folder, slot(i), "node") }
+
+// Preload loads a library into a node from its next start on.
+func (c *Cluster) Preload(i int, library string) { c.preload[i] = library }
+
 // Start starts a node.
-func (c *Cluster) Start(i int) error {
-	log, err := os.OpenFile(filepath.Join(c.folder, name(i)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+func (c *Cluster) Start(i int) error { return c.start(i) }
+
+func (c *Cluster) start(i int, more ...string) error {
+	log, err := os.OpenFile(c.logOf(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	command := exec.Command(c.program, c.arguments(c, i, filepath.Join(c.folder, name(i)))...)
+	command := exec.Command(c.program, append(c.arguments(c, i, c.storeOf(i)), more...)...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.Env = os.Environ()
+	if c.clocks[i] != nil {
+		command.Env = append(command.Env, "MEMLITH_CLOCK="+c.clocks[i].Name())
+	}
+	if c.preload[i] != "" {
+		command.Env = append(command.Env, "LD_PRELOAD="+c.preload[i])
+	}
 	if err := command.Start(); err != nil {
 		return err
 	}
@@ -146,6 +173,11 @@ func (c *Cluster) Kill(i int) error {
 		return nil
 	}
 	_ = c.process[i].Process.Kill()
+	return c.wait(i)
+}
+
+// wait waits for a node that was sent SIGKILL.
+func (c *Cluster) wait(i int) error {
 	_ = c.process[i].Wait()
 	status, ok := c.process[i].ProcessState.Sys().(syscall.WaitStatus)
 	c.process[i] = nil
@@ -192,7 +224,7 @@ func (c *Cluster) CutBetween(i, n int) {
 func (c *Cluster) Logged(text string) (int, error) {
 	count := 0
 	for i := 0; i < Count; i++ {
-		log, err := os.ReadFile(filepath.Join(c.folder, name(i)+".log"))
+		log, err := os.ReadFile(c.logOf(i))
 		if err != nil {
 			return 0, err
 		}
@@ -204,7 +236,19 @@ func (c *Cluster) Logged(text string) (int, error) {
 // Close kills what runs.
 func (c *Cluster) Close() {
 	for i := range c.process {
+		if c.process[i] != nil {
+			_ = c.process[i].Process.Kill() // the process may wait for its disk
+		}
+		if c.disks[i] != nil {
+			c.disks[i].end()
+		}
 		_ = c.Kill(i)
+		if c.disks[i] != nil {
+			c.disks[i].discard()
+		}
+		if c.clocks[i] != nil {
+			_ = c.clocks[i].Close()
+		}
 	}
 	for i := range c.links {
 		for _, way := range c.links[i] {
