@@ -35,6 +35,7 @@ Result<std::unique_ptr<Twins>> Twins::make(std::uint64_t capacity_bytes) {
   // Reserve first, so that no copy leaks when memory runs out.
   twins->pending_.reserve(kPendingMax);
   twins->free_.reserve(twins->copies_max_);
+  twins->seen_.reserve(twins->copies_max_);
   return twins;
 }
 
@@ -122,10 +123,10 @@ void Twins::give_back() {
 }
 
 bool Twins::state_holds() const {
-  std::vector<bool> seen(next_copy_, false);
-  const auto is_new = [&seen](std::uint32_t copy) {
-    if (copy >= seen.size() || seen[copy]) return false;
-    seen[copy] = true;
+  seen_.assign(next_copy_, false);
+  const auto is_new = [this](std::uint32_t copy) {
+    if (copy >= seen_.size() || seen_[copy]) return false;
+    seen_[copy] = true;
     return true;
   };
   for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -134,7 +135,7 @@ bool Twins::state_holds() const {
   }
   const auto pending_is_new = [&](const Pending& each) { return is_new(each.copy); };
   return std::all_of(pending_.begin(), pending_.end(), pending_is_new) &&
-         std::all_of(free_.begin(), free_.end(), is_new) && std::find(seen.begin(), seen.end(), false) == seen.end();
+         std::all_of(free_.begin(), free_.end(), is_new) && std::find(seen_.begin(), seen_.end(), false) == seen_.end();
 }
 
 void Twins::clear() {

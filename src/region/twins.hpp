@@ -85,6 +85,7 @@ class Twins {
   std::vector<std::uint32_t> free_;  // released copies, the last one most recently
   std::vector<Pending> pending_;     // copies made since accept()
   std::vector<Range> differences_;   // of one page
+  mutable std::vector<bool> seen_;   // of state_holds(), which allocates nothing
   std::int64_t credit_;              // how many pages may still be copied before a copy has to pay
 };
 
