@@ -211,12 +211,11 @@ Status Store::finish() {
   MEMLITH_TRY(check_process());
   assert_state();
   enter(StoreState::closing);
-  KeptFailure guard;
-  guard.keep(end_guard());
-  guard.keep(end_use_mark());
+  KeptFailure mark;
+  mark.keep(is_guarded_ ? end_guard() : end_use_mark());
   stop_jobs();
   assert_state();
-  if (!guard.ok()) return guard.tell();
+  if (!mark.ok()) return mark.tell();
   if (read_only()) return kOk;
   Log& log = *files_.log;
   MEMLITH_TRY(log.sync(log.head()));

@@ -57,6 +57,38 @@ TEST(FailedClose, TellsOfTheFailureAndNotOfTheCleaningUpBehindIt) {
   EXPECT_EQ(last_error_text(), told_by_close);
 }
 
+// A guarded file that became shorter is cut when it is closed, behind all commits: that failure poisons no log. The
+// length stays in the page cache, so that no later step stumbles over it. False: there is no nth flush.
+bool close_guarded_file(SimFaults::Kind kind, std::uint64_t nth, bool* ok) {
+  SimVolume disk(SimImage{}, true);
+  StoreOptions options;
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  options.create = options.guards_file = options.manual_checkpoint = true;
+  options.log_bytes = 256 * kKiB;
+  std::unique_ptr<Store> store = must(Store::open(disk, options));
+  EXPECT_OK(store->put_guard());
+  for (const std::uint64_t bytes : {std::uint64_t{8192}, std::uint64_t{838}}) {
+    EXPECT_OK(store->reserve_home(kFile, bytes));
+    const SizeChange size{kFile, bytes};
+    EXPECT_OK(store->commit({{}, {}, {&size, 1}}));
+  }
+  disk.faults().done_nevertheless = true;
+  disk.faults().plan(kind, nth);
+  *ok = store->close().ok();
+  return disk.faults().fired() != 0;
+}
+
+TEST(FailedClose, OfAGuardedFileTellsOfEveryFailedFlush) {
+  for (const auto kind : {SimFaults::Kind::fail_flush, SimFaults::Kind::forget_flush}) {
+    std::uint64_t flushes = 0;
+    bool ok = false;
+    for (; close_guarded_file(kind, flushes, &ok); ++flushes) EXPECT_FALSE(ok) << "flush " << flushes;
+    EXPECT_TRUE(ok);
+    EXPECT_GE(flushes, 7U) << "or this test tests nothing";
+  }
+}
+
 // Counters without a log say that the log was lost. A user may remove the log of a closed file, and `memlith run` does;
 // a power cut that undid the removal of the counters alone made a complete file one that is refused.
 TEST(CloseOfAFile, TheCountersAreGoneBeforeTheLogMayBe) {
