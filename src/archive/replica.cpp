@@ -295,7 +295,7 @@ Status Replica::make_home_fit(ObjectId object, std::uint64_t bytes) {
 }
 
 // The mark of a file says with which moment of its log the file belongs. The file comes from a copy that was made while
-// the store went on, so it says nothing of the kind; and a guarded file must have its mark.
+// the store went on, so it says nothing of the kind; and a file that is guarded or in use must have its mark.
 Status Replica::fit_mark() {
   if (!files_.one_file()) return kOk;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
@@ -304,7 +304,8 @@ Status Replica::fit_mark() {
   std::array<std::uint64_t, 2> mark;
   MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
   const std::array<std::uint64_t, 2> found = mark;
-  if (directory_->record_at_home().own.marked != 0) mark[0] = kGuardMark;
+  const std::uint32_t must_have = directory_->record_at_home().own.marked;
+  if (must_have != 0) mark[0] = must_have == kOwnOfGuarded ? kGuardMark : kUseMark;
   const bool marked = mark[0] == kGuardMark || mark[0] == kFileMark || mark[0] == kUseMark;
   if (marked && !(mark[0] == kFileMark && mark[1] == kUnmarkedRest)) {
     for (mark[1] = 0; is_whole_moment(mark[1]);) ++mark[1];

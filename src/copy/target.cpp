@@ -190,18 +190,9 @@ Status CopyTarget::finish_homes(const CopiedState& state) {
 
 // The file as a clean close leaves it: without a mark.
 Status CopyTarget::finish_file(const CopiedState& state, Home& home) {
-  std::array<std::byte, kFileMarkBytes> first{};
-  const std::uint64_t bytes = std::min<std::uint64_t>(first.size(), home.bytes);
-  const std::span<std::byte> begin = std::span(first).first(bytes);
-  if (bytes > 0) MEMLITH_TRY(home.device->read(0, begin));
-  if (state.file.own.marked != 0) {
-    std::memcpy(begin.data(), state.file.own.bytes, std::min<std::uint64_t>(bytes, kFileMarkBytes));
-  } else if (bytes >= kFileMarkBytes && std::memcmp(begin.data(), &kUseMark, sizeof kUseMark) == 0) {
-    std::memset(begin.data(), 0, kFileMarkBytes);
-  } else {
-    return kOk;
-  }
-  return as_no_space(home.device->write(0, begin));
+  const std::uint64_t bytes = std::min(kFileMarkBytes, home.bytes);
+  if (state.file.own.marked == 0) return kOk;
+  return as_no_space(home.device->write(0, std::as_bytes(std::span(state.file.own.bytes)).first(bytes)));
 }
 
 Status CopyTarget::make_directory(const CopiedState& state) {

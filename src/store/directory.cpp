@@ -106,10 +106,7 @@ ClientBytes Directory::client_bytes() const {
   StoreHeader header{};
   header.kind = static_cast<std::uint32_t>(files_.options.kind);
   header.physical_block_bytes = static_cast<std::uint16_t>(files_.physical_block_bytes);
-  header.marked = files_.keeps_mark  ? kMarkedBySqlite
-                  : files_.guards    ? kMarkedByGuard
-                  : files_.marks_use ? kMarkedByUse
-                                     : std::uint16_t{0};
+  header.marked = files_.keeps_mark ? kMarkedBySqlite : files_.guards ? kMarkedByGuard : std::uint16_t{0};
   const FileRecord file = record_at_home();
   header.file = file.object;
   header.own = file.own;

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "log/format.hpp"
+#include "store/objects.hpp"
 
 namespace memlith::core {
 
@@ -109,9 +110,12 @@ struct SumsPage {  // docs/format.md#sums-page
 };
 static_assert(sizeof(SumsPage) == 512 && std::has_unique_object_representations_v<SumsPage>);
 
-// What a guarded file has in the place of its mark. Part of the record of a one-file store, behind the object.
-struct OwnBytes {        // docs/format.md#own-bytes
-  std::uint32_t marked;  // 1: the file begins with the mark of the guard, and `bytes` are its own; else all is zero
+// What a guarded file, or one that is marked as in use, has in the place of its mark. Part of the record of a one-file
+// store, behind the object.
+inline constexpr std::uint32_t kOwnOfGuarded = 1;
+inline constexpr std::uint32_t kOwnOfUsed = 2;  // whose own bytes are zeros
+struct OwnBytes {                               // docs/format.md#own-bytes
+  std::uint32_t marked;                         // which mark the file begins with; 0: none, and all is zero
   std::uint32_t reserved;
   std::uint8_t bytes[16];  // of a shorter file, as many as it has
 };
@@ -122,7 +126,8 @@ struct FileRecord {
   ObjectRecord object;
   OwnBytes own;
 };
-inline constexpr std::uint64_t kOwnBytesOffset = offsetof(FileRecord, own) + offsetof(OwnBytes, bytes);
+inline constexpr Extent kOwnExtent{kDirectory, offsetof(FileRecord, own), sizeof(OwnBytes)};
+inline constexpr std::uint64_t kOwnBytesOffset = kOwnExtent.offset + offsetof(OwnBytes, bytes);
 static_assert(sizeof(FileRecord) == 56 && std::has_unique_object_representations_v<FileRecord>);
 
 enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
@@ -153,14 +158,13 @@ bool is_whole_moment(std::uint64_t moment);
 
 inline constexpr std::uint16_t kMarkedBySqlite = 1;
 inline constexpr std::uint16_t kMarkedByGuard = 2;
-inline constexpr std::uint16_t kMarkedByUse = 3;
 
 // The store's part of the superblock.
 struct StoreHeader {  // docs/format.md#store-header
   std::uint32_t kind;
   // 4096: a torn write may spoil that much around it; 0: 512, and nothing beside it
   std::uint16_t physical_block_bytes;
-  std::uint16_t marked;  // which mark the file may begin with: 1 SQLite's, 2 the guard's, 3 that of use; else 0
+  std::uint16_t marked;  // which mark the file may begin with: 1 SQLite's, 2 the guard's; else 0
   ObjectRecord file;     // one-file store: the file as of the tail of the log
   OwnBytes own;          // the same
 };

@@ -7,14 +7,10 @@
 
 namespace memlith::core {
 
-namespace {
-constexpr Extent kOwnExtent{kDirectory, offsetof(FileRecord, own), sizeof(OwnBytes)};
-}  // namespace
-
 Status Store::put_guard() {
   if (!files_.options.guards_file || is_guarded_) return kOk;
   MEMLITH_TRY(check_process());
-  OwnBytes own{1, 0, {}};
+  OwnBytes own{kOwnOfGuarded, 0, {}};
   const std::uint64_t has_bytes = std::min(directory_->record_at_home().object.size_bytes, kFileMarkBytes);
   MEMLITH_TRY(read_home_into(kFile, 0, std::as_writable_bytes(std::span(own.bytes)).first(has_bytes)));
   MEMLITH_TRY(reserve_home(kFile, kFileMarkBytes));

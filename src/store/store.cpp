@@ -137,8 +137,8 @@ Status Store::start() {
     collectors_.durable_moved();
   });
   checkpointer_.start(*background_, *publisher_);
-  is_guarded_ = directory_->record_at_home().own.marked != 0;
-  MEMLITH_TRY(find_use_mark());
+  is_guarded_ = directory_->record_at_home().own.marked == kOwnOfGuarded;
+  files_.marks_use = directory_->record_at_home().own.marked == kOwnOfUsed;
   enter(StoreState::writable);
   return files_.options.guards_file ? kOk : end_guard();
 }

@@ -255,7 +255,6 @@ class Store {
   Status start();
   Status finish();  // everything of close() except releasing the locks
   Status end_guard();
-  Status find_use_mark();
   Status end_use_mark();
   void stop_jobs();
   void drop_stats();

@@ -8,19 +8,15 @@
 namespace memlith::core {
 
 namespace {
-constexpr Extent kMarkExtent{kFile, 0, kFileMarkBytes};
-}  // namespace
+// The mark and what the directory says of it are one commit: a file without the mark, beside a log in which no commit
+// has taken it away, is another file.
+constexpr std::array<Extent, 2> kMarkExtents{kOwnExtent, Extent{kFile, 0, kFileMarkBytes}};
+constexpr std::array<std::uint64_t, 2> kNoMark{};
 
-// What recovery brought home: the log may have had the mark, and the file not yet.
-Status Store::find_use_mark() {
-  if (!one_file() || files_.guards || files_.keeps_mark) return kOk;
-  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  std::uint64_t mark = 0;
-  if (size >= kFileMarkBytes) MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(&mark, 1))));
-  files_.marks_use = mark == kUseMark;
-  return kOk;
+std::array<const std::byte*, 2> sources_of(const OwnBytes& own, const std::array<std::uint64_t, 2>& mark) {
+  return {reinterpret_cast<const std::byte*>(&own), reinterpret_cast<const std::byte*>(mark.data())};
 }
+}  // namespace
 
 Status Store::mark_use(std::uint64_t magic, bool is_new) {
   if (!one_file() || read_only() || files_.guards || files_.keeps_mark || files_.whole_blocks()) return kOk;
@@ -36,8 +32,8 @@ Status Store::mark_use(std::uint64_t magic, bool is_new) {
     return kOk;
   }));
   const std::array<std::uint64_t, 2> mark{kUseMark, 0};
-  const auto* const source = reinterpret_cast<const std::byte*>(mark.data());
-  MEMLITH_TRY(commit({{&kMarkExtent, 1}, {&source, 1}, {}}));
+  const OwnBytes own{kOwnOfUsed, 0, {}};
+  MEMLITH_TRY(commit({kMarkExtents, sources_of(own, mark), {}}));
   // ORDER use-mark-before-commits: the mark is in the file, durably, before the log has anything that the file has not.
   // [mutant use_mark_not_home]
   return checkpoint();
@@ -49,9 +45,7 @@ Status Store::end_use_mark() {
   MEMLITH_TRY(sync(files_.log->head()));
   MEMLITH_TRY(checkpoint());
   MEMLITH_TRY(cut_home_to_size());
-  const std::array<std::uint64_t, 2> none{};
-  const auto* const source = reinterpret_cast<const std::byte*>(none.data());
-  MEMLITH_TRY(commit({{&kMarkExtent, 1}, {&source, 1}, {}}));
+  MEMLITH_TRY(commit({kMarkExtents, sources_of(OwnBytes{}, kNoMark), {}}));
   return checkpoint();
 }
 

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 
 #include "memlith/applog.hpp"
@@ -86,6 +88,11 @@ Result<int> run_applog(const std::string& path, bool create, int steps, const st
   return static_cast<int>(*next);
 }
 
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 class Copies : public ::testing::TestWithParam<Kind> {
  protected:
   Result<int> run(const std::string& path, bool create, int steps, const std::function<void()>& inside = [] {}) {
@@ -154,6 +161,42 @@ TEST_P(Copies, PutBackBesideALogThatWasClosedAreRefused) {
   ASSERT_TRUE(fine(run(file_, true, 2, [&] { used = copy("used"); })));
   fs::copy_file(used, file_, fs::copy_options::overwrite_existing);
   expect_refused(file_);
+}
+
+// A file that was closed has no mark, and is complete. It comes into the place of one whose program was killed: the log
+// beside it has commits of that other file.
+TEST_P(Copies, OfAClosedFileInThePlaceOfOneInUseAreRefused) {
+  ASSERT_TRUE(fine(run(file_, true, 9)));
+  const std::string closed = copy("closed");
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    (void)run(file_, true, 5, [] { ::_exit(7); });
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(WEXITSTATUS(status), 7);
+  const std::string crashed = copy("crashed");
+  fs::copy_file(closed, file_, fs::copy_options::overwrite_existing);
+  for (const bool read_only : {true, false}) {
+    const auto opened = Store::open_file(file_, {.read_only = read_only});
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().category(), MEMLITH_CORRUPT) << opened.error().message();
+    EXPECT_NE(opened.error().message().find("To take the file as it is, remove the log"), std::string::npos)
+        << opened.error().message();
+  }
+  EXPECT_EQ(content(file_), content(closed));
+  // Both ways that the message names lead on.
+  fs::copy_file(crashed, file_, fs::copy_options::overwrite_existing);
+  const auto recovered = run(file_, true, 0);
+  ASSERT_TRUE(fine(recovered));
+  EXPECT_GE(*recovered, 14);
+  fs::copy_file(closed, file_, fs::copy_options::overwrite_existing);
+  fs::remove(file_ + ".memlith");
+  const auto alone = run(file_, true, 0);
+  ASSERT_TRUE(fine(alone));
+  EXPECT_LT(*alone, 14);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Copies,
