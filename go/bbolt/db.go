@@ -187,11 +187,17 @@ func inspect(file *os.File) error {
 }
 
 func (db *DB) openStore() (*memlith.Store, error) {
-	if err := dropForeignLog(db.path, db.readOnly); err != nil {
-		return nil, err
-	}
 	options := memlith.Options{Create: !db.readOnly, ReadOnly: db.readOnly, LogMaxBytes: logMaxBytes}
 	store, err := memlith.OpenFile(db.path, options)
+	if errors.Is(err, memlith.ErrCorrupt) {
+		dropped, failed := dropForeignLog(db.path, db.readOnly)
+		if failed != nil {
+			return nil, failed
+		}
+		if dropped {
+			store, err = memlith.OpenFile(db.path, options)
+		}
+	}
 	if db.readOnly && errors.Is(err, memlith.ErrNotFound) {
 		return db.openCopy(err)
 	}

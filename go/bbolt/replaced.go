@@ -1,7 +1,6 @@
 package bbolt
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,7 @@ import (
 //
 // If the program is killed before it opens the other database, the log is found beside a file to which it does not
 // belong, and whose bytes it must not change. A file that begins without memlith's mark of use is complete without any
-// log (docs/format.md, "The mark of use"): a log that was not closed is removed from such a file.
+// log (docs/format.md, "The mark of use"): memlith refuses to open it beside that log, and the log is removed.
 
 const logSuffix = ".memlith"
 
@@ -83,40 +82,35 @@ func letGo(path string) (bool, error) {
 	return false, nil
 }
 
-// dropForeignLog removes the log from a file that is complete without it, if the log was not closed and nobody uses it.
-func dropForeignLog(path string, readOnly bool) error {
+// dropForeignLog removes the log beside which memlith refuses to open a file, if the file is complete without the log,
+// and nobody uses the log. False: it is not so.
+func dropForeignLog(path string, readOnly bool) (bool, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer file.Close()
 	log, err := os.Open(path + logSuffix)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer log.Close()
 	// As memlith locks it, so that no other process opens it meanwhile.
-	if syscall.Flock(int(log.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		return nil
-	}
-	if !isComplete(file) || isClosed(log) {
-		return nil
+	if syscall.Flock(int(log.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !isComplete(file) {
+		return false, nil
 	}
 	if readOnly {
-		return fmt.Errorf("bbolt: %s%s was not closed, and does not belong to the file: open the database for writing, "+
-			"once", path, logSuffix)
+		return false, fmt.Errorf("bbolt: %s%s was not closed, and does not belong to the file: open the database for "+
+			"writing, once", path, logSuffix)
 	}
 	locked, err := log.Stat()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if now, err := os.Stat(path + logSuffix); err != nil || !os.SameFile(now, locked) {
-		return nil // another process was faster
+		return true, nil // another process was faster
 	}
-	return os.Remove(path + logSuffix)
+	return true, os.Remove(path + logSuffix)
 }
 
 // isComplete tells whether a file is a kv store without the mark of use.
@@ -124,21 +118,6 @@ func isComplete(file *os.File) bool {
 	var head [24]byte
 	count, _ := file.ReadAt(head[:], 0)
 	return count == len(head) && string(head[:16]) == string(make([]byte, 16)) && string(head[16:]) == kvMagic
-}
-
-// isClosed tells whether the newer superblock of a log says that it was closed.
-func isClosed(log *os.File) (closed bool) {
-	newest := uint64(0)
-	for _, at := range []int64{0, 4096} {
-		var superblock [92]byte
-		if count, _ := log.ReadAt(superblock[:], at); count != len(superblock) || string(superblock[:8]) != "MEMLITH\n" {
-			continue
-		}
-		if sequence := binary.LittleEndian.Uint64(superblock[24:]); sequence > newest {
-			newest, closed = sequence, binary.LittleEndian.Uint32(superblock[88:]) == 1
-		}
-	}
-	return closed
 }
 
 // ---- reading without a log -----------------------------------------------------------------------------------------
