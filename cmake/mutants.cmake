@@ -28,9 +28,14 @@ function(memlith_with_mutants target root)
   list(TRANSFORM changes PREPEND ${mutants}/)
   list(JOIN paths "\n" lines)
   file(CONFIGURE OUTPUT ${copy}.txt CONTENT "${lines}\n" @ONLY)
+  # A step of its own, because ninja names all that a step makes when the step fails.
+  add_custom_command(OUTPUT ${copy}.fit
+    COMMAND ${Python3_EXECUTABLE} -B ${mutants}/patches.py fit ${copy}.txt ${copy}.fit
+    DEPENDS ${copy}.txt ${originals} ${changes} ${mutants}/patches.py
+    COMMENT "Looking whether the mutants of ${target} fit" VERBATIM)
   add_custom_command(OUTPUT ${copies}
     COMMAND ${Python3_EXECUTABLE} -B ${mutants}/patches.py apply ${copy} ${copy}.txt
-    DEPENDS ${copy}.txt ${originals} ${changes} ${mutants}/patches.py
+    DEPENDS ${copy}.fit
     COMMENT "Putting mutants into the text of ${target}" VERBATIM)
   add_custom_target(${target}_text DEPENDS ${copies})
   add_dependencies(${target} ${target}_text)

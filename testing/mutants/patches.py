@@ -4,6 +4,7 @@
 testing/mutants/PATH.patch changes the file PATH of the repository; a file testing/mutants/PATH takes the place of PATH.
 
 Usage: patches.py COMMAND
+  fit LIST STAMP        writes STAMP if the patches of each PATH of the file LIST fit; the build asks first
   apply OUT LIST        writes each PATH of the file LIST, as the tests compile it, to OUT/PATH; the build does this
   edit MUTANT|PATH...   writes the copies to testing/mutants/edited/ and prints where; change them, then:
   save                  makes the patches anew from all edited copies, and removes the copies
@@ -339,15 +340,28 @@ def self_test():
     return 1 if failures else 0
 
 
+def lines_of(file):
+    return pathlib.Path(file).read_text(encoding="utf-8").splitlines()
+
+
+def told(wrong):
+    print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)
+    return 1 if wrong else 0
+
+
 def main(arguments):
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     match arguments:
         case ["--self-test"]:
             return self_test()
+        case ["fit", paths, stamp]:
+            with tempfile.TemporaryDirectory() as folder:
+                wrong = apply(root, pathlib.Path(folder), lines_of(paths))
+            if not wrong:
+                pathlib.Path(stamp).touch()
+            return told(wrong)
         case ["apply", out, paths]:
-            wrong = apply(root, pathlib.Path(out), pathlib.Path(paths).read_text(encoding="utf-8").splitlines())
-            print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)
-            return 1 if wrong else 0
+            return told(apply(root, pathlib.Path(out), lines_of(paths)))
         case ["edit", _, *_]:
             edit(root, arguments[1:])
         case ["save"]:
