@@ -154,9 +154,11 @@ std::string Explorer::copy_wrong(const SimImage& image, const Recovered& recover
   if (!(options_.guards_file || workload_.marks_use) || found == image.files.end() ||
       content == recovered.content.objects.end())
     return {};
-  const auto& choices = path_.back().choices;
-  const bool spoiled = std::any_of(choices.begin(), choices.end(),
-                                   [](const SimChoice& choice) { return choice.fate == SimFate::garbage; });
+  // Also by an earlier cut: the life after it may have ended before it had repaired the file.
+  const bool spoiled = std::any_of(path_.begin(), path_.end(), [](const auto& cut) {
+    return std::any_of(cut.choices.begin(), cut.choices.end(),
+                       [](const SimChoice& choice) { return choice.fate == SimFate::garbage; });
+  });
   const std::vector<std::byte>& bytes = *found->second;
   if (spoiled || content->second.size() < kFileMarkBytes || bytes == content->second) return {};
   if (!has_guard_in_it(bytes, content->second)) return "a copy of the file alone is neither complete nor marked";
@@ -185,7 +187,18 @@ std::string Explorer::moment_verdict(const Run& run, const Recovered& recovered,
     return {};
   }
   const Expected of_log = cut.older_file == options_.file_name ? expected : run.history.expected(cut.older_at);
-  if (of_log.allows(recovered.found, of_log.first)) {
+  // Beside a log that was closed, a file counts with the length that it has. It may have grown ahead of commits that
+  // this log has not: by zeros.
+  const auto grown = [&](std::size_t commits) {
+    Content content = run.history.content(cut.older_at, commits);
+    std::vector<std::byte>& file = content.objects["file"];
+    const auto found = recovered.content.objects.find("file");
+    if (found == recovered.content.objects.end() || found->second.size() < file.size()) return false;
+    file.resize(found->second.size());
+    return content == recovered.content;
+  };
+  const bool has_grown = cut.older_file != options_.file_name && grown(of_log.last);
+  if (has_grown || of_log.allows(recovered.found, of_log.first)) {
     ++count.harmless;
     return {};
   }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "base/random.hpp"
@@ -31,16 +32,13 @@ class PowerCuts {
   // Goes on to the next cut, at first to the first one. False: there is none.
   bool next() {
     if (++number_ == count_) return false;
-    // A sample keeps each item with a probability of its own, so that "nearly all" and "hardly any" are seen too.
-    const std::uint64_t bias = exhaustive_ || number_ < 2 ? 0 : 1 + random_.below(7);
-    for (std::size_t item = 0; item < choices_.size(); ++item) {
-      bool keep = number_ == 1;
-      if (exhaustive_) {
-        keep = (number_ >> item & 1) != 0;
-      } else if (number_ >= 2) {
-        keep = random_.below(8) < bias;
+    if (exhaustive_ || number_ < 2) {
+      for (std::size_t item = 0; item < choices_.size(); ++item) {
+        keep(item, exhaustive_ ? (number_ >> item & 1) != 0 : number_ == 1);
       }
-      choices_[item] = {keep ? SimFate::kept : SimFate::lost, 0};
+    } else {
+      for (int attempt = 0; attempt < kAttempts && !draw(); ++attempt) {
+      }
     }
     return true;
   }
@@ -52,12 +50,33 @@ class PowerCuts {
   [[nodiscard]] bool exhaustive() const { return exhaustive_; }
 
  private:
+  static constexpr int kAttempts = 8;
+
+  void keep(std::size_t item, bool kept) { choices_[item] = {kept ? SimFate::kept : SimFate::lost, 0}; }
+  // Half of the samples keep each item with a probability of their own, so that "nearly all" and "hardly any" are seen,
+  // too. False: it is a sample that was drawn before, or nothing or everything.
+  bool draw() {
+    const std::uint64_t of_eight = number_ % 2 == 0 ? 4 : 1 + random_.below(7);
+    std::uint64_t mask = 0;
+    bool any = false;
+    bool all = true;
+    for (std::size_t item = 0; item < choices_.size(); ++item) {
+      const bool kept = random_.below(8) < of_eight;
+      keep(item, kept);
+      any = any || kept;
+      all = all && kept;
+      if (kept) mask ^= std::uint64_t{1} << item % 64;  // of more than 64 items some are taken for the same
+    }
+    return any && !all && drawn_.insert(mask).second;
+  }
+
   const SimMedium& medium_;
   Random& random_;
   std::vector<SimChoice> choices_;
   bool exhaustive_;
   std::size_t count_;
   std::size_t number_ = ~std::size_t{0};
+  std::set<std::uint64_t> drawn_;
 };
 
 }  // namespace memlith::core
