@@ -185,7 +185,7 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
                                 Fault::lost_size,    Fault::torn_block,  Fault::torn_block, Fault::other_moment};
   for (std::size_t i = 0; i < budget_.special && !enough(); ++i) {
     const Fault fault = kSpecial[next_special_++ % std::size(kSpecial)];
-    if (!faults_.has(fault) || (life > 1 && is_medium_lie(fault))) continue;
+    if (!faults_.has(fault) || ((life > 1 || workload_.starts_unproven) && is_medium_lie(fault))) continue;
     choices.assign(pending, {});
     if (fault == Fault::other_moment) {
       if (options_.keeps_mark || options_.guards_file || workload_.marks_use)
@@ -258,7 +258,7 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     operation_ = row;
     path_.back().killed = false;
   }
-  if (faults_.has(Fault::read_flip) && random_.one_in(8) && !enough()) {
+  if (faults_.has(Fault::read_flip) && !workload_.starts_unproven && random_.one_in(8) && !enough()) {
     choices.assign(pending, {});
     path_.back().choices = choices;
     flip_reads(run, medium.cut(choices, kGarbageSeed), expected);

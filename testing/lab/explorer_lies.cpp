@@ -22,7 +22,7 @@ bool is_mixture(const History& history, std::size_t at, const Expected& expected
   const Content content = without_inventories(found);  // a mixture of two heaps is none
   const auto some = [&states](auto&& suits) { return std::any_of(states.begin(), states.end(), suits); };
   for (const auto& [name, bytes] : content.objects) {
-    if (name == kLogName || name == kKvName) {
+    if (name == kLogName || name == kAuditName || name == kKvName) {
       std::vector<std::span<const std::byte>> texts;
       for (const Content& state : states) {
         if (const auto object = state.objects.find(name); object != state.objects.end())

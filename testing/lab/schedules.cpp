@@ -515,7 +515,8 @@ void hunt_schedules(const std::string& mutant, std::string_view about, double se
       if (left() <= 0) break;
       if (!workload.name.starts_with(about)) continue;
       ScheduleExplorer explorer(workload, in_flight, mutant);
-      explorer.explore(preemptions, preemptions < 2 ? 0 : 5'000, left());
+      const bool all = preemptions < 2 || workload.name == about;
+      explorer.explore(preemptions, all ? 0 : 5'000, left());
       const Count& tally = explorer.tally();
       schedules += tally.schedules;
       if (tally.what.empty()) continue;

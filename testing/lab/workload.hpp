@@ -29,6 +29,7 @@ struct Workload {
   bool with_call_faults = true;      // also run with calls that fail
   bool lives_often = false;          // what it is about shows in second lives
   bool marks_use = false;            // its file may begin with the mark of use
+  bool starts_unproven = false;      // nothing vouches for the newest commits of its start: a lie may take them away
   bool dear = false;                 // each state costs much: fewer subsets, crashes of recoveries, and further lives
   std::size_t exhaustive_items = 0;  // every subset of so many unflushed items, if that is more than usual
   std::string_view about = {};       // a floor whose states are counted apart, and whose mutants look here first

@@ -115,7 +115,7 @@ std::vector<Step> reopened_pieces(Random& random) {
   for (std::uint64_t i = 0; i < 3; ++i) {
     const std::uint64_t shift = random.below(100);
     steps.push_back(commit({{"a", 0, 2800}}));
-    steps.push_back(commit({{"a", 5000, 2000 + shift}}));
+    steps.push_back(commit({{"a", 5000, 800 + shift}}));  // with the first of the batch, a piece
     steps.push_back(batch({{{"a", 8000, 700}, {"b", 0, 700}}, {{"b", 1000, 500}, {"a", 9000, 500 + shift}}}));
     steps.push_back(abandon());
     steps.push_back(open());
@@ -489,7 +489,8 @@ constexpr Workload kWorkloads[] = {
     {.name = "reopened-pieces",
      .sentence = "the same, replayed by pieces",
      .options = in_pieces,
-     .steps = reopened_pieces},
+     .steps = reopened_pieces,
+     .lives_often = true},
     {.name = "reopened-inside",
      .sentence = "reopening behind a checkpoint whose superblock is in the page cache only",
      .options = small_store,
@@ -500,6 +501,7 @@ constexpr Workload kWorkloads[] = {
      .sentence = "a recovery behind one that was cut off while it copied unproven frames to another slot",
      .options = small_store,
      .steps = recovery_again,
+     .starts_unproven = true,
      .start = cut_recovery,
      .before = cut_recovery_content},
     {.name = "file-reopened",
