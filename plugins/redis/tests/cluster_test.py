@@ -19,7 +19,7 @@ import subprocess
 import threading
 import time
 
-from server import Client, Gone, Refused, Server, free_port, run_tests, skip_without, until
+from server import Client, Gone, Refused, Server, free_port, run_tests, seeded_random, skip_without, until
 
 NODE_TIMEOUT_MS = 2000
 # What a power cut would leave of nodes.conf: the file as it was at its last flush, in nodes.conf.durable.
@@ -649,9 +649,7 @@ def main():
     given = options.parse_args()
     given.work = given.work / "cluster"
     skip_without(given.program)
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the changes and the times, not how threads run)", flush=True)
-    run_tests(globals(), given.only, given, random.Random(seed))
+    run_tests(globals(), given.only, given, seeded_random("the changes and the times, not how threads run"))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import time
 
 from kill_test import Load
 from model import Model
-from server import Gone, Refused, Server, free_port, run_tests, skip_without, until
+from server import Gone, Refused, Server, free_port, run_tests, seeded_random, skip_without, until
 
 DIRECTIVES = [("bind", "127.0.0.1"), ("save", '""'), ("memlith-log-size", "2mb"), ("repl-diskless-sync-delay", 0),
               ("repl-ping-replica-period", 1), ("repl-backlog-size", "16mb")]
@@ -386,9 +386,8 @@ def main():
     options.add_argument("--only", default="")
     given = options.parse_args()
     skip_without(given.program)
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the changes and the times, not how threads run)", flush=True)
-    run_tests(globals(), given.only, Place(given, random.Random(seed)))
+    chance = seeded_random("the changes and the times, not how threads run")
+    run_tests(globals(), given.only, Place(given, chance))
 
 
 if __name__ == "__main__":

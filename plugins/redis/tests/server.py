@@ -20,6 +20,13 @@ def skip_without(program):
         sys.exit(77)
 
 
+def seeded_random(replayed):
+    """Random numbers. Says their seed, and what MEMLITH_SEED replays of the run."""
+    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
+    print(f"seed {seed} (MEMLITH_SEED={seed} replays {replayed})", flush=True)
+    return random.Random(seed)
+
+
 def run_tests(functions, only, *arguments):
     """Runs the functions test_... of which `only` finds the name, with the arguments, and ends the program."""
     failed = []
