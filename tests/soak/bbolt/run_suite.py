@@ -7,7 +7,6 @@ bbolt's pages, nodes and freelist do not build with go/bbolt and are left out (L
 passes with plain bbolt and not with memlith.
 """
 import argparse
-import collections
 import concurrent.futures
 import json
 import os
@@ -20,7 +19,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(ROOT / "plugins/sqlite/tests/suite"))
-from beside_plain import ending, read_reasons, run_for  # noqa: E402
+from beside_plain import ending, report, run_for  # noqa: E402
 
 VERSION = "v1.4.3"
 TEST_SECONDS = 600
@@ -124,31 +123,6 @@ def run_test(programs, name, given):
     return outcomes
 
 
-def report(outcomes, whole):
-    """How many tests differ that known.txt does not explain."""
-    for kind in KINDS:
-        counts = collections.Counter(each[kind][0] for each in outcomes.values())
-        print(f"{kind}: {len(outcomes)} tests, " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items())))
-    for name, what in LEFT_OUT.items():
-        print(f"left out {name}: needs {what}")
-    reasons, used, unknown = read_reasons(HERE / "known.txt"), set(), 0
-    for name, each in outcomes.items():
-        outcome, why = each["memlith"]
-        if each["plain"][0] != "ok" or outcome == "ok":
-            continue
-        known = next((known for known in reasons if re.fullmatch(known[0], f"{name}: {outcome}")), None)
-        if known is None:
-            unknown += 1
-            print(f"NEW {name}: {outcome}; {why.strip()}")
-        else:
-            used.add(known[0])
-            print(f"known {name}: {known[1]}")
-    for pattern, _ in reasons:
-        if whole and pattern not in used:
-            print(f"known.txt names {pattern}, which does not differ")
-    return unknown
-
-
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--work", required=True, type=lambda text: pathlib.Path(text).resolve())
@@ -164,8 +138,10 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         outcomes = dict(zip(names, pool.map(lambda name: run_test(programs, name, given), names)))
     (given.work / "outcomes.json").write_text(json.dumps(outcomes), encoding="utf-8")
-    unknown = report(outcomes, whole=not given.only and not given.short)
-    return 0 if unknown == 0 and any(each["memlith"][0] == "ok" for each in outcomes.values()) else 1
+    for name, what in LEFT_OUT.items():
+        print(f"left out {name}: needs {what}")
+    plain, ours = ({name: each[kind] for name, each in outcomes.items()} for kind in KINDS)
+    return report(plain, ours, HERE / "known.txt", whole=not given.only and not given.short)
 
 
 if __name__ == "__main__":
