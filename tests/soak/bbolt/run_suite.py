@@ -19,6 +19,8 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(ROOT / "plugins/sqlite/tests/suite"))
+sys.path.insert(0, str(ROOT / "go/etcd"))
+from build import copy, go  # noqa: E402
 from beside_plain import ending, report, run_for  # noqa: E402
 
 VERSION = "v1.4.3"
@@ -30,23 +32,6 @@ ADAPTED = [(name, "min, max = 1, 1024", "min, max = 1, 1000") for name in ("move
 # Files of tests that use the inside of bbolt, and what of it.
 LEFT_OUT = {"allocate_test.go": "the freelist", "node_test.go": "nodes of the tree",
             "db_whitebox_test.go": "the freelist and pages", "tx_check_test.go": "pages, which the test overwrites"}
-
-
-def go(folder, *words):
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod -buildvcs=false"}
-    return subprocess.run(["go", *words], cwd=folder, env=environment, check=True, stdout=subprocess.PIPE,
-                          text=True).stdout
-
-
-def copy(source, to):
-    """The module's cache is read-only; the copy is not."""
-    for path in sorted(source.rglob("*")):
-        target = to / path.relative_to(source)
-        if path.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
 
 
 def make_plain(source, folder):
@@ -90,7 +75,7 @@ def build(work):
         folder.mkdir()
         make(source, folder)
         adapt(folder)
-        go(folder, "test", "-c", "-o", "suite", ".")
+        go(folder, "test", "-c", "-o", "suite", ".", flags="-mod=mod")
         programs[kind] = folder / "suite"
     return programs
 
