@@ -159,17 +159,30 @@ void print_record(Format format, std::string_view key, std::string_view value) {
   }
 }
 
+// The kv store and the map of the arguments, and a transaction.
+struct MapInUse {
+  OpenKv kv;  // destroyed after the transaction
+  memlith_kv_map map;
+  TxnHandle txn;
+};
+
+Result<MapInUse> use_map(const KvArguments& arguments, OpenKv::For what) {
+  Result<OpenKv> kv = OpenKv::open(arguments, what);
+  if (!kv.ok()) return std::move(kv.failure());
+  Result<memlith_kv_map> map = kv->map(arguments.map, what == OpenKv::For::creating);
+  if (!map.ok()) return std::move(map.failure());
+  Result<TxnHandle> txn = begin(*kv, what == OpenKv::For::reading);
+  if (!txn.ok()) return std::move(txn.failure());
+  return MapInUse{std::move(*kv), *map, std::move(*txn)};
+}
+
 MaybeFailure run_get(const KvArguments& arguments) {
   Result<std::string> key = bytes_of(arguments.key, "the key");
   if (!key.ok()) return std::move(key.failure());
-  Result<OpenKv> kv = OpenKv::open(arguments, OpenKv::For::reading);
-  if (!kv.ok()) return std::move(kv.failure());
-  Result<memlith_kv_map> map = kv->map(arguments.map, false);
-  if (!map.ok()) return std::move(map.failure());
-  Result<TxnHandle> txn = begin(*kv, true);
-  if (!txn.ok()) return std::move(txn.failure());
+  Result<MapInUse> in_use = use_map(arguments, OpenKv::For::reading);
+  if (!in_use.ok()) return std::move(in_use.failure());
   memlith_bytes value{};
-  const std::int32_t code = memlith_kv_get(txn->get(), *map, key->data(), key->size(), &value);
+  const std::int32_t code = memlith_kv_get(in_use->txn.get(), in_use->map, key->data(), key->size(), &value);
   if (code != MEMLITH_OK) return failure_of(code, "", kListRecords);
   const std::string_view text(static_cast<const char*>(value.data), value.size);
   if (arguments.format == Format::json) {
@@ -186,20 +199,15 @@ MaybeFailure change(const KvArguments& arguments, bool removes) {
   if (!key.ok()) return std::move(key.failure());
   Result<std::string> value = bytes_of(arguments.value, "the value");
   if (!value.ok()) return std::move(value.failure());
-  Result<OpenKv> kv = OpenKv::open(arguments, removes ? OpenKv::For::changing : OpenKv::For::creating);
-  if (!kv.ok()) return std::move(kv.failure());
-  {
-    Result<memlith_kv_map> map = kv->map(arguments.map, !removes);
-    if (!map.ok()) return std::move(map.failure());
-    Result<TxnHandle> txn = begin(*kv, false);
-    if (!txn.ok()) return std::move(txn.failure());
-    std::int32_t code = removes
-                            ? memlith_kv_remove(txn->get(), *map, key->data(), key->size())
-                            : memlith_kv_put(txn->get(), *map, key->data(), key->size(), value->data(), value->size());
-    if (code == MEMLITH_OK) code = memlith_kv_commit(txn->get(), MEMLITH_COMMIT_SYNC, nullptr);
-    if (code != MEMLITH_OK) return failure_of(code, "", kListRecords);
-  }
-  if (MaybeFailure failure = kv->close()) return failure;
+  Result<MapInUse> in_use = use_map(arguments, removes ? OpenKv::For::changing : OpenKv::For::creating);
+  if (!in_use.ok()) return std::move(in_use.failure());
+  auto& [kv, map, txn] = *in_use;
+  std::int32_t code = removes ? memlith_kv_remove(txn.get(), map, key->data(), key->size())
+                              : memlith_kv_put(txn.get(), map, key->data(), key->size(), value->data(), value->size());
+  if (code == MEMLITH_OK) code = memlith_kv_commit(txn.get(), MEMLITH_COMMIT_SYNC, nullptr);
+  if (code != MEMLITH_OK) return failure_of(code, "", kListRecords);
+  txn.reset();
+  if (MaybeFailure failure = kv.close()) return failure;
   if (arguments.format == Format::json) {
     write_json({{"map", arguments.map}, {"key", escaped(*key)}, {"durable", true}});
   }
@@ -214,17 +222,14 @@ MaybeFailure run_scan(const KvArguments& arguments) {
   if (!from.ok()) return std::move(from.failure());
   Result<std::string> to = bytes_of(arguments.to, "--to");
   if (!to.ok()) return std::move(to.failure());
-  Result<OpenKv> kv = OpenKv::open(arguments, OpenKv::For::reading);
-  if (!kv.ok()) return std::move(kv.failure());
-  Result<memlith_kv_map> map = kv->map(arguments.map, false);
-  if (!map.ok()) return std::move(map.failure());
-  Result<TxnHandle> txn = begin(*kv, true);
-  if (!txn.ok()) return std::move(txn.failure());
+  Result<MapInUse> in_use = use_map(arguments, OpenKv::For::reading);
+  if (!in_use.ok()) return std::move(in_use.failure());
   std::uint64_t left = arguments.limit;
-  return for_each_record(txn->get(), *map, *from, *to, [&](std::string_view key, std::string_view value) {
+  const Visit visit = [&](std::string_view key, std::string_view value) {
     print_record(arguments.format, key, value);
     return (arguments.limit == 0 || --left > 0) && !output_failed();
-  });
+  };
+  return for_each_record(in_use->txn.get(), in_use->map, *from, *to, visit);
 }
 
 MaybeFailure run_stats(const KvArguments& arguments) {

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"fmt"
 
 	"go.etcd.io/etcd/pkg/v3/pbutil"
@@ -70,6 +71,40 @@ func replay(log *applog.Log, visit func(number uint64, record []byte) error) err
 		}
 	}
 	return nil
+}
+
+// reading is what the records say beside the entries.
+type reading struct {
+	start    walpb.Snapshot // the snapshot to read from
+	found    bool           // its record is there
+	metadata []byte
+	state    raftpb.HardState // the newest
+}
+
+// add takes a record in, and returns raft's index if it is of a snapshot.
+func (r *reading) add(record []byte) (index uint64, err error) {
+	switch kindOf(record) {
+	case StateType:
+		r.state = MustUnmarshalState(record[1:])
+	case MetadataType:
+		if r.metadata != nil && !bytes.Equal(r.metadata, record[1:]) {
+			return 0, ErrMetadataConflict
+		}
+		r.metadata = append([]byte(nil), record[1:]...)
+	case SnapshotType:
+		snapshot, err := unmarshalSnapshot(record[1:])
+		if err != nil {
+			return 0, err
+		}
+		if snapshot.Index == r.start.Index {
+			if snapshot.Term != r.start.Term {
+				return 0, ErrSnapshotMismatch
+			}
+			r.found = true
+		}
+		return snapshot.Index, nil
+	}
+	return 0, nil
 }
 
 // ---- writing -------------------------------------------------------------------------------------------------------

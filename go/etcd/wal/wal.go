@@ -7,7 +7,6 @@
 package wal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -146,12 +145,14 @@ func (w *WAL) ReadAll() (metadata []byte, state raftpb.HardState, ents []raftpb.
 	if !w.unread {
 		return nil, state, nil, ErrDecoderNotFound
 	}
-	found := false
+	reading := reading{start: w.start}
 	content := content{}
 	err = replay(w.log, func(number uint64, record []byte) error {
-		index := uint64(0)
-		switch kindOf(record) {
-		case EntryType:
+		index, err := reading.add(record)
+		if err != nil {
+			return err
+		}
+		if kindOf(record) == EntryType {
 			entry := MustUnmarshalEntry(record[1:])
 			if index = entry.Index; index > w.start.Index {
 				at := index - w.start.Index - 1
@@ -161,39 +162,21 @@ func (w *WAL) ReadAll() (metadata []byte, state raftpb.HardState, ents []raftpb.
 				}
 				ents = append(ents[:at], entry)
 			}
-		case StateType:
-			state = MustUnmarshalState(record[1:])
-		case MetadataType:
-			if metadata != nil && !bytes.Equal(metadata, record[1:]) {
-				return ErrMetadataConflict
-			}
-			metadata = append([]byte(nil), record[1:]...)
-		case SnapshotType:
-			snapshot, err := unmarshalSnapshot(record[1:])
-			if err != nil {
-				return err
-			}
-			if index = snapshot.Index; index == w.start.Index {
-				if snapshot.Term != w.start.Term {
-					return ErrSnapshotMismatch
-				}
-				found = true
-			}
 		}
 		content.note(number, kindOf(record), index, len(record))
 		return nil
 	})
 	switch {
 	case errors.Is(err, ErrSliceOutOfRange):
-		return nil, state, ents, err
+		return nil, reading.state, ents, err
 	case err != nil:
 		return nil, raftpb.HardState{}, nil, err
-	case !found:
+	case !reading.found:
 		err = ErrSnapshotNotFound
 	}
 	w.unread, w.start = false, walpb.Snapshot{}
-	w.metadata, w.state, w.content = metadata, state, content
-	return metadata, state, ents, err
+	w.metadata, w.state, w.content = reading.metadata, reading.state, content
+	return reading.metadata, reading.state, ents, err
 }
 
 // Save saves entries and the hard state. It returns when they, and all before them, are durable, if raft wants that: if
@@ -413,39 +396,18 @@ func ValidSnapshotEntries(lg *zap.Logger, walDir string) (snaps []walpb.Snapshot
 
 // Verify reads a log, checks it, and returns its newest hard state. Errors: as of ReadAll.
 func Verify(lg *zap.Logger, walDir string, snap walpb.Snapshot) (*raftpb.HardState, error) {
-	var state raftpb.HardState
-	var metadata []byte
-	found := false
+	reading := reading{start: snap}
 	err := readFolder(lg, walDir, func(_ uint64, record []byte) error {
-		switch kindOf(record) {
-		case StateType:
-			state = MustUnmarshalState(record[1:])
-		case MetadataType:
-			if metadata != nil && !bytes.Equal(metadata, record[1:]) {
-				return ErrMetadataConflict
-			}
-			metadata = append([]byte(nil), record[1:]...)
-		case SnapshotType:
-			snapshot, err := unmarshalSnapshot(record[1:])
-			if err != nil {
-				return err
-			}
-			if snapshot.Index == snap.Index {
-				if snapshot.Term != snap.Term {
-					return ErrSnapshotMismatch
-				}
-				found = true
-			}
-		}
-		return nil
+		_, err := reading.add(record)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if !found {
+	if !reading.found {
 		return nil, ErrSnapshotNotFound
 	}
-	return &state, nil
+	return &reading.state, nil
 }
 
 // Repair tells whether a log can be read. There is nothing to repair: opening a store of memlith ends with the newest

@@ -12,13 +12,12 @@ import argparse
 import contextlib
 import os
 import pathlib
-import random
 import shutil
 import subprocess
 import sys
 import time
 
-from server import BIN, PATIENCE_S, Load, Server, Wrong, skip_without_postgres
+from server import BIN, PATIENCE_S, Load, Server, Wrong, seeded_random, skip_without_postgres
 
 KINDS = ("full-both", "keeper-flush", "full-log", "keeper-write", "full-data", "server-flush")
 CALLS = {"keeper-flush": "fdatasync,fsync", "keeper-write": "pwrite64,pwritev,pwritev2", "server-flush": "fsync"}
@@ -160,8 +159,7 @@ class Faults:
 
 
 def main():
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the kinds and the times, not how processes run)", flush=True)
+    chance = seeded_random("the kinds and the times, not how processes run")
     began = time.monotonic()
     GIVEN.work = GIVEN.work.resolve()
     GIVEN.work.mkdir(parents=True, exist_ok=True)
@@ -173,7 +171,7 @@ def main():
     with loop_device(GIVEN.work, DISK_MIB, ["mkfs.ext4", "-qF", "-m", "0"], "loop", print) as disk:
         if disk is None:
             return 77
-        faults = Faults(GIVEN, random.Random(seed), disk)
+        faults = Faults(GIVEN, chance, disk)
         try:
             faults.run()
         except Wrong as wrong:

@@ -10,12 +10,11 @@ Exit code 77: this machine lacks PostgreSQL 15 or 17.
 import argparse
 import os
 import pathlib
-import random
 import signal
 import sys
 import time
 
-from server import Load, Server, Wrong, skip_without_postgres
+from server import Load, Server, Wrong, seeded_random, skip_without_postgres
 
 KINDS = {"everything": 2, "keeper": 3, "backend": 3, "recover": 2, "server": 2}  # and how often, of twelve
 
@@ -111,9 +110,7 @@ def main():
     options.add_argument("--kills", type=int, default=5)
     given = options.parse_args()
     skip_without_postgres(given.plugin)
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the kinds and the times, not how processes run)", flush=True)
-    began, killed = time.monotonic(), Killed(given, random.Random(seed))
+    killed, began = Killed(given, seeded_random("the kinds and the times, not how processes run")), time.monotonic()
     killed.server.remove()
     try:
         killed.run(given.kills)

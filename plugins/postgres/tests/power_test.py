@@ -9,13 +9,11 @@ full_page_writes=off is cut in the same way, and has to break, or the test would
 Exit code 77: this machine lacks PostgreSQL 15 or 17, root, FUSE or loop devices.
 """
 import argparse
-import os
 import pathlib
-import random
 import sys
 import time
 
-from server import PATIENCE_S, Load, Server, Wrong, skip_without_postgres
+from server import PATIENCE_S, Load, Server, Wrong, seeded_random, skip_without_postgres
 
 OPERATIONS_MAX = 3000
 OPERATIONS_OF_A_START = 120
@@ -109,9 +107,7 @@ class Cutter:
 
 
 def main():
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the times and the cuts, not how processes run)", flush=True)
-    chance, began = random.Random(seed), time.monotonic()
+    chance, began = seeded_random("the times and the cuts, not how processes run"), time.monotonic()
     try:
         cutter = Cutter(GIVEN, chance, GIVEN.plugin)
     except Unable as unable:

@@ -3,6 +3,7 @@ import contextlib
 import os
 import pathlib
 import pwd
+import random
 import shutil
 import signal
 import subprocess
@@ -55,6 +56,13 @@ where relkind in ('r', 't', 'm') and c.relpersistence in ('p', 'u')"""
 
 class Wrong(Exception):
     """The cluster is not as it has to be."""
+
+
+def seeded_random(replayed):
+    """Random numbers. Says their seed, and what MEMLITH_SEED replays of the run."""
+    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
+    print(f"seed {seed} (MEMLITH_SEED={seed} replays {replayed})", flush=True)
+    return random.Random(seed)
 
 
 def skip_without_postgres(*needed):

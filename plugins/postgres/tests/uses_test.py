@@ -13,15 +13,13 @@ Exit code 77: this machine lacks PostgreSQL 15 or 17.
 """
 import argparse
 import json
-import os
 import pathlib
-import random
 import shutil
 import subprocess
 import sys
 import time
 
-from server import BIN, VERSION, Load, Server, Wrong, skip_without_postgres
+from server import BIN, VERSION, Load, Server, Wrong, seeded_random, skip_without_postgres
 
 ROWS = 30_000  # of 200 bytes, more than shared_buffers holds
 FILL = f"insert into {{}} select i, repeat(md5(i::text), 6) from generate_series(1, {ROWS}) i"
@@ -201,9 +199,7 @@ def main():
     given = options.parse_args()
     given.memlith, given.work = given.memlith.resolve(), given.work.resolve()
     skip_without_postgres(given.plugin)
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the times, not how processes run)", flush=True)
-    began, uses = time.monotonic(), Uses(given, random.Random(seed))
+    uses, began = Uses(given, seeded_random("the times, not how processes run")), time.monotonic()
     try:
         uses.run()
     except Wrong as wrong:

@@ -16,11 +16,10 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 
-from server import Client, Gone, Refused, Server, free_port, skip_without, until
+from server import Client, Gone, Refused, Server, free_port, run_tests, seeded_random, skip_without, until
 
 NODE_TIMEOUT_MS = 2000
 # What a power cut would leave of nodes.conf: the file as it was at its last flush, in nodes.conf.durable.
@@ -650,26 +649,8 @@ def main():
     given = options.parse_args()
     given.work = given.work / "cluster"
     skip_without(given.program)
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the changes and the times, not how threads run)", flush=True)
-    chance, failed = random.Random(seed), []
-    for name, test in [(name, test) for name, test in globals().items() if name.startswith("test_")]:
-        if not re.search(given.only, name):
-            continue
-        began = time.monotonic()
-        try:
-            test(given, chance)
-            print(f"{name}: ok, {time.monotonic() - began:.1f} s", flush=True)
-        except (AssertionError, Refused, Gone, OSError, subprocess.SubprocessError) as why:
-            failed.append(name)
-            print(f"{name}: FAILED: {why!r}"[:4000], flush=True)
-            Server.kill_all()
-    Server.kill_all()
-    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+    run_tests(globals(), given.only, given, seeded_random("the changes and the times, not how threads run"))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    finally:
-        Server.kill_all()
+    main()

@@ -4,14 +4,12 @@ import argparse
 import os
 import pathlib
 import random
-import re
 import shutil
 import subprocess
-import sys
 import time
 
 from model import Model
-from server import Gone, Refused, Server, encode, free_port, skip_without
+from server import Gone, Refused, Server, encode, free_port, run_tests, skip_without
 
 HERE = pathlib.Path(__file__).resolve().parent
 LOG_VERSION_AT = 24  # in the region of an application log
@@ -682,19 +680,7 @@ def main():
     options.add_argument("--only", default="")
     given = options.parse_args()
     skip_without(given.program)
-    place, failed = Place(given), []
-    for name, test in [(name, test) for name, test in globals().items() if name.startswith("test_")]:
-        if not re.search(given.only, name):
-            continue
-        began = time.monotonic()
-        try:
-            test(place)
-            print(f"{name}: ok, {time.monotonic() - began:.1f} s", flush=True)
-        except (AssertionError, Refused, Gone, OSError, subprocess.SubprocessError) as why:
-            failed.append(name)
-            print(f"{name}: FAILED: {why!r}"[:3000], flush=True)
-    Server.kill_all()
-    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+    run_tests(globals(), given.only, Place(given))
 
 
 if __name__ == "__main__":

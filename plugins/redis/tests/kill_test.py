@@ -8,7 +8,6 @@ to be exactly what its acknowledged changes made, or that and the one change tha
 the server starts. Every tenth round is about a weak log: what is left is a prefix of what was acknowledged.
 """
 import argparse
-import os
 import pathlib
 import random
 import sys
@@ -16,7 +15,7 @@ import threading
 import time
 
 from model import Model, difference, read
-from server import Gone, Refused, Server, skip_without
+from server import Gone, Refused, Server, seeded_random, skip_without
 
 CLIENTS = 3
 DIRECTIVES = [("memlith-log-size", "1mb"), ("save", '""')]
@@ -97,11 +96,9 @@ def main():
     options.add_argument("--minutes", type=float, default=0, help="go on for so long at least")
     given = options.parse_args()
     skip_without(given.program)
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the changes and the times, not how threads run)", flush=True)
-    chance = random.Random(seed)
+    chance = seeded_random("the changes and the times, not how threads run")
     server = Server(given.program, given.work / "kill", directives=DIRECTIVES).fresh().start()
-    models = [Model(random.Random(seed + index)) for index in range(CLIENTS)]
+    models = [Model(random.Random(chance.random())) for _ in range(CLIENTS)]
     began, kills, acknowledged, lost = time.monotonic(), 0, 0, 0
     while kills < given.kills or time.monotonic() - began < given.minutes * 60:
         loads = [Load(server, index, model) for index, model in enumerate(models)]

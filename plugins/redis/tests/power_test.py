@@ -8,7 +8,6 @@ with appendfsync everysec is cut in the same way, and has to lose something, or 
 Exit code 77: this machine lacks root, FUSE or loop devices.
 """
 import argparse
-import os
 import pathlib
 import random
 import sys
@@ -16,7 +15,7 @@ import time
 
 from kill_test import CLIENTS, DIRECTIVES, Load
 from model import Model, difference, read
-from server import Server, skip_without
+from server import Server, seeded_random, skip_without
 
 OPERATIONS_MAX = 1500
 OPERATIONS_OF_PLAIN_MAX = 40  # one flush a second
@@ -104,9 +103,7 @@ class Cutter:
 
 
 def main():
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the changes and the cuts, not how threads run)", flush=True)
-    rng, began = random.Random(seed), time.monotonic()
+    rng, began = seeded_random("the changes and the cuts, not how threads run"), time.monotonic()
     try:
         cutter = Cutter(GIVEN, rng, memlith=True)
     except Unable as unable:

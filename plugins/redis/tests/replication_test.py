@@ -10,14 +10,12 @@ import argparse
 import os
 import pathlib
 import random
-import re
-import sys
 import threading
 import time
 
 from kill_test import Load
 from model import Model
-from server import Gone, Refused, Server, free_port, skip_without, until
+from server import Gone, Refused, Server, free_port, run_tests, seeded_random, skip_without, until
 
 DIRECTIVES = [("bind", "127.0.0.1"), ("save", '""'), ("memlith-log-size", "2mb"), ("repl-diskless-sync-delay", 0),
               ("repl-ping-replica-period", 1), ("repl-backlog-size", "16mb")]
@@ -388,26 +386,9 @@ def main():
     options.add_argument("--only", default="")
     given = options.parse_args()
     skip_without(given.program)
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays the changes and the times, not how threads run)", flush=True)
-    place, failed = Place(given, random.Random(seed)), []
-    for name, test in [(name, test) for name, test in globals().items() if name.startswith("test_")]:
-        if not re.search(given.only, name):
-            continue
-        began = time.monotonic()
-        try:
-            test(place)
-            print(f"{name}: ok, {time.monotonic() - began:.1f} s", flush=True)
-        except (AssertionError, Refused, Gone, OSError) as why:
-            failed.append(name)
-            print(f"{name}: FAILED: {why!r}"[:4000], flush=True)
-            Server.kill_all()
-    Server.kill_all()
-    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+    chance = seeded_random("the changes and the times, not how threads run")
+    run_tests(globals(), given.only, Place(given, chance))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    finally:
-        Server.kill_all()
+    main()

@@ -2,6 +2,7 @@
 import os
 import pathlib
 import random
+import re
 import select
 import shutil
 import signal
@@ -17,6 +18,33 @@ def skip_without(program):
     if not pathlib.Path(program).exists():
         print(f"skipped: there is no {program}; ./dev build redis makes it, and says what it needs")
         sys.exit(77)
+
+
+def seeded_random(replayed):
+    """Random numbers. Says their seed, and what MEMLITH_SEED replays of the run."""
+    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
+    print(f"seed {seed} (MEMLITH_SEED={seed} replays {replayed})", flush=True)
+    return random.Random(seed)
+
+
+def run_tests(functions, only, *arguments):
+    """Runs the functions test_... of which `only` finds the name, with the arguments, and ends the program."""
+    failed = []
+    try:
+        for name, test in list(functions.items()):
+            if not name.startswith("test_") or not re.search(only, name):
+                continue
+            began = time.monotonic()
+            try:
+                test(*arguments)
+                print(f"{name}: ok, {time.monotonic() - began:.1f} s", flush=True)
+            except (AssertionError, Refused, Gone, OSError, subprocess.SubprocessError) as why:
+                failed.append(name)
+                print(f"{name}: FAILED: {why!r}"[:4000], flush=True)
+                Server.kill_all()
+    finally:
+        Server.kill_all()
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
 def free_port(*beside):

@@ -7,7 +7,6 @@ bbolt's pages, nodes and freelist do not build with go/bbolt and are left out (L
 passes with plain bbolt and not with memlith.
 """
 import argparse
-import collections
 import concurrent.futures
 import json
 import os
@@ -20,7 +19,9 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(ROOT / "plugins/sqlite/tests/suite"))
-from beside_plain import ending, read_reasons, run_for  # noqa: E402
+sys.path.insert(0, str(ROOT / "go/etcd"))
+from build import copy, go  # noqa: E402
+from beside_plain import ending, report, run_for  # noqa: E402
 
 VERSION = "v1.4.3"
 TEST_SECONDS = 600
@@ -31,23 +32,6 @@ ADAPTED = [(name, "min, max = 1, 1024", "min, max = 1, 1000") for name in ("move
 # Files of tests that use the inside of bbolt, and what of it.
 LEFT_OUT = {"allocate_test.go": "the freelist", "node_test.go": "nodes of the tree",
             "db_whitebox_test.go": "the freelist and pages", "tx_check_test.go": "pages, which the test overwrites"}
-
-
-def go(folder, *words):
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod -buildvcs=false"}
-    return subprocess.run(["go", *words], cwd=folder, env=environment, check=True, stdout=subprocess.PIPE,
-                          text=True).stdout
-
-
-def copy(source, to):
-    """The module's cache is read-only; the copy is not."""
-    for path in sorted(source.rglob("*")):
-        target = to / path.relative_to(source)
-        if path.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
 
 
 def make_plain(source, folder):
@@ -91,7 +75,7 @@ def build(work):
         folder.mkdir()
         make(source, folder)
         adapt(folder)
-        go(folder, "test", "-c", "-o", "suite", ".")
+        go(folder, "test", "-c", "-o", "suite", ".", flags="-mod=mod")
         programs[kind] = folder / "suite"
     return programs
 
@@ -124,31 +108,6 @@ def run_test(programs, name, given):
     return outcomes
 
 
-def report(outcomes, whole):
-    """How many tests differ that known.txt does not explain."""
-    for kind in KINDS:
-        counts = collections.Counter(each[kind][0] for each in outcomes.values())
-        print(f"{kind}: {len(outcomes)} tests, " + ", ".join(f"{n} {word}" for word, n in sorted(counts.items())))
-    for name, what in LEFT_OUT.items():
-        print(f"left out {name}: needs {what}")
-    reasons, used, unknown = read_reasons(HERE / "known.txt"), set(), 0
-    for name, each in outcomes.items():
-        outcome, why = each["memlith"]
-        if each["plain"][0] != "ok" or outcome == "ok":
-            continue
-        known = next((known for known in reasons if re.fullmatch(known[0], f"{name}: {outcome}")), None)
-        if known is None:
-            unknown += 1
-            print(f"NEW {name}: {outcome}; {why.strip()}")
-        else:
-            used.add(known[0])
-            print(f"known {name}: {known[1]}")
-    for pattern, _ in reasons:
-        if whole and pattern not in used:
-            print(f"known.txt names {pattern}, which does not differ")
-    return unknown
-
-
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--work", required=True, type=lambda text: pathlib.Path(text).resolve())
@@ -164,8 +123,10 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         outcomes = dict(zip(names, pool.map(lambda name: run_test(programs, name, given), names)))
     (given.work / "outcomes.json").write_text(json.dumps(outcomes), encoding="utf-8")
-    unknown = report(outcomes, whole=not given.only and not given.short)
-    return 0 if unknown == 0 and any(each["memlith"][0] == "ok" for each in outcomes.values()) else 1
+    for name, what in LEFT_OUT.items():
+        print(f"left out {name}: needs {what}")
+    plain, ours = ({name: each[kind] for name, each in outcomes.items()} for kind in KINDS)
+    return report(plain, ours, HERE / "known.txt", whole=not given.only and not given.short)
 
 
 if __name__ == "__main__":

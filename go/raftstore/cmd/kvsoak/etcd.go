@@ -4,12 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"math/rand"
-	"net/http"
-	"time"
 
 	"memlith.org/memlith/raftstore/internal/txn"
 )
@@ -18,12 +13,9 @@ import (
 // puts its number into a record of the client, and needs a lower number there: sent again, because the answer was lost,
 // it takes effect once, and finds the revision at which it did.
 type etcdClient struct {
-	addresses  []string
-	http       *http.Client
-	random     *rand.Rand
+	txn.Sender
 	id, number uint64
-	address    string // of the member that answered last
-	known      bool   // the record is there
+	known      bool // the record is there
 }
 
 // Words of etcd's interface. Numbers of 64 bits are strings in JSON, and bytes are in base64, as in Go.
@@ -143,51 +135,14 @@ func (c *etcdClient) Commit(ctx context.Context, reads []txn.Read, writes []txn.
 	return txn.Result{Status: txn.Conflict}, nil
 }
 
-func (c *etcdClient) send(ctx context.Context, asked etcdTxn) (etcdAnswer, error) {
+func (c *etcdClient) send(ctx context.Context, asked etcdTxn) (answer etcdAnswer, err error) {
 	body, err := json.Marshal(asked)
 	if err != nil {
-		return etcdAnswer{}, err
+		return answer, err
 	}
-	for {
-		answer, err := c.once(ctx, body)
-		if err == nil {
-			return answer, nil
-		}
-		wait := time.NewTimer(time.Duration(1+c.random.Intn(20)) * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return etcdAnswer{}, errors.Join(err, ctx.Err())
-		case <-wait.C:
-		}
-	}
-}
-
-func (c *etcdClient) once(ctx context.Context, body []byte) (answer etcdAnswer, err error) {
-	address := c.address
-	c.address = ""
-	if address == "" || c.random.Intn(10) == 0 {
-		address = c.addresses[c.random.Intn(len(c.addresses))]
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v3/kv/txn", bytes.NewReader(body))
+	text, err := c.Send(ctx, "/v3/kv/txn", body)
 	if err != nil {
 		return answer, err
 	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return answer, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return answer, err
-	}
-	if response.StatusCode != http.StatusOK {
-		return answer, fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(text))
-	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return answer, err
-	}
-	c.address = address
-	return answer, nil
+	return answer, json.Unmarshal(text, &answer)
 }

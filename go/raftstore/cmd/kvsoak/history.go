@@ -120,15 +120,15 @@ type client interface {
 }
 
 func newClient(number uint64, addresses []string, web *http.Client, random *rand.Rand) client {
+	sender := txn.Sender{Addresses: addresses, HTTP: web, Random: random, Anywhere: 0.1}
 	if *etcd != "" {
-		return &etcdClient{addresses: addresses, http: web, random: random, id: number}
+		sender.Insists = true // a member that has just started refuses, until it knows the version of the others
+		return &etcdClient{Sender: sender, id: number}
 	}
-	one := txn.NewClient(number, addresses, web, random)
-	one.Anywhere = 0.1
 	if *planted == "stale-reads" || *planted == "wall-lease" {
-		one.Anywhere = 0.5
+		sender.Anywhere = 0.5
 	}
-	return one
+	return txn.NewClient(number, sender)
 }
 
 // start starts the clients. What it returns ends them: after the answers of what they have sent, or at once.

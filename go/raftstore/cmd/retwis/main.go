@@ -72,9 +72,9 @@ func openService(storage string) (*service, error) {
 	}
 	for i := 0; i < *clients; i++ {
 		// A client of its own for each turn's goroutine; connections are kept.
-		web := &http.Client{Transport: &http.Transport{}}
-		s.clients = append(s.clients, &client{txn.NewClient(uint64(i+1), s.cluster.HTTP[:], web,
-			rand.New(rand.NewSource(s.random.Int63())))})
+		sender := txn.Sender{Addresses: s.cluster.HTTP[:], HTTP: &http.Client{Transport: &http.Transport{}},
+			Random: rand.New(rand.NewSource(s.random.Int63()))}
+		s.clients = append(s.clients, &client{txn.NewClient(uint64(i+1), sender)})
 	}
 	return s, s.cluster.StartAll()
 }

@@ -17,21 +17,13 @@ const LeaderHeader = "X-Leader"
 // Client sends reads and transactions to the nodes, one at a time. What is not answered is sent again, to another node,
 // until the context ends; a transaction has a number, so that it takes effect once.
 type Client struct {
-	addresses []string
-	http      *http.Client
-	random    *rand.Rand
-	id        uint64
-	number    uint64
-	leader    string
-
-	// Anywhere is the part of the requests that go to a node at random, and not to the node that answered last.
-	Anywhere float64
+	Sender
+	id     uint64
+	number uint64
 }
 
-// NewClient makes the client of that number, which no other client has, ever. The HTTP client may be shared.
-func NewClient(id uint64, addresses []string, client *http.Client, random *rand.Rand) *Client {
-	return &Client{id: id, addresses: addresses, http: client, random: random}
-}
+// NewClient makes the client of that number, which no other client has, ever.
+func NewClient(id uint64, sender Sender) *Client { return &Client{Sender: sender, id: id} }
 
 // Read reads keys as of one moment, which lies between the call and its return.
 func (c *Client) Read(ctx context.Context, keys []string) ([]Value, error) {
@@ -39,7 +31,7 @@ func (c *Client) Read(ctx context.Context, keys []string) ([]Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.send(ctx, "/read", request)
+	answer, err := c.Send(ctx, "/read", request)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +49,22 @@ func (c *Client) Commit(ctx context.Context, reads []Read, writes []Write) (Resu
 	if err != nil {
 		return Result{}, err
 	}
-	answer, err := c.send(ctx, "/transaction", request)
+	answer, err := c.Send(ctx, "/transaction", request)
 	if err != nil {
 		return Result{}, err
 	}
 	return DecodeResult(answer)
+}
+
+// Sender posts requests to nodes, one at a time. What is not answered is sent again, to another node.
+type Sender struct {
+	Addresses []string
+	HTTP      *http.Client // may be shared
+	Random    *rand.Rand
+	Anywhere  float64 // the part of the requests that go to a node at random, and not to the node that answered last
+	Insists   bool    // what a node refused is sent again, too
+
+	leader string // the node that answered last, or that another one named
 }
 
 // Refused is an answer that sending again would not change.
@@ -69,14 +72,15 @@ type Refused struct{ Text string }
 
 func (r *Refused) Error() string { return "the node refused: " + r.Text }
 
-func (c *Client) send(ctx context.Context, path string, request []byte) ([]byte, error) {
+// Send returns the answer of a node. Errors: the context ended; Refused.
+func (s *Sender) Send(ctx context.Context, path string, request []byte) ([]byte, error) {
 	for tries := 0; ; tries++ {
-		answer, err := c.once(ctx, path, request)
+		answer, err := s.once(ctx, path, request)
 		var refused *Refused
-		if err == nil || errors.As(err, &refused) {
+		if err == nil || (!s.Insists && errors.As(err, &refused)) {
 			return answer, err
 		}
-		wait := time.NewTimer(time.Duration(1+c.random.Intn(5*(1+min(tries, 4)))) * time.Millisecond)
+		wait := time.NewTimer(time.Duration(1+s.Random.Intn(5*(1+min(tries, 4)))) * time.Millisecond)
 		select {
 		case <-ctx.Done():
 			wait.Stop()
@@ -93,17 +97,17 @@ func min(a, b int) int {
 	return b
 }
 
-func (c *Client) once(ctx context.Context, path string, body []byte) ([]byte, error) {
-	address := c.leader
-	c.leader = ""
-	if address == "" || (c.Anywhere > 0 && c.random.Float64() < c.Anywhere) {
-		address = c.addresses[c.random.Intn(len(c.addresses))]
+func (s *Sender) once(ctx context.Context, path string, body []byte) ([]byte, error) {
+	address := s.leader
+	s.leader = ""
+	if address == "" || (s.Anywhere > 0 && s.Random.Float64() < s.Anywhere) {
+		address = s.Addresses[s.Random.Intn(len(s.Addresses))]
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.http.Do(request)
+	response, err := s.HTTP.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +118,12 @@ func (c *Client) once(ctx context.Context, path string, body []byte) ([]byte, er
 	}
 	switch response.StatusCode {
 	case http.StatusOK:
-		c.leader = address
+		s.leader = address
 		return answer, nil
 	case http.StatusBadRequest:
 		return nil, &Refused{string(bytes.TrimSpace(answer))}
 	case http.StatusMisdirectedRequest:
-		c.leader = response.Header.Get(LeaderHeader)
+		s.leader = response.Header.Get(LeaderHeader)
 	}
 	return nil, fmt.Errorf("%s: %s", response.Status, bytes.TrimSpace(answer))
 }

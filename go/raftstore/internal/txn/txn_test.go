@@ -119,7 +119,7 @@ func TestApply(t *testing.T) {
 }
 
 // A client asks the leader that a node names, sends what was not answered again under its number, and gives up when a
-// node refuses.
+// node refuses, unless it insists.
 func TestClient(t *testing.T) {
 	var sent []Transaction
 	failures := 2
@@ -145,8 +145,9 @@ func TestClient(t *testing.T) {
 		out.WriteHeader(http.StatusMisdirectedRequest)
 	}))
 	defer other.Close()
-	addresses := []string{strings.TrimPrefix(other.URL, "http://")}
-	client := NewClient(3, addresses, http.DefaultClient, rand.New(rand.NewSource(1)))
+	sender := Sender{Addresses: []string{strings.TrimPrefix(other.URL, "http://")}, HTTP: http.DefaultClient,
+		Random: rand.New(rand.NewSource(1))}
+	client := NewClient(3, sender)
 	for number := uint64(1); number <= 2; number++ {
 		got, err := client.Commit(context.Background(), nil, []Write{{"a", []byte("b")}})
 		if err != nil || got != (Result{Committed, 4}) {
@@ -159,5 +160,16 @@ func TestClient(t *testing.T) {
 	var refused *Refused
 	if _, err := client.Read(context.Background(), []string{"a"}); !errors.As(err, &refused) {
 		t.Fatal(err)
+	}
+	refusals := 2
+	starting := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		if refusals--; refusals >= 0 {
+			http.Error(out, "not yet", http.StatusBadRequest)
+		}
+	}))
+	defer starting.Close()
+	sender.Addresses, sender.Insists = []string{strings.TrimPrefix(starting.URL, "http://")}, true
+	if _, err := sender.Send(context.Background(), "/", nil); err != nil || refusals != -1 {
+		t.Fatal(err, refusals)
 	}
 }

@@ -16,7 +16,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 sys.path.insert(0, str(HERE.parents[2] / "sqlite/tests/suite"))
-from beside_plain import ending, run_for  # noqa: E402
+from beside_plain import ending, read_reasons, run_for  # noqa: E402
 from build import make  # noqa: E402
 
 UNIT_SECONDS = 1200
@@ -101,18 +101,6 @@ def run_unit(tree, unit, given):
     return outcomes
 
 
-def read_reasons():
-    """[(regular expression, reason)]: a line that begins with a blank is an expression, and the reason is the last line
-    that does not."""
-    found, reason = [], ""
-    for line in (HERE / "known.txt").read_text(encoding="utf-8").splitlines():
-        if line.startswith(" "):
-            found.append((line.strip(), reason))
-        elif not line.startswith("#"):
-            reason = line
-    return found
-
-
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--redis", required=True, type=pathlib.Path, help="what build.py has made")
@@ -127,7 +115,7 @@ def main():
     make(source, list(PROGRAMS), [])
     trees = [make_tree(given.work, source, given.redis / folder / "redis-server", kind)
              for kind, folder in (("plain", "plain"), ("memlith", "bin"))]
-    counts, unexplained, reasons = collections.Counter(), 0, read_reasons()
+    counts, unexplained, reasons = collections.Counter(), 0, read_reasons(HERE / "known.txt")
     for unit in [unit for unit in units_in(trees[0]) if re.search(given.only, unit)]:
         run = run_cluster_unit if unit.startswith("cluster/") else run_unit
         plain, ours = [run(tree, unit, given) for tree in trees]

@@ -1,5 +1,5 @@
-"""What the runs of other projects' tests on memlith share: where their sources come from, and the comparison with plain
-SQLite.
+"""What the runs of other projects' tests on memlith share: where their sources come from, and the comparison with the
+same tests on plain SQLite, or on what else is under test.
 
 An outcome of a test is a list of two texts: `ok`, `skipped`, `failed`, or how its process ended before telling (see
 `ending`), and why.
@@ -184,7 +184,9 @@ def read_reasons(file):
 
 
 def report(plain, ours, reasons_file, whole):
-    for kind, outcomes in (("plain SQLite", plain), ("memlith", ours)):
+    """Tells what differs in the outcomes by name, and why. The exit code of the program, as of compare(). `whole`: all
+    tests were run."""
+    for kind, outcomes in (("plain", plain), ("memlith", ours)):
         counts = collections.Counter(outcome for outcome, _ in outcomes.values())
         print(f"{kind}: {len(outcomes)} tests, "
               + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
@@ -196,7 +198,9 @@ def report(plain, ours, reasons_file, whole):
     reasons, used, unknown = read_reasons(reasons_file), set(), 0
     by_reason = collections.Counter()
     for name, (outcome, why) in differing.items():
-        said = [f"{name}: {outcome}"] if outcome in NAMED else [name, f"{name}: {why.splitlines()[0] if why else ''}"]
+        said = [f"{name}: {outcome}"]
+        if outcome not in NAMED:
+            said += [name, f"{name}: {why.splitlines()[0] if why else ''}"]
         pattern, reason = next((each for each in reasons if any(re.fullmatch(each[0], text) for text in said) and
                                 (outcome not in NAMED or each[0].endswith(": " + outcome))), (None, None))
         if pattern is None:
@@ -210,6 +214,5 @@ def report(plain, ours, reasons_file, whole):
     for pattern, _ in reasons:
         if whole and pattern not in used:
             print(f"{reasons_file} names {pattern}, which does not differ")
-    print(f"{len(differing)} pass on plain SQLite and not on memlith, {len(differing) - unknown} of them as "
-          f"{reasons_file} says")
+    print(f"{len(differing)} pass plain and not on memlith, {len(differing) - unknown} of them as {reasons_file} says")
     return 1 if unknown or not any(outcome == "ok" for outcome, _ in ours.values()) else 0
