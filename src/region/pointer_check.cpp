@@ -178,7 +178,8 @@ void find_addresses(const Region& region, std::uint64_t offset, std::uint64_t by
   for (std::uint64_t at = offset / kWordBytes * kWordBytes; at < end; at += kWordBytes) {
     std::uint64_t value = 0;
     std::memcpy(&value, region.address() + at, sizeof value);
-    const bool inside = value >= base && value < base + region.reserve();
+    // A region that lies anywhere in this process lies elsewhere where its pointers lead into it.
+    const bool inside = !region.anywhere() && value >= base && value < base + region.reserve();
     if (value >= kAddressMin && value < beyond && !inside) words.push_back({&region, at, value});
   }
 }
