@@ -24,7 +24,8 @@ std::vector<Step> hot_pages_of(Random& random, TrackerKind tracker) {
   add(steps, {store("a", 900, 8), persist({"a"}),                               //
               clear("a", 900, 8), persist({"a"}),                               // as it was when the page became hot
               store("a", 901, 2), store("b", 100, 12000), persist({"a", "b"}),  // does not fit
-              clear("a", 901, 2), persist({"a"}), store("a", 902, 1), persist({"a"}), checkpoint(),
+              clear("a", 901, 2), persist({"a"}), store("a", 902, 1), persist({"a"}), store("a", 905, 2),
+              persist({"a", "b"}), persist({"a"}), checkpoint(),  // alone it does
               store("a", 40, 16 + shift), store("a", 5000, 10), rollback, persist({"a"})});
   heat(2000 + shift);
   for (int i = 0; i < 17; ++i) add(steps, {persist({"a"})});  // the page cools

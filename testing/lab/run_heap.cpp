@@ -529,15 +529,23 @@ class Run::HeapThreads final : public CaptureGuard {
     }
     for (const auto& [offset, bytes] : content.blocks) {
       if (life_.model.blocks.contains(offset)) continue;
-      const auto whose = std::find_if(left.begin(), left.end(), [&](const UnderWay& each) {
-        return each.frees == std::pair(offset, bytes) || (each.allocates > 0 && each.allocates <= bytes);
-      });
-      if (whose == left.end()) {
+      UnderWay* const whose = owner_of(left, offset, bytes);
+      if (whose == nullptr) {
         run_.broken(fmt::format("a capture beside other threads has a block at offset {} that is nobody's", offset));
       } else {
         *whose = {};
       }
     }
+  }
+  // Whoever frees the block, or allocates the most that fits into it: the others may have smaller ones.
+  static UnderWay* owner_of(std::vector<UnderWay>& left, std::uint64_t offset, std::uint64_t bytes) {
+    UnderWay* owner = nullptr;
+    for (UnderWay& each : left) {
+      if (each.frees == std::pair(offset, bytes)) return &each;
+      const bool fits = each.allocates > 0 && each.allocates <= bytes;
+      if (fits && (owner == nullptr || owner->allocates < each.allocates)) owner = &each;
+    }
+    return owner;
   }
   // Of the thread that holds the heap, also while the laboratory looks.
   [[nodiscard]] ThreadNumber this_thread_number_here() const {

@@ -129,6 +129,8 @@ class KvCase {
     if (!seen.has_value()) seen = std::string(**found);
     if (*seen != **found) s_.broken(fmt::format("record {} was {}, and is {} in the same view", key, *seen, **found));
   }
+  // As whoever is about to commit something that is to lie behind.
+  void close_what_waits() { told("closing what waits", s_.store->close_collectors()); }
   // What was committed before is durable afterwards.
   bool persist() {
     const std::vector<Committed> before = committed_;
@@ -317,6 +319,18 @@ void kv_two_stores(Session& s) {
                     second.commit("b", kv::Durability::sync);
                   },
                   [&] { first.persist(); }});
+}
+
+// A persist lies behind the weak commits before it, also while another thread has set them aside for a frame that is not
+// in the log yet.
+void kv_before_persist(Session& s) {
+  KvCase kv(s, KvCase::Thread::none, {.keys = "ab", .group = 0});
+  s.side_by_side({[&] {
+                    kv.commit("a", kv::Durability::weak);
+                    kv.close_what_waits();
+                    s.commit("a", 0, 600);
+                  },
+                  [&] { kv.persist(); }});
 }
 
 }  // namespace memlith::lab

@@ -501,6 +501,8 @@ constexpr ScheduleWorkload kCases[] = {
      kv_small_frames, 1},
     {"kv-two-stores", "commits of one thread to two kv stores, beside one that makes the first durable",
      with_room_for_pages, kv_two_stores, 1},
+    {"kv-persist", "a weak commit of a kv store and a commit behind it, beside a persist of the store",
+     with_room_for_pages, kv_before_persist, 2},
 };
 
 // A closed store of objects a, b, c, and wide; the same for all, so made once for each set of options.
