@@ -258,6 +258,12 @@ void hunt(const std::string& mutant, std::string_view floor, bool schedules, dou
   report = {{"states", hunt.states}};
 }
 
+std::string without_mutant(std::string line, std::string_view mutant) {
+  const std::string word = fmt::format(" mutant={}", mutant);
+  if (const std::size_t at = line.find(word); at != std::string::npos) line.erase(at, word.size());
+  return line;
+}
+
 }  // namespace
 
 std::string describe_mutants() {
@@ -323,12 +329,14 @@ int mutants_command(const MutantOptions& options) {
         }
         const bool caught = !row["caught_by"].is_null();
         if (caught) ++killed;
-        // The proof of a kill is a line that shows it again.
+        // The proof of a kill is a line that shows it again, and shows nothing without the mutant.
         const bool replayed = caught && replays(row["replay"], row.value("medium", ""));
-        row["replays"] = replayed;
-        if (caught && !replayed) {
+        const bool alone = caught && replays(without_mutant(row["replay"], entry.name), "");
+        row["replays"] = replayed && !alone;
+        if (caught && (!replayed || alone)) {
           ++not_replayed;
-          fmt::print(stderr, "DOES NOT REPLAY: {}, memlith-crashlab replay '{}'\n", entry.name,
+          fmt::print(stderr, "{}: {}, memlith-crashlab replay '{}'\n",
+                     alone ? "WRONG WITHOUT THE MUTANT, TOO" : "DOES NOT REPLAY", entry.name,
                      row["replay"].get<std::string>());
         }
         if (table) {

@@ -321,8 +321,8 @@ void kv_two_stores(Session& s) {
                   [&] { first.persist(); }});
 }
 
-// A persist lies behind the weak commits before it, also while another thread has set them aside for a frame that is not
-// in the log yet.
+// A persist lies behind the weak commits before it, also while another thread has set them aside for a frame that is
+// not in the log yet.
 void kv_before_persist(Session& s) {
   KvCase kv(s, KvCase::Thread::none, {.keys = "ab", .group = 0});
   s.side_by_side({[&] {
