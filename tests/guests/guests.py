@@ -30,10 +30,10 @@ KERNELS = {"5.10": ("bullseye", ""), "6.1": ("bookworm", ""), "6.12": ("trixie",
 FEW_ADDRESSES = "6.12-39bit"  # made here of Debian's source
 SOURCE_PACKAGE = ("trixie", "linux-source-6.12")
 BUILT_FOR = "bookworm"  # the suite of the libraries
-PACKAGES = ["bash", "btrfs-progs", "bubblewrap", "coreutils", "e2fsprogs", "findutils", "grep", "mount", "sed",
+PACKAGES = ["bash", "btrfs-progs", "bubblewrap", "coreutils", "e2fsprogs", "findutils", "g++", "grep", "mount", "sed",
             "util-linux", "procps", "libc-bin", "libc6-dev", "libstdc++-12-dev", "linux-libc-dev", "libblkid-dev",
             "libboost-dev", "libcli11-dev", "libfmt-dev", "libgtest-dev", "libncurses-dev", "libsqlite3-dev",
-            "liburing-dev", "libxxhash-dev", "libzstd-dev", "nlohmann-json3-dev", "python3", "xfsprogs"]
+            "liburing-dev", "libxxhash-dev", "libzstd-dev", "nlohmann-json3-dev", "python3", "sqlite3", "xfsprogs"]
 MODULES = ["virtio_pci", "virtio_mmio", "virtio_blk", "crc32c_generic", "libcrc32c", "xxhash_generic",
            "blake2b_generic", "sha256_generic", "ext4", "xfs", "btrfs", "overlay", "9pnet_virtio", "9p", "loop"]
 PROFILE_PACKAGE = "golang-github-docker-docker-dev"
@@ -130,8 +130,10 @@ def root_of(work: pathlib.Path, arch: str) -> pathlib.Path:
     (etc / "hosts").write_text("127.0.0.1 localhost guest\n", encoding="utf-8")
     for folder in ("share", "tmp", "var/images"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    if not (root / "bin/sh").exists():
-        (root / "bin/sh").symlink_to("bash")
+    # What the packages' scripts and alternatives would have made.
+    for name, of in (("bin/sh", "bash"), ("usr/bin/cc", "gcc"), ("usr/bin/c++", "g++")):
+        if not (root / name).is_symlink():
+            (root / name).symlink_to(of)
     return root
 
 
