@@ -14,7 +14,7 @@ import tempfile
 SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Where the build looks for an include that is not beside the file: -I in CMakeLists.txt.
-ROOTS = ["src", "include", "testing", "bench", "plugins", "tools", "tools/preload", "tests", "fuzz"]
+ROOTS = ["src", "include", "tests/lib", "bench", "plugins", "tools", "tools/preload", "tests", "fuzz"]
 SKIPPED = {"build", ".git", ".cache"}
 
 
@@ -91,7 +91,7 @@ def self_test():
         "cmake/floors.txt": "# parts\npublic include/memlith\nbase src/base\nlog src/log base\ncapi src/capi log "
                             "public\n"
                             "kit bench/kit public\none plugins/one/src log\none-tests plugins/one/tests one support\n"
-                            "two plugins/two/src log\nsupport tests/support log\ncli tools/cli kit\n",
+                            "two plugins/two/src log\nsupport tests/lib/support log\ncli tools/cli kit\n",
         "include/memlith/memlith.h": "\n",
         "src/base/a.hpp": '#include <vector>\n#include "base/b.hpp"\n#include "log/a.hpp"\n',
         "src/base/b.hpp": "\n",
@@ -107,7 +107,7 @@ def self_test():
         "plugins/one/tests/a.cpp": '#include "one/src/own.hpp"\n#include "support/expect.hpp"\n'
                                    '#include "kit/own.hpp"\n',
         "plugins/two/src/a.hpp": "\n",
-        "tests/support/expect.hpp": "\n",
+        "tests/lib/support/expect.hpp": "\n",
         "build/release/made.cpp": '#include "capi/a.hpp"\n',
     }
     expected = ["bench/kit/own.hpp:2: kit includes", "plugins/one/src/a.cpp:4: one includes two/src/a.hpp of two",

@@ -3,8 +3,8 @@
 
 Usage: check_orders.py [REPOSITORY | --self-test]
 A comment `// ORDER name: the crash that the order of the next lines prevents. [REFERENCE]` ends with one or more
-references, with commas between: `mutant NAME` of testing/mutants/mutants.hpp breaks the order, and a test notices;
-`workload NAME` of testing/lab, or `test SUITE.NAME`, fails when the lines change places. Prints each violation as
+references, with commas between: `mutant NAME` of tests/lib/mutants/mutants.hpp breaks the order, and a test notices;
+`workload NAME` of tests/lib/lab, or `test SUITE.NAME`, fails when the lines change places. Prints each violation as
 `file:line: what` and exits with 1 if there was one. --self-test shows that each is found.
 """
 import pathlib
@@ -28,8 +28,8 @@ def existing(root):
     tests = {test for folder in ("tests", "plugins")
              for test in names_in(root, folder, r"\bTEST(?:_F|_P)?\((\w+),\s*(\w+)\)")}
     return {
-        "mutant": names_in(root, "testing/mutants", r"\bX\((\w+), \w+, \""),
-        "workload": names_in(root, "testing/lab", r"(?m)^ +\{(?:\.name = )?\"([a-z0-9-]+)\","),
+        "mutant": names_in(root, "tests/lib/mutants", r"\bX\((\w+), \w+, \""),
+        "workload": names_in(root, "tests/lib/lab", r"(?m)^ +\{(?:\.name = )?\"([a-z0-9-]+)\","),
         "test": {f"{suite}.{name}" for suite, name in tests},
     }
 
@@ -68,7 +68,7 @@ def violations(root):
 
 def self_test():
     tree = {
-        "testing/mutants/mutants.hpp": '#define LIST(X) \\\n  X(flush_left_out, log, "a flush is left out") \\\n'
+        "tests/lib/mutants/mutants.hpp": '#define LIST(X) \\\n  X(flush_left_out, log, "a flush is left out") \\\n'
                                        '  X(skip_mark, one, "nothing says so")\n',
         "src/log/good.cpp": "// ORDER one-before-two: why. [mutant flush_left_out]\n"
                             "  // ORDER two-before-three: because of a crash that is told in\n"
@@ -81,8 +81,8 @@ def self_test():
                            "// Order six: no tag is no tag. [mutant none]\n",
         "plugins/one/src/marks.cpp": "// ORDER one-before-two: why. [mutant skip_mark]\nint x;\n"
                                      "// ORDER two-before-three: why. [mutant keep_mark]\n",
-        "testing/lab/workloads.cpp": 'Row rows[] = {\n    {"two-commits", "two commits", options},\n};\n',
-        "testing/lab/more.cpp": 'Row rows[] = {\n    {.name = "reopened",\n     .sentence = "reopening"},\n};\n',
+        "tests/lib/lab/workloads.cpp": 'Row rows[] = {\n    {"two-commits", "two commits", options},\n};\n',
+        "tests/lib/lab/more.cpp": 'Row rows[] = {\n    {.name = "reopened",\n     .sentence = "reopening"},\n};\n',
         "tests/unit/log/log_test.cpp": "TEST_F(Log,\n       ComesBack) {}\n",
     }
     expected = ["plugins/one/src/marks.cpp:3: there is no mutant keep_mark", "src/log/bad.cpp:1: it reads",

@@ -1,12 +1,12 @@
 # memlith_with_mutants(TARGET ROOT FOLDER...): the target is compiled from a copy of the folders ROOT/FOLDER of the
-# repository, with the patches of testing/mutants (docs/testing.md, "Mutants"). Includes find the copy, also those of
+# repository, with the patches of tests/lib/mutants (docs/testing.md, "Mutants"). Includes find the copy, also those of
 # targets that link this one. Call it before other folders of includes are given to the target. The target's property
 # MEMLITH_COPY says where the copy is. A patch that does not fit fails the build. A file of the copy is written only if
 # it differs, so that nothing else is compiled again.
 function(memlith_with_mutants target root)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   set(copy ${CMAKE_BINARY_DIR}/mutants/${target})
-  set(mutants ${CMAKE_SOURCE_DIR}/testing/mutants)
+  set(mutants ${CMAKE_SOURCE_DIR}/tests/lib/mutants)
   set(paths)
   set(changes)
   foreach(folder ${ARGN})
@@ -19,7 +19,7 @@ function(memlith_with_mutants target root)
   foreach(change ${changes})
     string(REGEX REPLACE "\\.patch$" "" path ${change})
     if(NOT path IN_LIST paths)
-      message(FATAL_ERROR "testing/mutants/${change}: there is no ${path}; move the file to where that text is now, "
+      message(FATAL_ERROR "tests/lib/mutants/${change}: there is no ${path}; move the file to where that text is now, "
         "or remove it")
     endif()
   endforeach()
@@ -42,6 +42,6 @@ function(memlith_with_mutants target root)
   get_target_property(sources ${target} SOURCES)
   list(TRANSFORM sources REPLACE "^${CMAKE_SOURCE_DIR}/${root}/" "${copy}/${root}/")
   set_property(TARGET ${target} PROPERTY SOURCES ${sources})
-  target_include_directories(${target} BEFORE PUBLIC ${copy}/${root} ${CMAKE_SOURCE_DIR}/testing)
+  target_include_directories(${target} BEFORE PUBLIC ${copy}/${root} ${CMAKE_SOURCE_DIR}/tests/lib)
   set_target_properties(${target} PROPERTIES MEMLITH_COPY ${copy})
 endfunction()

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib" / "support"))
 import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 MEMLITH = sys.argv[1]

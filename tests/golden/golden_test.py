@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib" / "support"))
 from loop_device import NoLoopDevice, loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -11,7 +11,7 @@
 // X(name, floor, what it does)
 // clang-format off
 // Those that only leave out or reorder writes and flushes. The laboratory does that between the engine and the disk
-// (testing/lab/mutant_volume.hpp).
+// (tests/lib/lab/mutant_volume.hpp).
 #define MEMLITH_DEVICE_MUTANT_LIST(X)                                                                              \
   X(skip_log_flush, log, "a batch is acknowledged without a flush")                                                \
   X(skip_log_write, log, "a batch is flushed without having been written")                                         \

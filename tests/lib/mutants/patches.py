@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """The patches that put mutants into a copy of the product's text (docs/testing.md, "Mutants").
 
-testing/mutants/PATH.patch changes the file PATH of the repository; a file testing/mutants/PATH takes the place of PATH.
+PATH.patch beside this file changes the file PATH of the repository; a file PATH beside it takes the place of PATH.
 
 Usage: patches.py COMMAND
   fit LIST STAMP        writes STAMP if the patches of each PATH of the file LIST fit; the build asks first
   apply OUT LIST        writes each PATH of the file LIST, as the tests compile it, to OUT/PATH; the build does this
-  edit MUTANT|PATH...   writes the copies to testing/mutants/edited/ and prints where; change them, then:
+  edit MUTANT|PATH...   writes the copies to tests/lib/mutants/edited/ and prints where; change them, then:
   save                  makes the patches anew from all edited copies, and removes the copies
   refresh               makes all patches anew after changes of the product's text; names those that need `edit`
   check                 every patch fits, every mutant is listed and is somewhere, the product's text has none
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-FOLDER = "testing/mutants"
+FOLDER = "tests/lib/mutants"
 INCLUDE = '#include "mutants/mutants.hpp"\n'
 HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
 ENTRY = re.compile(r"\bX\((\w+), (\w+), \"(.*)\"\)")
@@ -254,11 +254,11 @@ def violations(root):
         if [line for line in patch.header if is_told(line, listed)] != [f"{name}: {listed[name]}" for name in used
                                                                         if name in listed]:
             yield f"{patch.name}:1: its first lines do not tell its mutants; `python3 {FOLDER}/patches.py refresh`"
-    for file in sorted((root / "testing/lab").glob("*.cpp")):
+    for file in sorted((root / "tests/lib/lab").glob("*.cpp")):
         somewhere |= set(USE.findall(file.read_text(encoding="utf-8")))
     for name in listed:
         if name not in somewhere:
-            yield f"{FOLDER}/mutants.hpp:1: no patch and no file of testing/lab has the mutant {name}"
+            yield f"{FOLDER}/mutants.hpp:1: no patch and no file of tests/lib/lab has the mutant {name}"
     for file in product_files(root):
         text = BRACKETS.sub(lambda match: "\n" * match[0].count("\n"), file.read_text(encoding="utf-8"))
         for number, line in enumerate(text.splitlines(), 1):
@@ -289,7 +289,7 @@ def self_test():
 
         write("src/two.cpp", product)
         write(f"{FOLDER}/mutants.hpp", lists)
-        write("testing/lab/lab.cpp", "MEMLITH_MUTANT(in_the_lab)\n")
+        write("tests/lib/lab/lab.cpp", "MEMLITH_MUTANT(in_the_lab)\n")
         write(f"{FOLDER}/edited/src/two.cpp", changed)
         save(root)
         patch = (root / FOLDER / "src/two.cpp.patch").read_text(encoding="utf-8")
@@ -350,7 +350,7 @@ def told(wrong):
 
 
 def main(arguments):
-    root = pathlib.Path(__file__).resolve().parent.parent.parent
+    root = pathlib.Path(__file__).resolve().parents[3]
     match arguments:
         case ["--self-test"]:
             return self_test()
