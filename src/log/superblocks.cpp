@@ -90,7 +90,6 @@ Status Superblocks::read() {
   current_ = copies[newest];
   at_ = newest;
   copies_ = (valid[0] ? 1 : 0) + (valid[1] ? 1 : 0);
-  agree_ = valid[0] && valid[1] && std::memcmp(&copies[0], &copies[1], sizeof copies[0]) == 0;
   found_end_ = static_cast<LogEnd>(current_.clean);
   if (current_.block_bytes % device_.caps().block_bytes != 0) {
     return fail(Errc::unsupported, Detail::superblock,

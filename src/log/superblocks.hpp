@@ -46,7 +46,6 @@ class Superblocks {
   // As read() found them; constant after it.
   [[nodiscard]] LogEnd found_end() const { return found_end_; }
   [[nodiscard]] std::uint32_t copies() const { return copies_; }  // intact ones
-  [[nodiscard]] bool agree() const { return agree_; }             // both are intact and equal
 
  private:
   // Puts the next superblock into block_; how many bytes of it to write.
@@ -60,7 +59,6 @@ class Superblocks {
   AlignedBuffer block_ MEMLITH_GUARDED_BY(mutex_);
   LogEnd found_end_ = LogEnd::open;
   std::uint32_t copies_ = 0;
-  bool agree_ = false;
 };
 
 }  // namespace memlith::core

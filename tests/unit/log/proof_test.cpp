@@ -137,6 +137,45 @@ TEST_F(ForgottenFlush, WhatIsReadBackIsOnTheMediumBeforeItIsBuiltUpon) {
   });
 }
 
+// A trim fails at the flush of the superblock's second copy, which the page cache alone has from then on; a frame that
+// another thread commits meanwhile is acknowledged. The next opening finds two equal copies, and moves that frame to
+// the slot that the trim freed. Whatever power cut spoils the first copy then, the second one leads to all frames.
+TEST_F(ForgottenFlush, ATailThatThePageCacheAloneHas) {
+  constexpr std::uint64_t kLong = 7000;
+  {
+    Opened first = read(volume_);
+    ASSERT_OK(first.log->start(first.log->recovered(), {}));
+    ASSERT_OK(first.log->append(payload_of(kLong, 1), 1).status());
+    ASSERT_OK(first.log->append(payload_of(kLong, 2), 1).status());
+    const LogPosition tail = first.log->durable();
+    ASSERT_GT(tail.lsn.value, 8192u - 512) << "the trim frees a slot";
+    bool committed = false;
+    volume_.before_transfer = [&] {
+      if (std::exchange(committed, true)) return;
+      EXPECT_OK(first.log->append(payload_of(kFirst, 3), 1).status());
+      volume_.faults().plan(SimFaults::Kind::forget_flush, 1);
+    };
+    EXPECT_ERROR(Errc::io, first.log->trim(tail, {}));
+    volume_.before_transfer = nullptr;
+  }
+  volume_.faults().clear();
+  const std::size_t reopened = volume_.operations();
+  {
+    Opened second = read(volume_);
+    ASSERT_OK(second.status);
+    ASSERT_EQ(second.frames, Frames{payload_of(kFirst, 3)});
+    ASSERT_LT(second.log->proven(), second.log->recovered().lsn);
+    ASSERT_OK(second.log->start(second.log->tail(), {}));
+    ASSERT_OK(second.log->append(payload_of(kLong, 4), 1).status());
+  }
+  for_each_cut(reopened, [&](SimVolume& cut, std::size_t at) {
+    const Opened found = read(cut);
+    ASSERT_OK(found.status) << at;
+    const auto third = std::ranges::find(found.frames, payload_of(kFirst, 3));
+    EXPECT_NE(third, found.frames.end()) << at;
+  });
+}
+
 // What a later frame or the superblock proves is not written again.
 TEST_F(ForgottenFlush, WhatIsProvenIsLeftAlone) {
   {
