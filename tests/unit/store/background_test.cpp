@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -108,17 +109,20 @@ TEST(Background, AFullLogWaitsForNoOtherStore) {
     };
   }
   gate.closed = true;  // for threads that commit not: those of checkpoints
+  std::atomic<bool> enough{false};
   std::vector<std::thread> committers;
   for (auto& each : slow) {
-    committers.emplace_back([&, store = each.get()] {
+    committers.emplace_back([&enough, store = each.get()] {
       commits_here = true;
-      for (int i = 0; i < 8; ++i) (void)commit(*store->store, {{store->object, 0, filled(8000, i)}});
+      // A commit that finds the log full before a thread has begun makes room itself.
+      for (int i = 0; !enough; ++i) (void)commit(*store->store, {{store->object, 0, filled(8000, i)}});
     });
   }
   {
     std::unique_lock lock(gate.mutex);
     gate.changed.wait(lock, [&] { return gate.waiting >= 2; });
   }
+  enough = true;
   // Both threads stand still by now.
   SimVolume volume;
   auto store = must(Store::open(volume, with_threads()));
