@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define MEMLITH_SQLITE_MAGIC "SQLite format 3" /* 16 bytes with the zero at its end */
-#define MEMLITH_SQLITE_MARK "MEMLITH\n"        /* 8 bytes, then 8 with the moment: which commits the file holds */
+#define MEMLITH_SQLITE_MARK "\x89MEMSQL\n"     /* 8 bytes, then 8 with the moment: which commits the file holds */
 #define MEMLITH_SQLITE_MARK_BYTES 16           /* a marked empty database has these bytes and no others */
 /* The offset of SQLite's change counter. Its highest bit is inverted while the file is marked. The change counter is
  * the only part of page 1 that a connection reads to find out whether its cached page 1 is still current. */

@@ -306,10 +306,8 @@ Status Replica::fit_mark() {
   const std::array<std::uint64_t, 2> found = mark;
   const std::uint32_t must_have = directory_->record_at_home().own.marked;
   if (must_have != 0) mark[0] = must_have == kOwnOfGuarded ? kGuardMark : kUseMark;
-  const bool marked = mark[0] == kGuardMark || mark[0] == kFileMark || mark[0] == kUseMark;
-  if (marked && !(mark[0] == kFileMark && mark[1] == kUnmarkedRest)) {
-    for (mark[1] = 0; is_whole_moment(mark[1]);) ++mark[1];
-  }
+  const bool marked = mark[0] == kGuardMark || mark[0] == kSqliteMark || mark[0] == kUseMark;
+  if (marked) mark[1] = kNoMoment;
   return mark == found ? kOk : file->write(0, std::as_bytes(std::span(mark)));
 }
 

@@ -132,11 +132,11 @@ static_assert(sizeof(FileRecord) == 56 && std::has_unique_object_representations
 
 enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
 
-// The first 8 bytes of a marked file; 8 that say its moment follow. docs/format.md, "The mark".
-inline constexpr std::uint64_t kFileMark = 0x0a4854494c4d454dU;  // "MEMLITH\n"
+// The first 8 bytes of a SQLite database that is in use: "\x89MEMSQL\n"; 8 that say its moment follow, as with each of
+// these marks. docs/format.md, "The mark".
+inline constexpr std::uint64_t kSqliteMark = 0x0a4c51534d454d89U;
 inline constexpr std::uint64_t kFileMarkBytes = 16;
-// What SQLite's own bytes have in the place of the moment, in a file that is not marked.
-inline constexpr std::uint64_t kUnmarkedRest = 0x00332074616d726fU;
+inline constexpr std::uint64_t kNoMoment = 0;  // in the place of the moment, if nothing is known of it
 
 // The first 8 bytes of a guarded file, in the place of its own: "\x89MEMLIT\n". docs/format.md, "The guard".
 inline constexpr std::uint64_t kGuardMark = 0x0a54494c4d454d89U;

@@ -18,6 +18,7 @@ constexpr std::uint64_t kLsnUnit = 512;
 constexpr unsigned kPlaceBits = 22;
 constexpr unsigned kChainBits = 22;
 constexpr unsigned kSaidBits = kPlaceBits + kChainBits;
+constexpr std::uint64_t kMomentSeed = kSuperblockMagic;
 
 constexpr std::uint64_t low_bits(std::uint64_t value, unsigned bits) {
   return value & ((std::uint64_t{1} << bits) - 1);
@@ -25,7 +26,7 @@ constexpr std::uint64_t low_bits(std::uint64_t value, unsigned bits) {
 
 // Whatever log it belongs to: a whole moment of another log is refused, a torn one is not.
 std::uint64_t with_checksum(std::uint64_t said) {
-  return said | checksum(std::as_bytes(std::span(&said, 1)), kFileMark) << kSaidBits;
+  return said | checksum(std::as_bytes(std::span(&said, 1)), kMomentSeed) << kSaidBits;
 }
 
 // The chain value of a position depends on everything in the log before it, so no two histories share one.
@@ -57,6 +58,14 @@ Status used_without_log(StoreFiles& files) {
               files.path(), files.volume.path_of(files.names.log));
 }
 
+Status database_without_log(StoreFiles& files) {
+  return fail(Errc::corrupt, Detail::open,
+              "{}: this SQLite database was in use during a crash; its newest commits are in the log {}, which is "
+              "missing. Without the log the file may be incomplete. Put the log back, or restore both from a backup. "
+              "Nothing was changed",
+              files.path(), files.volume.path_of(files.names.log));
+}
+
 }  // namespace
 
 bool is_whole_moment(std::uint64_t moment) { return moment == with_checksum(low_bits(moment, kSaidBits)); }
@@ -81,9 +90,7 @@ Status FileMoment::read(bool must_be_marked) {
   }
   if (!files_.may_be_marked() || mark[0] != files_.mark()) return kOk;
   lacks_mark_ = false;
-  // The mark may be half written over SQLite's own bytes; then a later commit of the log has it complete.
-  if (files_.keeps_mark && mark[1] == kUnmarkedRest) return kOk;
-  // A crash tore it: it was being written when the power failed, and the log is the one that it was being written for.
+  // Otherwise a crash tore the mark or its moment, and the log is the one that they were being written for.
   if (is_whole_moment(mark[1])) moment_ = mark[1];
   return kOk;
 }
@@ -154,24 +161,12 @@ Status check_no_mark(StoreFiles& files) {
   if (!there) return kOk;
   MEMLITH_TRY_ASSIGN(Device* const file, files.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  std::array<std::byte, 24> first{};
-  MEMLITH_TRY(file->read(0, std::span(first).first(std::min<std::uint64_t>(size, first.size()))));
+  if (size < kFileMarkBytes) return kOk;
   std::uint64_t mark = 0;
-  std::memcpy(&mark, first.data(), sizeof mark);
+  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(&mark, 1))));
   if (mark == kGuardMark) return guarded_without_log(files);
   if (mark == kUseMark) return used_without_log(files);
-  // These bytes are in the header of every SQLite database, and unlikely in another file that begins with the same 8
-  // bytes.
-  constexpr std::byte kFractions[3] = {std::byte{64}, std::byte{32}, std::byte{32}};
-  const auto zero = [](std::byte each) { return each == std::byte{0}; };
-  const bool is_empty = size >= kFileMarkBytes && std::all_of(first.begin() + kFileMarkBytes, first.end(), zero);
-  const bool is_database = size >= first.size() && std::memcmp(&first[21], kFractions, sizeof kFractions) == 0;
-  if (mark != kFileMark || !(is_empty || is_database)) return kOk;
-  return fail(Errc::corrupt, Detail::open,
-              "{}: this SQLite database was in use during a crash; its newest commits are in the log {}, which is "
-              "missing. Without the log the file may be incomplete. Put the log back, or restore both from a backup. "
-              "Nothing was changed",
-              files.path(), files.volume.path_of(files.names.log));
+  return mark == kSqliteMark ? database_without_log(files) : kOk;
 }
 
 }  // namespace memlith::core

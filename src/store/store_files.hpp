@@ -45,7 +45,7 @@ struct StoreFiles {
   [[nodiscard]] bool whole_blocks() const { return physical_block_bytes != 0; }
   [[nodiscard]] bool one_file() const { return options.kind == StoreKind::one_file; }
   [[nodiscard]] bool may_be_marked() const { return keeps_mark || guards || marks_use; }
-  [[nodiscard]] std::uint64_t mark() const { return guards ? kGuardMark : marks_use ? kUseMark : kFileMark; }
+  [[nodiscard]] std::uint64_t mark() const { return guards ? kGuardMark : marks_use ? kUseMark : kSqliteMark; }
   [[nodiscard]] std::string path() const { return volume.path_of(names.file); }
   [[nodiscard]] Caching log_caching() const { return options.direct_io ? Caching::direct : Caching::buffered; }
   // Releases the locks. The log and the home files must not be in use any more.

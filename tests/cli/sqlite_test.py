@@ -18,7 +18,7 @@ import tempfile
 import unittest
 
 MEMLITH, PLUGIN = (str(pathlib.Path(each).resolve()) for each in sys.argv[1:3])
-MARK = b"MEMLITH\n"
+MARK = b"\x89MEMSQL\n"
 
 # A child that has the plugin, prints "ready" when the statements are done, and stays until it is killed or told to end.
 CHILD = """
@@ -393,7 +393,7 @@ class Recover(Case):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         for text in "memlith's VFS", "copy.db.memlith-journal":
             self.assertIn(text, answer.stdout)
-        self.assertEqual((self.folder / "copy.db").read_bytes()[:8], b"MEMLITH\n")
+        self.assertEqual((self.folder / "copy.db").read_bytes()[:8], MARK)
         self.done("sqlite", "export", self.db, self.target)
         self.assertEqual(len(rows_of(self.target)), 300)
         self.run_child(self.db, "fill(1)").end()

@@ -122,7 +122,7 @@ void Explorer::swap_moments(const Run& run, const SimMedium& medium, std::vector
 }
 
 std::uint64_t Explorer::mark_in_use() const {
-  return options_.guards_file ? kGuardMark : workload_.marks_use ? kUseMark : kFileMark;
+  return options_.guards_file ? kGuardMark : workload_.marks_use ? kUseMark : kSqliteMark;
 }
 
 // A file that was never marked, or whose moment is torn, tells nothing.

@@ -27,8 +27,8 @@ std::vector<std::byte> bytes_of(std::uint64_t fill, const Write& write) {
 void hide_moment(std::vector<std::byte>& file) {
   if (file.size() < kFileMarkBytes) return;
   if (std::memcmp(file.data(), &kUseMark, sizeof kUseMark) == 0) std::memset(file.data(), 0, kFileMarkBytes);
-  if (std::memcmp(file.data(), &kFileMark, sizeof kFileMark) != 0) return;
-  std::memcpy(file.data() + sizeof kFileMark, &kUnmarkedRest, sizeof kUnmarkedRest);
+  if (std::memcmp(file.data(), &kSqliteMark, sizeof kSqliteMark) != 0) return;
+  std::memcpy(file.data() + sizeof kSqliteMark, &kNoMoment, sizeof kNoMoment);
 }
 
 namespace {

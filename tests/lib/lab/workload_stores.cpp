@@ -134,16 +134,30 @@ StoreOptions guarded_file() {
   return options;
 }
 
-// A file with the mark, and with SQLite's own bytes in the place of the moment.
+// A file with the mark, and without a moment.
 std::vector<std::byte> marked_bytes() {
   std::vector<std::byte> bytes = file_bytes();
-  std::memcpy(bytes.data(), &kFileMark, sizeof kFileMark);
-  std::memcpy(bytes.data() + sizeof kFileMark, &kUnmarkedRest, sizeof kUnmarkedRest);
+  std::memcpy(bytes.data(), &kSqliteMark, sizeof kSqliteMark);
+  std::memcpy(bytes.data() + sizeof kSqliteMark, &kNoMoment, sizeof kNoMoment);
   return bytes;
 }
+// Beside the log that it was closed with: a file that has the mark is nothing without its log.
 SimImage marked_image() {
-  SimImage image;
-  image.files["data"] = std::make_shared<const std::vector<std::byte>>(marked_bytes());
+  static const SimImage image = [] {
+    const std::uint64_t before = std::exchange(given_identity, 0x6d61726b6564);
+    const Mutant mutant = std::exchange(active_mutant, Mutant::none);
+    SimVolume volume(file_image());
+    const std::unique_ptr<Store> store = std::move(*Store::open(volume, marked_file()));
+    const std::vector<std::byte> bytes = marked_bytes();
+    const Extent mark{kFile, 0, kFileMarkBytes};
+    const std::byte* const source = bytes.data();
+    Status made = store->commit({{&mark, 1}, {&source, 1}, {}});
+    if (made.ok()) made = store->close();
+    MEMLITH_ASSERT(made.ok());
+    given_identity = before;
+    active_mutant = mutant;
+    return volume.image();
+  }();
   return image;
 }
 Content marked_content() {

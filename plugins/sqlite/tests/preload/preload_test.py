@@ -166,13 +166,13 @@ def test_kill(name, path):
                     break
             child.send_signal(signal.SIGKILL)
             last = max([last, *(int(line) for line in child.stdout.read().splitlines())])
-    mark = (folder / f"{name}-killed.db").read_bytes()[:7]
+    mark = (folder / f"{name}-killed.db").read_bytes()[:8]
     answer = run("module = Module(sys.argv[1]).open(sys.argv[2])\nprint(module.run('select count(*) from t; pragma "
                  "integrity_check'))\nmodule.close()",
                  path, f"{name}-killed.db")
     count = answer.stdout.split("\n")[0]
-    check(f"{name}: kill -9", mark == b"MEMLITH" and answer.stdout.endswith("ok\n") and last <= int(count) <= last + 3
-          and last >= 30, (last, mark, answer))
+    check(f"{name}: kill -9", mark == b"\x89MEMSQL\n" and answer.stdout.endswith("ok\n")
+          and last <= int(count) <= last + 3 and last >= 30, (last, mark, answer))
 
 
 TOGETHER = """

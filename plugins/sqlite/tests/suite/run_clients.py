@@ -131,7 +131,7 @@ def try_client(client, way, plugin, folder):
                     break
             child.send_signal(signal.SIGKILL)
             last = max([last, *(int(line) for line in child.stdout.read().split("\n")[:-1])])
-    marked = (folder / "killed.db").read_bytes().startswith(b"MEMLITH")
+    marked = (folder / "killed.db").read_bytes().startswith(b"\x89MEMSQL\n")
     answer = run("count", "killed.db")
     count = answer.stdout.split()[0] if answer.stdout else "0"
     check(f"{name}: kill -9", marked and answer.stdout.strip().endswith("ok")
