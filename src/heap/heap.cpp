@@ -110,6 +110,7 @@ void Heap::create() {
   header.reserve_bytes = region_.reserve();
   header.segments_max = segments_for(region_.reserve());
   header.check = header_check(header);
+  MEMLITH_ASSERT(region_.size() >= size_with_header(header.header_pages));
   *header_ = header;
   wrote(header_, sizeof header);
   const HeaderExtent extent = header_extent(header.header_pages);
@@ -242,6 +243,7 @@ void* Heap::allocate_at_once(std::uint64_t bytes, std::uint64_t alignment) noexc
 }
 
 Result<void*> Heap::allocate_locked(SlabArena& arena, std::uint32_t size_class) {
+  MEMLITH_ASSERT(size_class < kClasses);
   for (;;) {
     MEMLITH_TRY(acquire_slab(arena, size_class));
     const LockGuard lock(arena.mutex);

@@ -86,6 +86,7 @@ Status Heap::check_huge(std::uint32_t segment) const {
 // Checks the header of a segment, and lists what its pages hold.
 Status Heap::inspect(std::uint32_t segment, std::vector<Run>& runs) const {
   runs.clear();
+  MEMLITH_ASSERT(entry_of(segment).kind == SegmentKind::headed);
   const std::uint32_t header_page = entry_of(segment).header_page;
   const SegmentHeader& header = *header_at(segment, header_page);
   const std::uint64_t offset = offset_of(&header);
@@ -171,6 +172,7 @@ Result<Segment*> Heap::load(std::uint32_t segment, SlabArena& arena) {
     for (; i < runs.size() && runs[i].kind == kPageNone; ++i) ++pages;
     loaded->give(run.page, pages);
   }
+  MEMLITH_ASSERT(loaded->free_pages() + kSegmentHeaderPages <= pages_in(segment));
   note_room(*loaded);
   return loaded;
 }
@@ -200,6 +202,8 @@ Slab* Heap::make_slab(Segment& segment, std::uint32_t page, std::uint32_t size_c
   spare_slabs_.pop_back();
   MEMLITH_ASSERT(size_class < kClasses && !slab->listed);
   const SizeClass& kind = kSizeClasses[size_class];
+  MEMLITH_ASSERT(segment.header().pages[page] == page_word(kPageSlab + size_class, kind.pages));
+  MEMLITH_ASSERT(page + kind.pages <= pages_in(segment.number()));
   slab->base = base_ + segment.number() * kSegmentBytes + page * kPageBytes;
   slab->bits = segment.header().blocks[page];
   slab->block_bytes = kind.bytes;
@@ -213,6 +217,7 @@ Slab* Heap::make_slab(Segment& segment, std::uint32_t page, std::uint32_t size_c
   for (std::uint32_t word = 0; word <= (kind.blocks - 1) / 64; ++word) {
     slab->used += static_cast<std::uint32_t>(std::popcount(slab->bits[word]));
   }
+  MEMLITH_ASSERT(slab->used <= slab->blocks);
   const LockGuard lock(owner.mutex);
   slab->owner.store(&owner, std::memory_order_release);
   slab->listed = false;
@@ -250,6 +255,7 @@ Status Heap::acquire_slab(SlabArena& arena, std::uint32_t size_class) {
 
 // Moves a slab with room from one arena to the other; unless `any`, one that is a quarter free at least.
 bool Heap::move_slab(SlabArena& from, SlabArena& to, std::uint32_t size_class, bool any) {
+  MEMLITH_ASSERT(&from != &to && size_class < kClasses);
   for (Slab* slab = from.first[size_class]; slab != nullptr; slab = slab->next) {
     if (!any && slab->used * 4 > slab->blocks * 3) continue;
     MEMLITH_ASSERT(slab->owner.load(std::memory_order_relaxed) == &from && slab->listed && !slab->full());

@@ -124,6 +124,7 @@ Result<NameRecord*> Heap::make_record(std::string_view name, const ObjectType& t
   MEMLITH_TRY_ASSIGN(void* const block,
                      allocate_locked(arena_of_thread(), class_of(record_bytes(record), alignof(NameRecord))));
   auto* const placed = static_cast<NameRecord*>(block);
+  MEMLITH_ASSERT(offset_of(placed) % kGrainBytes == 0 && offset_of(placed) + record_bytes(record) <= region_.size());
   *placed = record;
   auto* const text = reinterpret_cast<char*>(placed + 1);
   std::memcpy(text, name.data(), name.size());
@@ -161,10 +162,12 @@ Status Heap::replace_name(std::string_view name, const void* object, const Objec
 }
 
 void Heap::link_first(NameRecord& record) {
+  MEMLITH_ASSERT(record.previous == 0 && record.check == record_check(record));
   record.next = header_->names_first;
   wrote(&record, record_bytes(record));
   if (record.next != 0) {
     auto& next = *reinterpret_cast<NameRecord*>(base_ + record.next);
+    MEMLITH_ASSERT(next.previous == 0);  // until now the first
     next.previous = offset_of(&record);
     wrote(&next.previous, sizeof next.previous);
   }
@@ -194,6 +197,8 @@ Result<NamedObject> Heap::find_name(std::string_view name, const ObjectType& typ
 }
 
 void Heap::unlink(NameRecord& record) {
+  MEMLITH_ASSERT(header_->names_count > 0);
+  MEMLITH_ASSERT((record.previous == 0) == (header_->names_first == offset_of(&record)));
   const auto relink = [&](std::uint64_t* link, std::uint64_t value) {
     *link = value;
     wrote(link, sizeof *link);

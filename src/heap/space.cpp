@@ -20,6 +20,7 @@ constexpr std::uint32_t kPagesWorthHeader = 16;  // fewer are not made usable be
 // ---- the segment table -----------------------------------------------------------------------------------------
 
 std::uint32_t Heap::segment_count() const {
+  MEMLITH_DCHECK(region_.size() % kPageBytes == 0);
   return static_cast<std::uint32_t>((region_.size() + kSegmentBytes - 1) / kSegmentBytes);
 }
 
@@ -38,6 +39,8 @@ bool Heap::entry_fits(std::uint32_t segment) const {
 void Heap::set_entry(std::uint32_t segment, SegmentKind kind, std::uint32_t header_page, std::uint32_t pages) {
   MEMLITH_ASSERT(std::uint64_t{segment} * kSegmentBytes < region_.reserve());
   MEMLITH_ASSERT(header_page + kSegmentHeaderPages <= kSegmentPages);
+  MEMLITH_ASSERT(header_page == 0 || kind == SegmentKind::headed);
+  MEMLITH_ASSERT(kind == SegmentKind::huge ? pages >= kSegmentPages : pages == 0);
   SegmentEntry entry{kind, static_cast<std::uint8_t>(header_page), 0, pages};
   if (kind != SegmentKind::unused) entry.check = entry_check(segment, entry);
   table_[segment] = entry;
@@ -48,7 +51,8 @@ void Heap::set_entry(std::uint32_t segment, SegmentKind kind, std::uint32_t head
 // ---- segments with a header ------------------------------------------------------------------------------------
 
 void Heap::set_page_word(Segment& segment, std::uint32_t page, PageWord word) {
-  MEMLITH_ASSERT(page < kSegmentPages);
+  MEMLITH_ASSERT(page < pages_in(segment.number()));
+  MEMLITH_ASSERT(page + (word >> 8u) <= pages_in(segment.number()));
   segment.header().pages[page] = word;
   wrote(&segment.header().pages[page], sizeof word);
 }
@@ -56,6 +60,7 @@ void Heap::set_page_word(Segment& segment, std::uint32_t page, PageWord word) {
 // Of an unused segment, or of what is left of one behind `header_page` pages of a large block.
 Segment* Heap::make_headed(std::uint32_t segment, std::uint32_t header_page) {
   MEMLITH_ASSERT(header_page + kSegmentHeaderPages <= pages_in(segment));
+  MEMLITH_ASSERT(entry_of(segment).kind == SegmentKind::unused);
   SegmentHeader& header = *header_at(segment, header_page);
   // A block may have lain here. Bytes that are zero already are not stored to, so that a fresh page stays a clean one.
   for (std::uint64_t at = 0; at < sizeof header; at += kPageBytes) {
@@ -79,7 +84,8 @@ Segment* Heap::make_headed(std::uint32_t segment, std::uint32_t header_page) {
 }
 
 Segment* Heap::remember(std::uint32_t segment, std::uint32_t header_page) {
-  MEMLITH_ASSERT(!segments_.contains(segment));
+  MEMLITH_ASSERT(segment < loaded_count_ && !segments_.contains(segment));
+  MEMLITH_ASSERT(entry_of(segment).kind == SegmentKind::headed && entry_of(segment).header_page == header_page);
   auto made = std::make_unique<Segment>(segment, header_at(segment, header_page));
   Segment* const pointer = made.get();
   segments_[segment] = std::move(made);
@@ -88,12 +94,15 @@ Segment* Heap::remember(std::uint32_t segment, std::uint32_t header_page) {
 }
 
 void Heap::note_room(const Segment& segment) {
+  MEMLITH_ASSERT(segment.longest() <= segment.free_pages());
+  MEMLITH_ASSERT(segment.free_pages() + kSegmentHeaderPages <= pages_in(segment.number()));
   for (std::uint32_t log = 0; log < room_.size() && segment.longest() >> log != 0; ++log) {
     room_[log] = std::min(room_[log], segment.number());
   }
 }
 
 bool Heap::find_in_loaded(std::uint32_t pages, Place& found) {
+  MEMLITH_ASSERT(pages > 0 && pages < kHugePagesMin);
   const auto log = static_cast<std::uint32_t>(std::bit_width(pages) - 1);
   const std::uint32_t count = segment_count();
   for (std::uint32_t number = room_[log]; number < count; ++number) {
@@ -130,6 +139,8 @@ Result<Heap::Place> Heap::find_pages(SlabArena& arena, std::uint32_t pages) {
 }
 
 void Heap::give_pages(Segment& segment, std::uint32_t page, std::uint32_t pages) {
+  MEMLITH_ASSERT(pages > 0 && page + pages <= pages_in(segment.number()));
+  MEMLITH_ASSERT(segment.header().pages[page] == 0);  // the region says so first
   segment.give(page, pages);
   note_room(segment);
   if (!wholly_free(segment)) return;
@@ -212,6 +223,7 @@ Status Heap::grow_to(std::uint64_t least) {
 // The first of `whole` unused segments with an unused one behind them that has room for `tail_pages` and a header. ~0:
 // none.
 std::uint32_t Heap::find_unused(std::uint32_t whole, std::uint32_t tail_pages) const {
+  MEMLITH_ASSERT(whole > 0 && tail_pages + kSegmentHeaderPages <= kSegmentPages);
   const std::uint32_t count = segment_count();
   std::uint32_t run = 0;
   for (std::uint32_t number = unused_from_; number < count; ++number) {
@@ -247,6 +259,7 @@ Result<std::byte*> Heap::allocate_huge(std::uint32_t pages) {
   MEMLITH_ASSERT(whole > 0 && first + whole + (tail > 0 ? 1 : 0) <= segment_count());
   set_entry(first, SegmentKind::huge, 0, whole * kSegmentPages + tail);
   for (std::uint32_t i = 1; i < whole; ++i) {
+    MEMLITH_ASSERT(entry_of(first + i).kind == SegmentKind::unused);
     set_entry(first + i, SegmentKind::huge_rest, 0, 0);
   }
   if (tail > 0) make_headed(first + whole, tail);
@@ -256,6 +269,8 @@ Result<std::byte*> Heap::allocate_huge(std::uint32_t pages) {
 Status Heap::free_huge(std::uint32_t segment) {
   const std::uint32_t pages = entry_of(segment).pages;
   const std::uint32_t whole = pages / kSegmentPages;
+  MEMLITH_ASSERT(entry_of(segment).kind == SegmentKind::huge && whole > 0);
+  MEMLITH_ASSERT((std::uint64_t{segment} + whole) * kSegmentBytes <= region_.size());
   if (const std::uint32_t tail = pages % kSegmentPages; tail > 0) {
     Segment* last = loaded_[segment + whole].load(std::memory_order_relaxed);
     if (last == nullptr) {

@@ -20,6 +20,7 @@ Status for_each_part(const Overlay& overlay, ObjectId object, std::uint64_t size
     for (std::uint64_t block = round_down(offset, kBlockBytes); block < end; block += kBlockBytes) {
       const std::uint64_t from = std::max(block, offset);
       const std::uint64_t until = std::min(block + kBlockBytes, end);
+      MEMLITH_ASSERT(from < until && until - from <= kBlockBytes && until - offset <= bytes.size());
       MEMLITH_TRY(visit(block, from - block, bytes.subspan(from - offset, until - from)));
     }
     return kOk;
@@ -46,6 +47,7 @@ Result<KeptBlocks::Blocks> KeptBlocks::whole_blocks_of(ObjectId object, const Ov
   MEMLITH_TRY(for_each_part(overlay, object, size,
                             [&](std::uint64_t block, std::uint64_t begin, std::span<const std::byte> bytes) -> Status {
                               if (const auto found = blocks.find(block); found != blocks.end()) {
+                                MEMLITH_ASSERT(begin + bytes.size() <= found->second.size());
                                 std::memcpy(found->second.data() + begin, bytes.data(), bytes.size());
                               }
                               return kOk;
@@ -59,6 +61,7 @@ Status KeptBlocks::keep(const Overlay& overlay) {
     if (!directory_.has_home(object)) continue;
     MEMLITH_TRY_ASSIGN(const Blocks blocks, whole_blocks_of(object, overlay));
     for (const auto& [offset, bytes] : blocks) {
+      MEMLITH_ASSERT(offset % kBlockBytes == 0 && !bytes.empty() && bytes.size() <= kBlockBytes);
       const ExtentRecord record{object.value, static_cast<std::uint32_t>(bytes.size()), offset};
       const auto raw = std::as_bytes(std::span(&record, 1));
       content.insert(content.end(), raw.begin(), raw.end());
@@ -84,6 +87,7 @@ BlocksHeader KeptBlocks::header_of(std::span<const std::byte> content) const {
 }
 
 Status KeptBlocks::write(std::span<const std::byte> content) {
+  MEMLITH_ASSERT(content.size() > sizeof(BlocksHeader));
   MEMLITH_TRY(make());
   MEMLITH_TRY(device_->reserve(content.size()));
   MEMLITH_TRY(device_->write(0, content));
@@ -111,6 +115,7 @@ Status KeptBlocks::make() {
 // ORDER blocks-before-name: home files that a crash left half written need the older blocks until the newer blocks, or
 // those home files, are flushed. [workload blocks]
 Status KeptBlocks::put_in_place() {
+  MEMLITH_ASSERT(device_ != nullptr);
   if (in_place_) return kOk;
   MEMLITH_TRY(files_.volume.rename(files_.names.fresh_blocks(), files_.names.blocks));
   in_place_ = true;

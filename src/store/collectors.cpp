@@ -19,6 +19,7 @@ void Collector::note_first() {
 }
 
 bool Collector::allow_more(std::uint64_t bytes) {
+  MEMLITH_ASSERT(bytes > allowed_);
   const std::uint64_t limit = all_.store_.log_limit_bytes() / 2;
   const std::uint64_t more = std::max(bytes - allowed_, std::min(kAllowedAtOnce, limit / 16));
   const std::uint64_t others = all_.allowed_.fetch_add(more);
@@ -32,6 +33,7 @@ bool Collector::allow_more(std::uint64_t bytes) {
 
 void Collector::drop_unused_allowance() {
   if (waits_.load(std::memory_order_relaxed)) return;
+  MEMLITH_ASSERT(all_.allowed_.load() >= allowed_);
   all_.allowed_.fetch_sub(allowed_);
   allowed_ = 0;
 }
@@ -42,6 +44,7 @@ void Collectors::add(Collector& collector) {
   const LockGuard ahead(ahead_mutex_);
   const LockGuard lock(mutex_);
   const LockGuard moved(moved_mutex_);
+  MEMLITH_ASSERT(std::ranges::find(all_, &collector) == all_.end());
   aside_.reserve(all_.size() + 1);
   held_.reserve(all_.size() + 1);
   pieces_.reserve(all_.size() + 1);
@@ -53,11 +56,13 @@ void Collectors::remove(Collector& collector, bool acknowledged) {
   const LockGuard ahead(ahead_mutex_);
   const LockGuard lock(mutex_);
   const LockGuard moved(moved_mutex_);
-  std::erase(all_, &collector);
+  const auto erased = std::erase(all_, &collector);
+  MEMLITH_ASSERT(erased == 1);
   count_.store(all_.size(), std::memory_order_release);
   const bool was_aside = std::erase(aside_, &collector) > 0;
   const bool waited = collector.waits_.load(std::memory_order_relaxed);
   if (waited) waiting_.fetch_sub(1);
+  MEMLITH_ASSERT(allowed_.load() >= collector.allowed_ + collector.allowed_aside_);
   allowed_.fetch_sub(collector.allowed_ + collector.allowed_aside_);
   lost_ = lost_ || (acknowledged && (was_aside || waited));
   note_refused();
@@ -98,7 +103,10 @@ Status Collectors::set_aside_all() {
   }
   // Before waiting_ is less: any_waits() is true throughout. [mutant set_aside_not_waiting]
   if (!held_.empty()) aside_waits_.store(true);
+  MEMLITH_ASSERT(waiting_.load() >= held_.size());
   for (Collector* const each : held_) {
+    MEMLITH_ASSERT(each->waits_.load(std::memory_order_relaxed));
+    MEMLITH_ASSERT(std::ranges::find(aside_, each) == aside_.end());
     each->set_aside();
     each->waits_.store(false, std::memory_order_relaxed);
     waiting_.fetch_sub(1);
@@ -112,7 +120,9 @@ Status Collectors::set_aside_all() {
 // The pieces of one collector are what it has; those of several are put together.
 Result<Lsn> Collectors::commit(std::span<const Collector::Piece> pieces, bool will_sync) {
   frame_.clear();
+  MEMLITH_ASSERT(!pieces.empty());
   for (const Collector::Piece& each : pieces) {
+    MEMLITH_ASSERT(each.extents.size() == each.sources.size() && each.steps > 0);
     if (each.size.has_value()) frame_.sizes.push_back(*each.size);
     if (pieces.size() == 1) continue;
     frame_.extents.insert(frame_.extents.end(), each.extents.begin(), each.extents.end());
@@ -142,6 +152,7 @@ Status Collectors::send(bool will_sync) {
     }
     const auto end = commit(pieces_, will_sync);
     if (end.ok()) {
+      MEMLITH_ASSERT(*end > newest_ && pieces_.size() == aside_.size());
       newest_ = *end;
       std::size_t left = pieces_.size();
       std::erase_if(aside_, [&](Collector* each) {

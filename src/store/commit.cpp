@@ -94,6 +94,7 @@ Status Store::commit(const Changes& changes) {
 Result<Lsn> Store::discard(const Extent& pages) {
   MEMLITH_TRY(check_process());
   MEMLITH_ASSERT(pages.bytes < (std::uint64_t{1} << 32) && (pages.offset & kDiscardBit) == 0);
+  MEMLITH_ASSERT(pages.object != kDirectory && pages.offset % kPageBytes == 0 && pages.bytes % kPageBytes == 0);
   files_.vacant.add(pages);
   const CommitHeader header{1, 0};
   const ExtentRecord record{pages.object.value, static_cast<std::uint32_t>(pages.bytes), pages.offset | kDiscardBit};

@@ -74,6 +74,7 @@ std::uint64_t Directory::commit_bytes(std::span<const Extent> extents, std::span
 void Directory::put_extents(FrameWriter& writer, std::span<const Extent> extents) {
   for (const Extent& extent : extents) {
     MEMLITH_ASSERT(extent.bytes <= ~std::uint32_t{0});
+    MEMLITH_ASSERT((extent.offset & kDiscardBit) == 0);
     const ExtentRecord record{extent.object.value, static_cast<std::uint32_t>(extent.bytes), extent.offset};
     writer.put(&record, sizeof record);
   }

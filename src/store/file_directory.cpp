@@ -37,6 +37,7 @@ std::uint64_t FileDirectory::length_at_home() const {
 // ---- changes ---------------------------------------------------------------------------------------------------
 
 void FileDirectory::put_record(FrameWriter& writer, const Entry& entry) {
+  MEMLITH_ASSERT(entry.info.id == kFile && committed_.id == kFile.value && committed_.live == 1);
   committed_.size_bytes = entry.info.size_bytes;
   writer.put(&committed_, sizeof committed_);
 }
@@ -59,6 +60,7 @@ Status FileDirectory::set_reserve(ObjectId id, std::uint64_t reserve_bytes, cons
 }
 
 Status FileDirectory::commit_record(const ObjectInfo& info, const Commit& commit) {
+  MEMLITH_ASSERT(info.id == kFile && info.address % kPageBytes == 0);
   const ObjectRecord record{kFile.value, 1, info.size_bytes, info.address, info.reserve_bytes};
   std::vector<Entry> entries{{info, 0, committed_lsn(kFile)}};
   const Extent extent{kDirectory, 0, sizeof record};
@@ -210,6 +212,7 @@ Status FileDirectory::load(const Overlay&) {
 }
 
 Status FileDirectory::settle_lengths() {
+  MEMLITH_ASSERT(!files_.read_only());
   if (files_.made_log) return kOk;  // make_first() took the length as it was, and flushed the file; the names are, too
   const std::uint64_t wanted = length_at_home();
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
@@ -254,6 +257,7 @@ Result<std::uint64_t> FileDirectory::size_at_home(ObjectId id) {
 
 Status FileDirectory::cut_home_to_size() {
   const std::uint64_t wanted = length_at_home();
+  MEMLITH_ASSERT(!files_.read_only());
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (size == wanted) return kOk;  // otherwise grown and never persisted

@@ -67,7 +67,11 @@ void FolderDirectory::put_record(FrameWriter& writer, const Entry& entry) {
 }
 
 Status FolderDirectory::commit_entries(std::span<const Extent> entries, const std::byte* bytes, const Commit& commit) {
-  MEMLITH_ASSERT(entries.size() <= 2);
+  MEMLITH_ASSERT(!entries.empty() && entries.size() <= 2);
+  for (const Extent& each : entries) {
+    MEMLITH_ASSERT(each.object == kDirectory && each.bytes == kDirectoryEntryBytes);
+    MEMLITH_ASSERT(each.offset % kDirectoryEntryBytes == 0);
+  }
   const std::byte* const sources[2] = {bytes, bytes + entries.front().bytes};
   return commit({entries, std::span(sources).first(entries.size()), {}});
 }
@@ -109,6 +113,7 @@ Result<std::uint64_t> FolderDirectory::make_room_for_entry() {
     MEMLITH_TRY(reserve_home(kDirectory, 2 * file_bytes_));
     file_bytes_ *= 2;
   }
+  MEMLITH_ASSERT(slot > 0 && (slot + 1) * kDirectoryEntryBytes <= file_bytes_);
   return slot;
 }
 
@@ -145,6 +150,7 @@ Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commi
     return committed;
   }
   const LockGuard lock(mutex_);
+  MEMLITH_ASSERT(find_entry(info.id) == nullptr && info.id.value < next_id_);
   entries_.push_back(std::move(made));
   return info;
 }

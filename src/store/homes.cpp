@@ -40,6 +40,7 @@ Result<Device*> Homes::get_if_there(ObjectId id) {
 
 void Homes::keep(ObjectId id, std::unique_ptr<Device> device) {
   const LockGuard lock(mutex_);
+  MEMLITH_ASSERT(device != nullptr);
   devices_[id] = std::move(device);
 }
 

@@ -11,6 +11,7 @@ namespace {
 // The part of a logged extent that lies in [begin, end).
 Status put_part(const LoggedExtent& logged, std::uint64_t begin, std::uint64_t end, Overlay& found) {
   const ObjectId object = logged.place.object;
+  MEMLITH_ASSERT(begin < end && begin >= logged.place.offset && end <= logged.place.offset + logged.place.bytes);
   if (!logged.is_discard) {
     return found.apply(object, begin, logged.bytes.subspan(begin - logged.place.offset, end - begin));
   }
@@ -39,6 +40,10 @@ Status put_wanted(const LoggedExtent& logged, std::span<const Extent> wanted, Ov
 
 Status Store::read_log(std::span<const Extent> wanted, Lsn end, Overlay& found) {
   MEMLITH_TRY(check_process());
+  for (std::size_t i = 1; i < wanted.size(); ++i) {
+    MEMLITH_ASSERT(wanted[i].object == wanted[0].object);
+    MEMLITH_ASSERT(wanted[i - 1].offset + wanted[i - 1].bytes <= wanted[i].offset);
+  }
   // ORDER durable-before-read-back: what is in memory of the log only cannot be read from its file.
   // [test Rollbacks.ReadBackWhatIsNotDurableYet]
   MEMLITH_TRY(sync(end));

@@ -73,6 +73,7 @@ std::uint64_t SumsFile::seed(std::uint64_t number) const {
 Status SumsFile::turn_to(std::uint64_t number) {
   if (number == number_) return kOk;
   MEMLITH_TRY(write());
+  MEMLITH_ASSERT(!changed_ && number != kNoPage);
   number_ = kNoPage;
   const std::uint64_t offset = sizeof(SumsHeader) + number * sizeof(SumsPage);
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device_->size());
@@ -90,12 +91,14 @@ Status SumsFile::turn_to(std::uint64_t number) {
 }
 
 Result<std::uint32_t> SumsFile::get(std::uint64_t offset) {
+  MEMLITH_ASSERT(offset % kSummedBytes == 0);
   const std::uint64_t block = offset / kSummedBytes;
   MEMLITH_TRY(turn_to(block / kSumsPerPage));
   return page_.sums[block % kSumsPerPage];
 }
 
 Status SumsFile::set(std::uint64_t offset, std::uint32_t sum) {
+  MEMLITH_ASSERT(offset % kSummedBytes == 0);
   const std::uint64_t block = offset / kSummedBytes;
   MEMLITH_TRY(turn_to(block / kSumsPerPage));
   if (page_.sums[block % kSumsPerPage] == sum) return kOk;
@@ -132,6 +135,7 @@ Status SumsFile::settle(std::uint64_t home_bytes) {
 
 Status SumsFile::write() {
   if (!std::exchange(changed_, false)) return kOk;
+  MEMLITH_ASSERT(number_ != kNoPage);
   flushed_ = false;
   page_.checksum = header_checksum(page_, seed(number_));
   return device_->write(sizeof(SumsHeader) + number_ * sizeof(SumsPage), std::as_bytes(std::span(&page_, 1)));
@@ -302,6 +306,7 @@ Result<std::uint64_t> Sums::complete(ObjectId object, Device& home) {
 // ---- those of a new home ---------------------------------------------------------------------------------------
 
 void NewSums::note(std::uint64_t offset, std::span<const std::byte> bytes) {
+  MEMLITH_ASSERT(sums_.size() == partly_written_.size());
   const std::uint64_t end = offset + bytes.size();
   const std::uint64_t blocks = (end + kSummedBytes - 1) / kSummedBytes;
   if (sums_.size() < blocks) {
@@ -326,6 +331,7 @@ Status NewSums::finish(Volume& volume, const std::string& name, std::uint64_t lo
   MEMLITH_TRY_ASSIGN(const auto file, SumsFile::make(volume, name, log_id, object_, SumsFile::Home::zeros));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, home.size());
   MEMLITH_TRY(file->reserve(size));
+  MEMLITH_ASSERT(sums_.size() == partly_written_.size());
   std::array<std::byte, kSummedBytes> whole;
   for (std::uint64_t i = 0; i < sums_.size() && i * kSummedBytes < size; ++i) {
     if (partly_written_[i]) {
