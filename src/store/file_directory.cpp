@@ -207,7 +207,8 @@ Status FileDirectory::load(const Overlay&) {
   if (record.reserve_bytes < record.size_bytes)
     record.address = record.reserve_bytes = 0;  // grown by another program: the region gets a new address
   committed_ = record;
-  entries_ = {{{kFile, "file", record.size_bytes, record.address, record.reserve_bytes}, 0}};
+  entries_.clear();
+  entries_.push_back({{kFile, "file", record.size_bytes, record.address, record.reserve_bytes}, 0});
   return kOk;
 }
 
