@@ -11,7 +11,6 @@
 namespace memlith::core {
 
 namespace {
-constexpr std::chrono::milliseconds kAskEvery{1};
 constexpr int kPageReads = 100;
 }  // namespace
 

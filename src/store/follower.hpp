@@ -11,6 +11,7 @@
 // writer is alive, the commits that can be read are flushed by the follower, as an opening for reading does.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -28,6 +29,7 @@ class Follower {
  public:
   // How often a user that has lost the writer begins anew.
   static constexpr int kTries = 6;
+  static constexpr std::chrono::milliseconds kAskEvery{1};
 
   Follower(StoreFiles& files, Opening& opening, Replay& replay) : files_(files), opening_(opening), replay_(replay) {}
 

@@ -1,7 +1,9 @@
 #include "store/view.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace memlith::core {
 
@@ -12,8 +14,9 @@ constexpr std::uint64_t kCopyBytes = 4 * kMiB;  // between two looks at the log
 void View::hide(const ShownObject& object) { std::erase(shown_, &object); }
 
 Status View::move(ShownObject* added) {
+  const auto patience_ends = std::chrono::steady_clock::now() + files_.options.follow_patience;
   Status status = kOk;
-  for (int tries = 0; tries < Follower::kTries; ++tries) {
+  for (int tries = 1;; ++tries) {
     auto moved = try_to_move(added, copies_needed_);
     copies_needed_ = !moved.ok() || !*moved;
     if (!copies_needed_) {
@@ -25,6 +28,11 @@ Status View::move(ShownObject* added) {
     drop_copies(added);
     status = moved.status();
     if (!status.ok() && !Follower::may_pass(status)) return status;
+    if (tries < Follower::kTries) continue;
+    // A process that opens the store writes superblocks and moves frames meanwhile, on a busy machine for longer than
+    // six tries take.
+    if (std::chrono::steady_clock::now() >= patience_ends) break;
+    std::this_thread::sleep_for(Follower::kAskEvery);
   }
   if (!status.ok()) return status;
   return fail(Errc::busy, Detail::frame,
