@@ -69,7 +69,7 @@ def violations(root):
 def self_test():
     tree = {
         "tests/lib/mutants/mutants.hpp": '#define LIST(X) \\\n  X(flush_left_out, log, "a flush is left out") \\\n'
-                                       '  X(skip_mark, one, "nothing says so")\n',
+                                         '  X(skip_mark, one, "nothing says so")\n',
         "src/log/good.cpp": "// ORDER one-before-two: why. [mutant flush_left_out]\n"
                             "  // ORDER two-before-three: because of a crash that is told in\n"
                             "  // two lines. [workload two-commits, workload reopened, test Log.ComesBack]\nint x;\n"

@@ -27,9 +27,9 @@ namespace memlith::core {
 // One thread at a time.
 class Follower {
  public:
-  // How often a user that has lost the writer begins anew.
+  // How often a user that has lost the writer begins anew, at least; then for as long as follow_patience says.
   static constexpr int kTries = 6;
-  static constexpr std::chrono::milliseconds kAskEvery{1};
+  static constexpr std::chrono::milliseconds kAskEvery{1};  // between two looks at what a writer may change
 
   Follower(StoreFiles& files, Opening& opening, Replay& replay) : files_(files), opening_(opening), replay_(replay) {}
 

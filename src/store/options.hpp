@@ -37,7 +37,8 @@ struct StoreOptions {
   bool held = false;
   bool follow = false;               // with read_only: a view of the store, which takes no lock (store/view.hpp)
   std::uint64_t view_bytes_max = 0;  // follow: of the objects that are shown; 0: no limit
-  // follow: how long a move waits for commits that are in the log and not known to be durable.
+  // follow: how long a move waits for commits that are in the log and not known to be durable, and at least how long it
+  // begins anew while another process opens or closes the store, or fills its log.
   std::chrono::milliseconds follow_patience{200};
   // Of a folder store: homes without sums get them (store/sums.hpp). Sums that are there are kept in any case.
   bool makes_sums = false;

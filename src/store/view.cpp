@@ -36,9 +36,9 @@ Status View::move(ShownObject* added) {
   }
   if (!status.ok()) return status;
   return fail(Errc::busy, Detail::frame,
-              "{}: process {} filled its log {} times over while the store was copied; try again, give the log more "
-              "room (log_bytes), or open fewer regions",
-              files_.path(), follower_.writer(), Follower::kTries);
+              "{}: each time that the store was copied, a process opened or closed it, or filled its log; try again, "
+              "give the log more room (log_bytes), or open fewer regions",
+              files_.path());
 }
 
 Result<bool> View::try_to_move(ShownObject* added, bool anew) {

@@ -50,9 +50,9 @@ class View {
 
   // Finds the newest durable commit. Errors: those of opening a store.
   Status begin() { return move(nullptr); }
-  // Moves to the newest durable commit, with everything that is shown. On failure nothing has moved. Errors: busy (the
-  // writer filled its log several times over while the objects were copied), not_found (the store was removed, or
-  // another has taken its place), no_memory (also beyond view_bytes_max), corrupt, io.
+  // Moves to the newest durable commit, with everything that is shown. On failure nothing has moved. Errors: busy (each
+  // time that the objects were copied, a process opened or closed the store, or filled its log), not_found (the store
+  // was removed, or another has taken its place), no_memory (also beyond view_bytes_max), corrupt, io.
   Status refresh() { return move(nullptr); }
   // The same, and shows this object, too, until hide().
   Status show(ShownObject& object) { return move(&object); }
