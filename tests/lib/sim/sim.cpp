@@ -40,41 +40,92 @@ void SimFaults::clear() { plans_ = {}; }
 
 // ---- SimVolume -------------------------------------------------------------------------------------------------
 
+// A file: its content as programs see it, and what the flushes since have not made durable.
 struct SimVolume::File {
   std::uint32_t number = 0;
-  SimBytes content;  // copied before the first write when an image shares it
-  std::shared_ptr<std::vector<std::byte>> own;
-  SimBytes flushed;
   bool sparse = false;  // has holes
   int holders = 0;      // of locks: -1 exclusive, else the number of readers
   int descriptor = -1;  // a memfd that mirrors the content, once somebody maps it
 
+  explicit File(SimBytes bytes = std::make_shared<std::vector<std::byte>>())
+      : content_(std::move(bytes)), flushed_size_(content_->size()) {}
   ~File() {
     if (descriptor >= 0) ::close(descriptor);
   }
-  [[nodiscard]] const std::vector<std::byte>& bytes() const { return *content; }
-  std::vector<std::byte>& mutable_bytes() {
-    if (own == nullptr || own.use_count() > 2) {  // ours and `content`
-      own = std::make_shared<std::vector<std::byte>>(*content);
-      content = own;
-    }
-    return *own;
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return *content_; }
+  [[nodiscard]] const SimBytes& content() const { return content_; }
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) {
+    auto& content = mutable_bytes();
+    const std::uint64_t end = offset + bytes.size();
+    if (content.size() < end) content.resize(end);
+    remember(offset, end);
+    std::memcpy(content.data() + offset, bytes.data(), bytes.size());
+  }
+  void resize(std::uint64_t size) {
+    if (size < content_->size()) remember(size, content_->size());
+    mutable_bytes().resize(size);
+  }
+  // All of it is durable.
+  void flush() {
+    before_.clear();
+    flushed_size_ = content_->size();
   }
   // These bytes are durable as they are now.
   void settle(std::uint64_t offset, std::uint64_t count) {
-    auto durable = std::make_shared<std::vector<std::byte>>(*flushed);
-    durable->resize(std::max<std::uint64_t>(durable->size(), offset + count));
-    std::memcpy(durable->data() + offset, content->data() + offset, count);
-    flushed = std::move(durable);
+    const std::uint64_t end = offset + count;
+    MEMLITH_ASSERT(end <= content_->size());
+    for (Before& before : before_) {
+      const std::uint64_t from = std::max(offset, before.offset);
+      const std::uint64_t to = std::min<std::uint64_t>(end, before.offset + before.bytes.size());
+      if (from < to) std::memcpy(before.bytes.data() + (from - before.offset), content_->data() + from, to - from);
+    }
+    flushed_size_ = std::max(flushed_size_, end);
   }
+  // What is not durable is gone.
+  void drop() {
+    auto& content = mutable_bytes();
+    for (auto before = before_.rbegin(); before != before_.rend(); ++before) {
+      const std::uint64_t end = before->offset + before->bytes.size();
+      if (content.size() < end) content.resize(end);
+      std::memcpy(content.data() + before->offset, before->bytes.data(), before->bytes.size());
+    }
+    content.resize(flushed_size_);
+    before_.clear();
+  }
+
   void mirror(std::uint64_t offset, std::uint64_t count) const {
     if (descriptor < 0) return;
-    MEMLITH_ASSERT(::pwrite(descriptor, content->data() + offset, count, static_cast<off_t>(offset)) ==
+    MEMLITH_ASSERT(::pwrite(descriptor, content_->data() + offset, count, static_cast<off_t>(offset)) ==
                    static_cast<ssize_t>(count));
   }
   void mirror_size() const {
-    if (descriptor >= 0) MEMLITH_ASSERT(::ftruncate(descriptor, static_cast<off_t>(content->size())) == 0);
+    if (descriptor >= 0) MEMLITH_ASSERT(::ftruncate(descriptor, static_cast<off_t>(content_->size())) == 0);
   }
+
+ private:
+  // What a change since the last flush had in its place.
+  struct Before {
+    std::uint64_t offset = 0;
+    std::vector<std::byte> bytes;
+  };
+  void remember(std::uint64_t begin, std::uint64_t end) {
+    before_.push_back({begin,
+                       {content_->begin() + static_cast<std::ptrdiff_t>(begin),
+                        content_->begin() + static_cast<std::ptrdiff_t>(end)}});
+  }
+  std::vector<std::byte>& mutable_bytes() {
+    if (own_ == nullptr || own_.use_count() > 2) {  // ours and `content_`
+      own_ = std::make_shared<std::vector<std::byte>>(*content_);
+      content_ = own_;
+    }
+    return *own_;
+  }
+
+  SimBytes content_;  // copied before the first write when an image shares it
+  std::shared_ptr<std::vector<std::byte>> own_;
+  std::vector<Before> before_;  // the oldest first
+  std::uint64_t flushed_size_;
 };
 
 namespace {
@@ -277,12 +328,9 @@ class SimDevice final : public Device {
   }
 
   void keep(SimRecord&& record) {
-    auto& content = file_->mutable_bytes();
-    if (content.size() < record.offset + record.data.size()) {
-      content.resize(record.offset + record.data.size());
-      file_->mirror_size();
-    }
-    std::memcpy(content.data() + record.offset, record.data.data(), record.data.size());
+    const std::size_t size = file_->bytes().size();
+    file_->write(record.offset, record.data);
+    if (file_->bytes().size() > size) file_->mirror_size();
     file_->mirror(record.offset, record.data.size());
     volume_.record(std::move(record));
   }
@@ -310,7 +358,7 @@ class SimDevice final : public Device {
   }
 
   void record_flush() {
-    file_->flushed = file_->content;
+    file_->flush();
     SimRecord record;
     record.op = SimOp::flush;
     record.file = file_->number;
@@ -322,8 +370,7 @@ class SimDevice final : public Device {
     const std::lock_guard lock(volume_.mutex_);
     if (volume_.faults_.strikes(SimFaults::Kind::fail_flush)) {
       if (!volume_.faults_.done_nevertheless) {
-        file_->content = file_->flushed;
-        file_->own = nullptr;
+        file_->drop();
         file_->mirror_size();
         if (!file_->bytes().empty()) file_->mirror(0, file_->bytes().size());
       }
@@ -377,7 +424,7 @@ class SimDevice final : public Device {
     }
     const bool failed = volume_.faults_.strikes(SimFaults::Kind::fail_resize);
     if (failed && !volume_.faults_.done_nevertheless) return failed_resize(bytes);
-    file_->mutable_bytes().resize(bytes);
+    file_->resize(bytes);
     file_->mirror_size();
     SimRecord record;
     record.op = op;
@@ -407,10 +454,8 @@ SimVolume::SimVolume(SimImage image, bool record)
       forced_unit_access_(image.forced_unit_access),
       whole_sectors_(image.whole_sectors) {
   for (const auto& [name, bytes] : image.files) {
-    auto file = std::make_shared<File>();
+    auto file = std::make_shared<File>(bytes);
     file->number = next_file_++;
-    file->content = bytes;
-    file->flushed = bytes;
     names_[name] = std::move(file);
   }
   if (record) trace_.start = std::move(image);
@@ -422,26 +467,18 @@ SimVolume::SimVolume(const SimTrace& trace, std::size_t count) : SimVolume(trace
   trace_.records.assign(trace.records.begin(), trace.records.begin() + static_cast<std::ptrdiff_t>(count));
   for (const SimRecord& record : trace_.records) {
     switch (record.op) {
-      case SimOp::write: {
-        auto& content = files[record.file]->mutable_bytes();
-        content.resize(std::max<std::size_t>(content.size(), record.offset + record.data.size()));
-        std::memcpy(content.data() + record.offset, record.data.data(), record.data.size());
-        break;
-      }
-      case SimOp::flush: files[record.file]->flushed = files[record.file]->content; break;
+      case SimOp::write: files[record.file]->write(record.offset, record.data); break;
+      case SimOp::flush: files[record.file]->flush(); break;
       case SimOp::settle: files[record.file]->settle(record.offset, record.bytes); break;
       case SimOp::failed_flush:
-        if (record.bytes != static_cast<std::uint64_t>(FailedFlush::dropped)) break;
-        files[record.file]->content = files[record.file]->flushed;
-        files[record.file]->own = nullptr;
+        if (record.bytes == static_cast<std::uint64_t>(FailedFlush::dropped)) files[record.file]->drop();
         break;
       case SimOp::reserve:
-      case SimOp::truncate: files[record.file]->mutable_bytes().resize(record.bytes); break;
+      case SimOp::truncate: files[record.file]->resize(record.bytes); break;
       case SimOp::create:
         MEMLITH_ASSERT(record.file == files.size());
         files.push_back(std::make_shared<File>());
         files.back()->number = next_file_++;
-        files.back()->content = files.back()->flushed = std::make_shared<std::vector<std::byte>>();
         names_[record.name] = files.back();
         break;
       case SimOp::rename:
@@ -483,7 +520,7 @@ SimImage SimVolume::image() const {
   image.lines = lines_;
   image.forced_unit_access = forced_unit_access_;
   image.whole_sectors = whole_sectors_;
-  for (const auto& [name, file] : names_) image.files[name] = file->content;
+  for (const auto& [name, file] : names_) image.files[name] = file->content();
   return image;
 }
 
@@ -502,7 +539,6 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
     }
     file = std::make_shared<File>();
     file->number = next_file_++;
-    file->content = file->flushed = std::make_shared<std::vector<std::byte>>();
     names_[std::string(name)] = file;
     SimRecord entry;
     entry.op = SimOp::create;
