@@ -11,6 +11,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/bytes.hpp"
+
 #ifndef MFD_CLOEXEC
 #define MFD_CLOEXEC 1U
 #endif
@@ -55,11 +57,6 @@ Status transfer(bool write, int fd, std::uint64_t offset, std::byte* bytes, std:
   return kOk;
 }
 
-bool all_zero(std::span<const std::byte> bytes) {
-  return bytes.empty() ||
-         (bytes[0] == std::byte{0} && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
-}
-
 void cut_off(std::vector<Range>& ranges, std::uint64_t end) {
   while (!ranges.empty() && ranges.back().offset + ranges.back().bytes > end) {
     if (ranges.back().offset >= end) {
@@ -98,7 +95,7 @@ Result<Descriptor> FileImage::make_memory(const std::string& path, std::uint64_t
   for (std::uint64_t at = 0; at < bytes; at += piece.size()) {
     const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), bytes - at));
     MEMLITH_TRY(read(at, part));
-    if (!all_zero(part)) MEMLITH_TRY(transfer(true, memory.get(), at, part.data(), part.size()));
+    if (!is_zero(part)) MEMLITH_TRY(transfer(true, memory.get(), at, part.data(), part.size()));
   }
   return memory;
 }

@@ -2,9 +2,9 @@
 // has no room for a larger limit gets another one, in segments behind all others; nothing else in the heap moves.
 //
 // All of it is memory of the region: one persist makes the larger limit durable, and the table that goes with it.
-#include <algorithm>
 #include <cstring>
 
+#include "base/bytes.hpp"
 #include "heap/checks.hpp"
 #include "heap/heap.hpp"
 
@@ -80,7 +80,7 @@ Status Heap::move_table(std::uint64_t reserve_bytes) {
   std::byte* const moved = base_ + first * kSegmentBytes;
   // Bytes that are zero already are not stored to, so that a fresh page stays a clean one.
   for (std::byte* page = moved; page < base_ + size; page += kPageBytes) {
-    if (std::all_of(page, page + kPageBytes, [](std::byte each) { return each == std::byte{0}; })) continue;
+    if (is_zero({page, kPageBytes})) continue;
     std::memset(page, 0, kPageBytes);
     wrote(page, kPageBytes);
   }

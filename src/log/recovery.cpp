@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/bytes.hpp"
 #include "log/recovery_table.hpp"
 #include "log/zeros.hpp"
 
@@ -180,8 +181,7 @@ Result<std::optional<LogRecovery::LaterProof>> LogRecovery::find_later_proof(Log
       std::min(std::clamp(geometry_.slot_bytes / 16, kProbeBytesLeast, kProbeBytesMost), geometry_.segment_bytes());
   MEMLITH_TRY(read_in_slots(blank, block_bytes, probe_bytes,
                             [&unused](std::uint32_t slot, std::span<const std::byte> bytes) {
-                              unused[slot] = std::all_of(bytes.begin(), bytes.end(),
-                                                         [](std::byte b) { return b == std::byte{0}; });
+                              unused[slot] = is_zero(bytes);
                             }));
   for (std::uint32_t slot = 0; slot < superblock().slot_count; ++slot) {
     if (unused[slot]) continue;

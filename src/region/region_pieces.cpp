@@ -2,6 +2,7 @@
 // to be logged. Floor: region.
 #include <algorithm>
 
+#include "base/bytes.hpp"
 #include "region/participant.hpp"
 #include "region/pointer_check.hpp"
 #include "region/region.hpp"
@@ -137,8 +138,7 @@ Result<bool> Region::is_for_making(std::string_view what, bool create, bool excl
   const std::span<const std::byte> first(base_, std::min(size(), kBlankBytes));
   // The first bytes are left to the mark of use.
   const auto rest = first.subspan(std::min<std::size_t>(first.size(), kFileMarkBytes));
-  const bool blank = (first.size() < kFileMarkBytes || is_left_to_mark(base_)) &&
-                     std::all_of(rest.begin(), rest.end(), [](std::byte each) { return each == std::byte{0}; });
+  const bool blank = (first.size() < kFileMarkBytes || is_left_to_mark(base_)) && is_zero(rest);
   if (!blank && create && exclusive) {
     return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store_.path(), name_);
   }

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "base/bytes.hpp"
+
 namespace memlith::core {
 
 namespace {
@@ -13,10 +15,6 @@ constexpr std::uint64_t kDirectoryBytesFirst = 16 * kKiB;  // 63 objects
 constexpr std::uint64_t kDirectoryBytesMax = 256 * kMiB;   // a million objects; more is damage
 constexpr std::uint64_t kLogFirstBytes = 4 * kMiB;         // slots of 1 MiB: a commit of 1 MiB is cut once or twice
 constexpr std::uint64_t kLogGivenBytes = 128 * kMiB;
-
-bool is_all_zero(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
-}
 
 DirectoryEntry entry_of(const ObjectInfo& info, std::uint64_t log_id) {
   DirectoryEntry entry{};
@@ -344,7 +342,7 @@ Status FolderDirectory::read_entries(std::span<const std::byte> bytes) {
   std::unordered_set<std::uint32_t> ids;
   for (std::uint64_t slot = 1; slot * kDirectoryEntryBytes < bytes.size(); ++slot) {
     const auto raw = bytes.subspan(slot * kDirectoryEntryBytes, kDirectoryEntryBytes);
-    if (is_all_zero(raw)) continue;
+    if (is_zero(raw)) continue;
     DirectoryEntry entry;
     std::memcpy(&entry, raw.data(), sizeof entry);
     const ObjectRecord& object = entry.object;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/bytes.hpp"
 #include "base/checksum.hpp"
 #include "log/geometry.hpp"
 
@@ -12,10 +13,6 @@ namespace memlith::core {
 namespace {
 
 constexpr std::uint64_t kPageBytesOfHome = kSumsPerPage * kSummedBytes;
-
-bool is_zero(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte each) { return each == std::byte{0}; });
-}
 
 std::uint64_t file_bytes_for(std::uint64_t home_bytes) {
   const std::uint64_t pages = (home_bytes + kPageBytesOfHome - 1) / kPageBytesOfHome;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/bytes.hpp"
 #include "database.hpp"
 #include "log/log.hpp"
 #include "memlith/sqlite_file.h"
@@ -39,10 +40,6 @@ constexpr char kDatabaseMagic[] = MEMLITH_SQLITE_MAGIC;
 constexpr std::string_view kMark = MEMLITH_SQLITE_MARK;
 // How often opening looks whether another process has closed the database.
 constexpr std::chrono::milliseconds kLookEvery{2};
-
-bool all_zero(const std::byte* bytes, std::size_t count) {
-  return std::all_of(bytes, bytes + count, [](std::byte b) { return b == std::byte{0}; });
-}
 
 }  // namespace
 
@@ -214,7 +211,7 @@ Status Database::check_nothing_left() {
     MEMLITH_TRY_ASSIGN(const std::uint64_t size, journal->size());
     std::byte begin[8] = {};
     if (size >= sizeof begin) MEMLITH_TRY(journal->read(0, begin));
-    left = !all_zero(begin, sizeof begin);  // journal_mode=PERSIST leaves a journal that begins with zeros
+    left = !core::is_zero(begin);  // journal_mode=PERSIST leaves a journal that begins with zeros
     what = volume_->path_of(journal_name);
   }
   if (!left) return kOk;
