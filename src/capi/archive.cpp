@@ -20,18 +20,21 @@
 
 using namespace memlith::core;
 
+namespace memlith::core {
+// Where an archive lies, and the volume that it needs for that.
+struct OpenTarget {
+  std::unique_ptr<Volume> volume;
+  std::unique_ptr<ArchiveTarget> target;
+};
+}  // namespace memlith::core
+
 namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr const char* kUnfinished = ".restoring";
 constexpr std::uint64_t kStandbyLogBytes = 16 * kMiB;  // frames that a standby keeps before it writes home
 
-struct Target {
-  std::unique_ptr<Volume> volume;
-  std::unique_ptr<ArchiveTarget> target;
-};
-
-Result<Target> open_target(const memlith_archive_target* given, bool to_write) {
+Result<OpenTarget> open_target(const memlith_archive_target* given, bool to_write) {
   MEMLITH_TRY(need(given, "target"));
   memlith_archive_target options{};
   MEMLITH_TRY(read_options(given, options));
@@ -40,7 +43,7 @@ Result<Target> open_target(const memlith_archive_target* given, bool to_write) {
     return fail(Errc::invalid, Detail::argument, "an archive needs either a folder or commands");
   }
   if (options.folder != nullptr) {
-    Target result;
+    OpenTarget result;
     result.volume = make_posix_volume(options.folder);
     result.target = make_folder_target(*result.volume);
     return result;
@@ -51,7 +54,7 @@ Result<Target> open_target(const memlith_archive_target* given, bool to_write) {
                          : "reading an archive needs a command that gets its objects");
   }
   const auto text = [](const char* command) { return command == nullptr ? std::string() : std::string(command); };
-  Target result;
+  OpenTarget result;
   result.target =
       make_command_target({text(options.put_command), text(options.get_command), text(options.remove_command)});
   return result;
@@ -184,7 +187,7 @@ Status restore(Restorer& restorer, const std::string& dest, const memlith_restor
 
 struct memlith_archive {
   std::unique_ptr<Volume> volume;
-  Target target;
+  OpenTarget target;
   std::unique_ptr<ArchiveSource> source;
   std::unique_ptr<Archiver> archiver;
 };
@@ -212,7 +215,7 @@ Status tell(const Archiver& archiver, memlith_archive_progress* progress) {
 }  // namespace memlith::core
 
 struct memlith_standby {
-  Target target;
+  OpenTarget target;
   std::unique_ptr<Restorer> restorer;
   std::unique_ptr<Volume> volume;
   std::unique_ptr<Replica> replica;
@@ -283,7 +286,7 @@ int32_t memlith_archive_close(memlith_archive* archive) {
 int32_t memlith_archive_list(const memlith_archive_target* target,
                              void (*found)(void* context, const memlith_archive_run* run), void* context) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY_ASSIGN(const Target opened, open_target(target, false));
+    MEMLITH_TRY_ASSIGN(const OpenTarget opened, open_target(target, false));
     MEMLITH_TRY_ASSIGN(const Manifest manifest, Manifest::get(*opened.target));
     for (const Run& run : manifest.runs) {
       memlith_archive_run told{};
@@ -313,7 +316,7 @@ int32_t memlith_restore(const memlith_archive_target* target, const char* dest, 
     memlith_restore_options given{};
     MEMLITH_TRY(read_options(options, given));
     if ((given.flags & MEMLITH_RESTORE_DRY) == 0) MEMLITH_TRY(need(dest, "dest"));
-    MEMLITH_TRY_ASSIGN(const Target opened, open_target(target, false));
+    MEMLITH_TRY_ASSIGN(const OpenTarget opened, open_target(target, false));
     Restorer restorer(*opened.target);
     memlith_restored told{};
     MEMLITH_TRY(restore(restorer, dest == nullptr ? "" : dest, given, told));
