@@ -17,7 +17,7 @@
 #include "readers/world.hpp"
 #include "sim/power_cuts.hpp"
 
-namespace memlith::test {
+namespace memlith::test::archive_test {
 namespace {
 
 struct Archives {
@@ -543,4 +543,4 @@ TEST_P(Archive, PlantedFaultsAreNoticed) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::archive_test

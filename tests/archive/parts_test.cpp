@@ -12,7 +12,7 @@
 #include "archive/restorer.hpp"
 #include "readers/world.hpp"
 
-namespace memlith::test {
+namespace memlith::test::parts_test {
 namespace {
 
 class ArchiveParts : public ::testing::Test {
@@ -295,4 +295,4 @@ TEST_F(ArchiveParts, OnlyAPromotedReplicaIsWritten) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::parts_test

@@ -11,7 +11,7 @@
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::addresses_test {
 namespace {
 
 constexpr bool kSanitized =
@@ -114,4 +114,4 @@ TEST(Addresses, LimitedByTheSystem) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::addresses_test

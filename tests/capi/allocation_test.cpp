@@ -11,7 +11,7 @@
 #include "support/count_allocations.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::allocation_test {
 namespace {
 
 memlith_store_options store_options() {
@@ -262,4 +262,4 @@ TEST(OutOfMemoryStore, ALogGrowsOrNot) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::allocation_test

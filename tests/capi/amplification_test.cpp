@@ -8,7 +8,7 @@
 #include "memlith/memlith.h"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::amplification_test {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
@@ -135,4 +135,4 @@ TEST_P(Amplification, PersistsOfTheSamePagesGoHomeTogether) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::amplification_test

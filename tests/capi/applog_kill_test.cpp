@@ -17,7 +17,7 @@
 #include "memlith/kv.hpp"
 #include "support/backends.hpp"
 
-namespace memlith::test {
+namespace memlith::test::applog_kill_test {
 namespace {
 
 constexpr int kWriters = 3;
@@ -181,4 +181,4 @@ TEST_P(AppLogKill, EveryOperationIsThereExactlyOnce) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::applog_kill_test

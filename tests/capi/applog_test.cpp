@@ -10,7 +10,7 @@
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::applog_test {
 namespace {
 
 TEST(AppLogInterface, InC) {
@@ -255,4 +255,4 @@ TEST(AppLogInterface, AnAbortedTransactionConsumesNothing) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::applog_test

@@ -12,7 +12,7 @@
 #include "support/numbered_pages.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::archive_kill_test {
 namespace {
 
 class ArchiveOf : public ::testing::TestWithParam<bool> {
@@ -117,4 +117,4 @@ TEST_P(ArchiveOf, AStoreInUseWhileWritersArchiversAndRestorersAreKilled) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::archive_kill_test

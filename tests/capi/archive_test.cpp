@@ -15,7 +15,7 @@
 #include "support/mixed_store.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::archive_test {
 namespace {
 
 std::string last_error() {
@@ -186,4 +186,4 @@ TEST(ArchiveFlush, HasWhatWasDurableBefore) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::archive_test

@@ -11,7 +11,7 @@
 #include "memlith/memlith.h"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::capi_test {
 namespace {
 
 #define C_TEST(Name, function)                                              \
@@ -109,4 +109,4 @@ TEST(CInterface, PersistsInAThreadsLastDestructors) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::capi_test

@@ -16,7 +16,7 @@
 #include "memlith/heap.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::change_test {
 
 struct Shop {  // an aggregate
   map<string, vector<int>> orders;
@@ -335,4 +335,4 @@ TEST(UndoInC, HandlesAreCheckedAndFreed) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::change_test

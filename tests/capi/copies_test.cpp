@@ -15,7 +15,7 @@
 #include "memlith/kv.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::copies_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -215,4 +215,4 @@ TEST(OneFile, MessagesNameTheFile) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::copies_test

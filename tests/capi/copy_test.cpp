@@ -21,7 +21,7 @@
 #include "support/numbered_pages.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::copy_test {
 namespace {
 
 std::int32_t category(const Error& error) { return memlith_category(error.code()); }
@@ -258,4 +258,4 @@ TEST(Copy, AWrongStructIsToldBeforeTheWork) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::copy_test

@@ -17,7 +17,7 @@
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::files_test {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -511,4 +511,4 @@ TEST_F(Images, ASparseFileTakesNoMemoryForItsHoles) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::files_test

@@ -15,7 +15,7 @@
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::follow_test {
 namespace {
 
 constexpr std::uint64_t kSize = 64 * 4096;
@@ -327,4 +327,4 @@ TEST(FollowersOf, TheErrors) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::follow_test

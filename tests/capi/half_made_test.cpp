@@ -11,7 +11,7 @@
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::half_made_test {
 namespace {
 
 // A store whose regions "half" and "other" are all that there is of what was to be made in them. In "other" bytes were
@@ -108,4 +108,4 @@ TEST_F(HalfMade, Root) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::half_made_test

@@ -5,7 +5,7 @@
 
 extern "C" int heap_in_c(const char* path);
 
-namespace memlith::test {
+namespace memlith::test::heap_in_c_test {
 namespace {
 
 TEST(HeapInC, EveryCall) {
@@ -14,4 +14,4 @@ TEST(HeapInC, EveryCall) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::heap_in_c_test

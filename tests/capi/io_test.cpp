@@ -18,7 +18,7 @@
 #include "memlith/memlith.h"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::io_test {
 namespace {
 
 constexpr std::uint64_t kBytes = 4 << 20;
@@ -358,4 +358,4 @@ TEST(Io, DirectIoCanBeTurnedOff) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::io_test

@@ -21,7 +21,7 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::isolation_test {
 namespace {
 
 constexpr std::uint64_t kThreads = 20;
@@ -154,4 +154,4 @@ TEST_P(Isolation, KilledAtRandom) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::isolation_test

@@ -10,7 +10,7 @@
 #include "memlith/memlith.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::kill_test {
 namespace {
 
 constexpr std::uint64_t kSize = 256 * 1024;
@@ -119,4 +119,4 @@ TEST_P(Kill, TwentyTimes) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::kill_test

@@ -9,7 +9,7 @@
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::kv_bad_input_test {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
@@ -391,4 +391,4 @@ TEST_F(KvBadInput, UseAfterTheEnd) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::kv_bad_input_test

@@ -18,7 +18,7 @@
 #include "memlith/kv.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::kv_kill_test {
 namespace {
 
 constexpr int kThreads = 3;
@@ -162,4 +162,4 @@ TEST(KvKill, LeavesAPrefixInAllMaps) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::kv_kill_test

@@ -9,7 +9,7 @@
 #include "support/process_memory.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::kv_memory_test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -159,4 +159,4 @@ TEST_P(KvMemory, ReleasesBesideReadersAndWriters) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::kv_memory_test

@@ -13,7 +13,7 @@
 
 extern "C" int kv_in_c(const char* path);
 
-namespace memlith::test {
+namespace memlith::test::kv_test {
 namespace {
 
 TEST(KvInC, EveryCall) {
@@ -475,4 +475,4 @@ TEST_F(KvInCpp, WaitsAndCallsWhenDurable) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::kv_test

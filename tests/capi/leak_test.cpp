@@ -12,7 +12,7 @@
 #include "memlith/heap.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::leak_test {
 
 struct Library {  // an aggregate
   map<string, vector<string>> books;
@@ -263,4 +263,4 @@ TEST_F(Leaks, OfOneFileAndWithoutAHeap) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::leak_test

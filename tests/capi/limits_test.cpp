@@ -21,7 +21,7 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::limits_test {
 namespace {
 
 class Limits : public ::testing::Test {
@@ -271,4 +271,4 @@ TEST_F(Limits, WithoutAThreadAsynchronousIsSynchronous) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::limits_test

@@ -7,7 +7,7 @@
 #include "memlith/memlith.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::log_limit_test {
 namespace {
 
 constexpr std::uint64_t kSize = 4 << 20;
@@ -44,4 +44,4 @@ TEST(LogLimit, IsRaisedForAPersistThatWasFull) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::log_limit_test

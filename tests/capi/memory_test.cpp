@@ -18,7 +18,7 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::memory_test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -238,4 +238,4 @@ TEST_P(Memory, AFailedCheckpointOfTheBudgetIsNotThePersists) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::memory_test

@@ -14,7 +14,7 @@
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::moved_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -333,4 +333,4 @@ TEST_P(Moved, TheServerGivesUpRoot) { give_up_root(folder_, GetParam(), 0); }
 TEST_P(Moved, TheServerOfAStoreForLargePhysicalBlocksGivesUpRoot) { give_up_root(folder_, GetParam(), 4096); }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::moved_test

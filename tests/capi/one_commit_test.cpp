@@ -18,7 +18,7 @@
 #include "memlith/memlith.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::one_commit_test {
 namespace {
 
 template <class T>
@@ -298,4 +298,4 @@ TEST(OneCommit, WritesThatComeToNothingAreAPartAsWell) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::one_commit_test

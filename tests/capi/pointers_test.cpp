@@ -13,7 +13,7 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::pointers_test {
 namespace {
 
 int a_number_of_the_program = 7;
@@ -173,4 +173,4 @@ TEST_F(Pointers, NothingIsReportedWithoutTheVariable) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::pointers_test

@@ -9,7 +9,7 @@
 #include "memlith/memlith.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::reopening_test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -326,4 +326,4 @@ INSTANTIATE_TEST_SUITE_P(Trackers, Unpersisted,
                          ::testing::Values(MEMLITH_TRACKER_SCAN, MEMLITH_TRACKER_EXPLICIT, MEMLITH_TRACKER_FAULT));
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::reopening_test

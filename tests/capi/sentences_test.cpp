@@ -10,7 +10,7 @@
 #include "memlith/memlith.h"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::sentences_test {
 namespace {
 
 constexpr std::uint64_t kBytes = 64 * 1024;
@@ -113,4 +113,4 @@ TEST(Sentences, TheAdviceForACopyBesideItsOriginalHelps) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::sentences_test

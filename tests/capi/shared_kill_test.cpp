@@ -17,7 +17,7 @@
 #include "memlith/shared.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::shared_kill_test {
 namespace {
 
 constexpr int kAccounts = 16;
@@ -212,4 +212,4 @@ TEST_F(SharedKill, LeavesWholeCommits) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::shared_kill_test

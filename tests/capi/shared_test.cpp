@@ -14,7 +14,7 @@
 
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::shared_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -395,4 +395,4 @@ TEST_F(Shared, TheStoreCanBeFollowed) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::shared_test

@@ -17,7 +17,7 @@
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::snapshot_test {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
@@ -384,4 +384,4 @@ TEST(SnapshotsInCpp, OfAFile) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::snapshot_test

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace memlith::test {
+namespace memlith::test::sqlite_file_test {
 namespace {
 
 const std::string kMagic(MEMLITH_SQLITE_MAGIC, 16);
@@ -70,4 +70,4 @@ TEST(SqliteFile, LooksNoFurther) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::sqlite_file_test

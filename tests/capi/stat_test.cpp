@@ -7,7 +7,7 @@
 #include "memlith/kv.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::stat_test {
 namespace {
 
 TEST(Stat, CountsCommitsOfKvStoresAndEntriesOfLogs) {
@@ -52,4 +52,4 @@ TEST(Stat, CountsCommitsOfKvStoresAndEntriesOfLogs) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::stat_test

@@ -17,7 +17,7 @@
 #include "memlith/memlith.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::threads_test {
 namespace {
 
 constexpr std::uint64_t kThreads = 8;
@@ -302,4 +302,4 @@ TEST_P(Threads, TheDefaultScopeIsTheProcess) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::threads_test

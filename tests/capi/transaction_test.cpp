@@ -6,7 +6,7 @@
 #include "memlith/memlith.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::transaction_test {
 namespace {
 
 struct Account {
@@ -107,4 +107,4 @@ TEST_F(TransactionCalls, OneThatDoesNotFitIsUndone) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::transaction_test

@@ -15,7 +15,7 @@
 #include "readers/world.hpp"
 #include "sim/power_cuts.hpp"
 
-namespace memlith::test {
+namespace memlith::test::copy_test {
 namespace {
 
 StoreOptions copying(StoreOptions options) {
@@ -301,4 +301,4 @@ TEST(CopyOfAFolder, NoticesAStoreWithItsNameTooEarly) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::copy_test

@@ -17,7 +17,7 @@
 #include "readers/world.hpp"
 #include "store/store.hpp"
 
-namespace memlith::test {
+namespace memlith::test::reader_test {
 namespace {
 
 using namespace core;
@@ -247,4 +247,4 @@ TEST_P(Follow, NoticesAReaderThatDoesNotFlush) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::reader_test

@@ -15,7 +15,7 @@
 #include "readers/world.hpp"
 #include "sim/power_cuts.hpp"
 
-namespace memlith::test {
+namespace memlith::test::rot_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -374,4 +374,4 @@ TEST_F(Rot, ACheckpointFlushesOneMoreFileForEachObject) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::rot_test

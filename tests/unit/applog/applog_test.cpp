@@ -7,7 +7,7 @@
 
 #include "applog_world.hpp"
 
-namespace memlith::test {
+namespace memlith::test::applog_test {
 namespace {
 
 using namespace core;
@@ -294,4 +294,4 @@ TEST(AppLogTest, ManyEntriesOfAnUnwrittenLogGoToTheRedoLogInParts) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::applog_test

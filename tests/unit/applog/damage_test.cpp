@@ -4,7 +4,7 @@
 
 #include "applog_world.hpp"
 
-namespace memlith::test {
+namespace memlith::test::damage_test {
 namespace {
 
 using namespace core;
@@ -87,4 +87,4 @@ TEST_F(Damage, AnEntryThatIsDamagedInMemoryIsNotRead) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::damage_test

@@ -9,7 +9,7 @@
 #include "base/random.hpp"
 #include "support/limited_region.hpp"
 
-namespace memlith::test {
+namespace memlith::test::release_test {
 namespace {
 
 using namespace core;
@@ -101,4 +101,4 @@ TEST_F(AppLogRelease, KeepsWhatIsChangedMeanwhile) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::release_test

@@ -6,7 +6,7 @@
 #include "applog_world.hpp"
 #include "base/random.hpp"
 
-namespace memlith::test {
+namespace memlith::test::truncate_test {
 namespace {
 
 using namespace core;
@@ -192,4 +192,4 @@ TEST_P(AppLogRandomCutsTest, AgreeWithAModel) {
 INSTANTIATE_TEST_SUITE_P(Seeds, AppLogRandomCutsTest, ::testing::Values(1, 2));
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::truncate_test

@@ -9,7 +9,7 @@
 #include "support/expect.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::copy_test {
 namespace {
 
 using namespace core;
@@ -85,4 +85,4 @@ TEST_F(CopyTest, AShortFileIsAnError) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::copy_test

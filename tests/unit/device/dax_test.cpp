@@ -16,7 +16,7 @@
 #include "support/expect.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::dax_test {
 namespace {
 
 using namespace core;
@@ -214,4 +214,4 @@ TEST(DaxVolume, RefusesADisk) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::dax_test

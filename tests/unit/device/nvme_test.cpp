@@ -20,7 +20,7 @@
 #include "sim/nvme_host.hpp"
 #include "support/expect.hpp"
 
-namespace memlith::test {
+namespace memlith::test::nvme_test {
 namespace {
 
 using namespace core;
@@ -301,4 +301,4 @@ TEST_F(NvmeDeviceTest, AFailedMappingMayBeTriedAgain) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::nvme_test

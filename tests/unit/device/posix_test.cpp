@@ -26,7 +26,7 @@
 #include "support/process_memory.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::posix_test {
 namespace {
 
 using namespace core;
@@ -666,4 +666,4 @@ TEST_F(PosixVolumeTest, PipesDoNotHang) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::posix_test

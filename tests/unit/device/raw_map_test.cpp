@@ -13,7 +13,7 @@
 #include "sim/raw_host.hpp"
 #include "support/expect.hpp"
 
-namespace memlith::test {
+namespace memlith::test::raw_map_test {
 namespace {
 
 using namespace core;
@@ -294,4 +294,4 @@ TEST_F(RawMapTest, FilesGrowInPlaceAndNeverOverlap) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::raw_map_test

@@ -15,7 +15,7 @@
 #include "sim/nvme_host.hpp"
 #include "support/expect.hpp"
 
-namespace memlith::test {
+namespace memlith::test::raw_volume_test {
 namespace {
 
 using namespace core;
@@ -295,4 +295,4 @@ INSTANTIATE_TEST_SUITE_P(On, RawVolumeTest, ::testing::Bool(),
                          [](const auto& given) { return given.param ? "ANamespace" : "ABlockDevice"; });
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::raw_volume_test

@@ -13,7 +13,7 @@
 #include "base/random.hpp"
 #include "support/expect.hpp"
 
-namespace memlith::test {
+namespace memlith::test::sim_test {
 namespace {
 
 using namespace core;
@@ -518,4 +518,4 @@ TEST_F(Sim, OperationsAreWrittenDown) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::sim_test

@@ -17,7 +17,7 @@
 #include "support/expect.hpp"
 #include "support/temp_folder.hpp"
 
-namespace memlith::test {
+namespace memlith::test::through_test {
 namespace {
 
 using namespace core;
@@ -188,4 +188,4 @@ TEST(DiskFacts, ForcedUnitAccessIsUsedOnlyWhereThereIsSomethingToForce) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::through_test

@@ -6,7 +6,7 @@
 #include "base/random.hpp"
 #include "kv_world.hpp"
 
-namespace memlith::test {
+namespace memlith::test::append_test {
 namespace {
 
 using namespace core;
@@ -74,4 +74,4 @@ TEST(KvAppend, ToAMapThatWasRemoved) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::append_test

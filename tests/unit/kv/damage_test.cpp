@@ -9,7 +9,7 @@
 #include "kv/kv.hpp"
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::damage_test {
 namespace {
 
 using namespace core;
@@ -136,4 +136,4 @@ TEST_F(KvDamage, IsToldAndNothingWorse) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::damage_test

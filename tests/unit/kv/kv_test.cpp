@@ -9,7 +9,7 @@
 #include "base/random.hpp"
 #include "kv_world.hpp"
 
-namespace memlith::test {
+namespace memlith::test::kv_test {
 namespace {
 
 using namespace core;
@@ -517,4 +517,4 @@ TEST(KvWindow, TheRegionGrowsAhead) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::kv_test

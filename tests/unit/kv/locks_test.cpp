@@ -7,7 +7,7 @@
 #include "base/random.hpp"
 #include "kv_world.hpp"
 
-namespace memlith::test {
+namespace memlith::test::locks_test {
 namespace {
 
 using namespace core;
@@ -262,4 +262,4 @@ TEST(KvTimeout, WhoIsNotIdleKeepsItsLocks) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::locks_test

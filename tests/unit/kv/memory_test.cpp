@@ -11,7 +11,7 @@
 #include "region/transaction.hpp"
 #include "support/count_allocations.hpp"
 
-namespace memlith::test {
+namespace memlith::test::memory_test {
 namespace {
 
 using namespace core;
@@ -180,4 +180,4 @@ TEST_F(KvOutOfMemory, AWarmCommitOfAFewRecordsAllocatesNothingForItsPages) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::memory_test

@@ -8,7 +8,7 @@
 
 #include "base/random.hpp"
 
-namespace memlith::test {
+namespace memlith::test::page_test {
 namespace {
 
 using namespace core;
@@ -101,4 +101,4 @@ TEST(KvPage, HoldsWhatTheModelHolds) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::page_test

@@ -5,7 +5,7 @@
 #include "kv_world.hpp"
 #include "support/limited_region.hpp"
 
-namespace memlith::test {
+namespace memlith::test::release_test {
 namespace {
 
 using namespace core;
@@ -88,4 +88,4 @@ TEST_F(KvRelease, KeepsWhatIsChangedMeanwhile) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::release_test

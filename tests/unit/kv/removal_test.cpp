@@ -8,7 +8,7 @@
 
 #include "kv_world.hpp"
 
-namespace memlith::test {
+namespace memlith::test::removal_test {
 namespace {
 
 using namespace core;
@@ -152,4 +152,4 @@ TEST_F(MapRemoval, OfADamagedMap) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::removal_test

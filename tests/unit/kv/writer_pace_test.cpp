@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace memlith::test {
+namespace memlith::test::writer_pace_test {
 namespace {
 
 using namespace core;
@@ -99,4 +99,4 @@ TEST(WriterPace, APauseOfTheLogIsSpreadOverManyCommits) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::writer_pace_test

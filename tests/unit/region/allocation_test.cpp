@@ -10,7 +10,7 @@
 #include "support/count_allocations.hpp"
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::allocation_test {
 namespace {
 
 using namespace core;
@@ -150,4 +150,4 @@ TEST_P(Allocation, NoStoreWaitsForOne) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::allocation_test

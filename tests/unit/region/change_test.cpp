@@ -8,7 +8,7 @@
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::change_test {
 namespace {
 
 using namespace core;
@@ -139,4 +139,4 @@ TEST_P(Changes, ThatDoNotFitCanBeUndone) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::change_test

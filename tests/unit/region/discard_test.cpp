@@ -8,7 +8,7 @@
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::discard_test {
 namespace {
 
 using namespace core;
@@ -163,4 +163,4 @@ TEST(DiscardBesideTransactions, WaitsForNone) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::discard_test

@@ -14,7 +14,7 @@
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::hot_pages_test {
 namespace {
 
 using namespace core;
@@ -372,4 +372,4 @@ TEST(HotRegion, FaultWithThreadScopeHasNone) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::hot_pages_test

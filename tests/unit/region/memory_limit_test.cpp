@@ -14,7 +14,7 @@
 #include "support/sanitizers.hpp"
 #include "support/store_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::memory_limit_test {
 namespace {
 
 using namespace core;
@@ -160,4 +160,4 @@ TEST_F(MemoryLimit, Transactions) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::memory_limit_test

@@ -4,7 +4,7 @@
 
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::one_file_region_test {
 namespace {
 
 using namespace core;
@@ -140,4 +140,4 @@ TEST_P(OneFileRegion, AddressStays) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::one_file_region_test

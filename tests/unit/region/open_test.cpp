@@ -9,7 +9,7 @@
 #include "support/region_words.hpp"
 #include "support/sanitizers.hpp"
 
-namespace memlith::test {
+namespace memlith::test::open_test {
 namespace {
 
 using namespace core;
@@ -106,4 +106,4 @@ TEST(OpeningRegions, TrackedByFaultsHasNoLimit) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::open_test

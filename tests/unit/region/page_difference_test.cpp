@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-namespace memlith::test {
+namespace memlith::test::page_difference_test {
 namespace {
 
 using namespace core;
@@ -68,4 +68,4 @@ TEST(PageDifference, SeesStoresBesideAThreadThatStores) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::page_difference_test

@@ -8,7 +8,7 @@
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::persist_range_test {
 namespace {
 
 using namespace core;
@@ -119,4 +119,4 @@ TEST_P(PersistRange, OfOneThread) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::persist_range_test

@@ -19,7 +19,7 @@
 #define MADV_PAGEOUT 21
 #endif
 
-namespace memlith::test {
+namespace memlith::test::region_test {
 namespace {
 
 using namespace core;
@@ -589,4 +589,4 @@ TEST(Addresses, OnesThatNoProgramHasAreRefused) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::region_test

@@ -8,7 +8,7 @@
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::rollback_test {
 namespace {
 
 using namespace core;
@@ -160,4 +160,4 @@ TEST_P(Rollbacks, BesideCheckpointsOfASmallLog) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::rollback_test

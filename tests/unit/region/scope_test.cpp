@@ -15,7 +15,7 @@
 #include "support/region_words.hpp"
 #include "support/sanitizers.hpp"
 
-namespace memlith::test {
+namespace memlith::test::scope_test {
 namespace {
 
 using namespace core;
@@ -343,4 +343,4 @@ TEST_P(Scopes, ManyThreadsPersistTheirOwn) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::scope_test

@@ -11,7 +11,7 @@
 
 #include "support/store_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::session_test {
 namespace {
 
 using namespace core;
@@ -128,4 +128,4 @@ TEST_F(Sessions, AForkedChildLeavesItAlone) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::session_test

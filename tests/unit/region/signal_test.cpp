@@ -29,7 +29,7 @@ extern "C" int sigaction(int signal, const struct sigaction* action, struct siga
   return result;
 }
 
-namespace memlith::test {
+namespace memlith::test::signal_test {
 namespace {
 
 using namespace core;
@@ -397,4 +397,4 @@ TEST(FaultSignals, PlacesAreUsedAgain) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::signal_test

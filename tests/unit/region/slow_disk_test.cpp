@@ -8,7 +8,7 @@
 #include "sim/sim.hpp"
 #include "support/expect.hpp"
 
-namespace memlith::test {
+namespace memlith::test::slow_disk_test {
 namespace {
 
 using namespace core;
@@ -68,4 +68,4 @@ TEST(SlowDisk, StallsNobodyWhoPersistsTheRegionWithoutWaiting) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::slow_disk_test

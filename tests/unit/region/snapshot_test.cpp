@@ -5,7 +5,7 @@
 
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::snapshot_test {
 namespace {
 
 using namespace core;
@@ -110,4 +110,4 @@ TEST_F(SnapshotTest, OfTwoStoresIsRefused) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::snapshot_test

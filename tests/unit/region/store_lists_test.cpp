@@ -17,7 +17,7 @@
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::store_lists_test {
 namespace {
 
 using namespace core;
@@ -341,4 +341,4 @@ TEST(InstrumentedRegion, PersistsExactlyWhatWasRecorded) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::store_lists_test

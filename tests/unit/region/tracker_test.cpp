@@ -27,7 +27,7 @@
 #define MADV_PAGEOUT 21
 #endif
 
-namespace memlith::test {
+namespace memlith::test::tracker_test {
 namespace {
 
 using namespace core;
@@ -756,4 +756,4 @@ TEST(Trackers, DescribeThemselves) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::tracker_test

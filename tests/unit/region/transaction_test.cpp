@@ -11,7 +11,7 @@
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
 
-namespace memlith::test {
+namespace memlith::test::transaction_test {
 namespace {
 
 using namespace core;
@@ -237,4 +237,4 @@ TEST(TouchedRanges, TakesNoTouchWithoutTheOneBeforeIt) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::transaction_test

@@ -12,7 +12,7 @@
 #include "base/random.hpp"
 #include "support/expect.hpp"
 
-namespace memlith::test {
+namespace memlith::test::twins_test {
 namespace {
 
 using namespace core;
@@ -238,4 +238,4 @@ TEST_F(TwinsTest, AgreesWithAModel) {
 }
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::twins_test
