@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "base/sync.hpp"
 #include "mutants/mutants.hpp"
 #include "readers/world.hpp"
+#include "store/follower.hpp"
 #include "store/store.hpp"
 
 namespace memlith::test::reader_test {
@@ -229,6 +231,42 @@ TEST_P(Follow, AtEveryOperationOfTheWriter) { expect_sound(read_at_every_operati
 TEST_P(Follow, WhileTheWriterActsAtEveryRead) { expect_sound(write_at_every_read, GetParam()); }
 
 TEST_P(Follow, ShowsOnlyWhatAPowerCutKeeps) { expect_sound(read_after_a_kill, GetParam()); }
+
+// Each time that the reader reads, the writer is killed and comes back, more often than the reader has tries.
+TEST_P(Follow, GoesOnForItsPatienceBesideAWriterThatComesBackAgainAndAgain) {
+  constexpr int kEnough = 100 * Follower::kTries;  // an attempt reads less than a hundred times
+  for (const bool patient : {true, false}) {
+    World world(GetParam(), 1);
+    world.open();
+    world.create(GetParam() == StoreKind::folder ? "a" : "file", 2 * kPageBytes);
+    world.commit();
+    PageVolume readers_volume(world.volume, world.pages);
+    int lives = 0;
+    bool inside = false;
+    readers_volume.before_read = [&] {
+      if (inside || (patient && lives == kEnough)) return;
+      inside = true;
+      world.store = nullptr;
+      world.open();
+      ++lives;
+      inside = false;
+    };
+    StoreOptions options = reading(world.options);
+    if (patient) options.follow_patience = std::chrono::hours(1);
+    const auto store = Store::open(readers_volume, options);
+    if (!patient) {
+      ASSERT_FALSE(store.ok());
+      EXPECT_TRUE(store.error().category == Errc::busy || store.error().category == Errc::corrupt) << last_error_text();
+      EXPECT_LT(lives, kEnough) << "an attempt reads more often than the other half of this test believes";
+      continue;
+    }
+    ASSERT_TRUE(store.ok()) << last_error_text();
+    EXPECT_EQ(lives, kEnough);
+    Shown shown((*store)->objects().front().id);
+    ASSERT_TRUE((*store)->view()->show(shown).ok()) << last_error_text();
+    EXPECT_EQ(shown.bytes(), world.states.back().begin()->second);
+  }
+}
 
 TEST_P(Follow, NoticesUndurableFramesThatAreBelieved) {
   expect_noticed(Mutant::view_believes_all, read_at_every_operation, GetParam());
