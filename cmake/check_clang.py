@@ -2,11 +2,12 @@
 """What clang says of src/ without building it: each header compiles alone, and locks are held where the code says so.
 
 Usage: check_clang.py [REPOSITORY | --self-test]
-Reads each source of src/, and each header as the only include of a file, with clang 19 and -Wthread-safety; warnings
-are errors. Prints what clang complains about and exits with 1 if there was anything. --self-test shows that a header
-that lacks an include, and a lock that is not held, are found.
+Reads the sources of src/, six of a floor at a time, and each header as the only include of a file, with clang 19 and
+-Wthread-safety; warnings are errors. Prints what clang complains about and exits with 1 if there was anything.
+--self-test shows that a header that lacks an include, and a lock that is not held, are found.
 """
 import concurrent.futures
+import itertools
 import os
 import pathlib
 import shlex
@@ -15,28 +16,36 @@ import sys
 import tempfile
 
 CLANG = "clang++-19 -std=c++20 -fsyntax-only -Wall -Wextra -Wthread-safety -Werror -Isrc -Iinclude"
-# The instruction set of one file, as src/CMakeLists.txt gives it.
-FLAGS = {"checksum_avx2.cpp": ["-mavx2"]}
+# The instruction set of one file, as src/CMakeLists.txt gives it, and one whose names another file has, too.
+FLAGS = {"checksum_avx2.cpp": ["-mavx2"], "explicit.cpp": []}
+AT_ONCE = 6
 
 
-def complaint(root, file):
-    """What clang says of the file; nothing if all is well."""
-    command = [*shlex.split(CLANG), *FLAGS.get(file.name, [])]
-    if file.suffix == ".cpp":
-        read = subprocess.run([*command, file], cwd=root, capture_output=True, text=True, check=False)
-    else:
-        line = f'#include "{file.relative_to(root / "src")}"\n'
-        read = subprocess.run([*command, "-x", "c++", "-"], cwd=root, input=line, capture_output=True, text=True,
-                              check=False)
+def complaint(root, files):
+    """What clang says of files that are included one behind the other; nothing if all is well."""
+    command = [*shlex.split(CLANG), *FLAGS.get(files[0].name, []), "-x", "c++", "-"]
+    lines = "".join(f'#include "{file.relative_to(root / "src")}"\n' for file in files)
+    read = subprocess.run(command, cwd=root, input=lines, capture_output=True, text=True, check=False)
     return read.stderr if read.returncode != 0 else ""
 
 
-def complaints(root):
+def groups_of(root):
+    """Headers, and sources that cannot be read with others, are alone."""
     files = sorted(file for file in (root / "src").rglob("*") if file.suffix in {".hpp", ".h", ".cpp"})
+    together = [file for file in files if file.suffix == ".cpp" and file.name not in FLAGS]
+    groups = [[file] for file in files if file not in set(together)]
+    for _, floor in itertools.groupby(together, lambda file: file.relative_to(root).parts[1]):
+        sources = list(floor)
+        groups += [sources[at:at + AT_ONCE] for at in range(0, len(sources), AT_ONCE)]
+    return groups
+
+
+def complaints(root):
+    groups = groups_of(root)
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        for file, said in zip(files, threads.map(lambda file: complaint(root, file), files)):
+        for files, said in zip(groups, threads.map(lambda files: complaint(root, files), groups)):
             if said:
-                yield f"{file.relative_to(root)}:\n{said}"
+                yield f"{' '.join(str(file.relative_to(root)) for file in files)}:\n{said}"
 
 
 def self_test():
