@@ -40,7 +40,7 @@ void SimFaults::clear() { plans_ = {}; }
 
 // ---- SimVolume -------------------------------------------------------------------------------------------------
 
-// A file: its content as programs see it, and what the flushes since have not made durable.
+// A file: the bytes that programs see, and in their place, where the two differ, the bytes that are durable.
 struct SimVolume::File {
   std::uint32_t number = 0;
   bool sparse = false;  // has holes
@@ -82,7 +82,7 @@ struct SimVolume::File {
     }
     flushed_size_ = std::max(flushed_size_, end);
   }
-  // What is not durable is gone.
+  // Programs see the durable bytes again.
   void drop() {
     auto& content = mutable_bytes();
     for (auto before = before_.rbegin(); before != before_.rend(); ++before) {
