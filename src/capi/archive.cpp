@@ -21,7 +21,7 @@
 using namespace memlith::core;
 
 namespace memlith::core {
-// Where an archive lies, and the volume that it needs for that.
+// The place of an archive, and the volume under a target that is a folder.
 struct OpenTarget {
   std::unique_ptr<Volume> volume;
   std::unique_ptr<ArchiveTarget> target;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/checksum.hpp"
 #include "database.hpp"
 
@@ -78,9 +79,7 @@ Result<std::optional<LeftJournal>> read_disk_journal(Volume& volume, const std::
   if (size < kHeaderBytes) return std::optional(std::move(left));
   std::byte sector[kHeaderBytes];
   MEMLITH_TRY(device->read(0, sector));
-  if (std::all_of(std::begin(sector), std::end(sector), [](std::byte b) { return b == std::byte{0}; })) {
-    return std::optional(std::move(left));
-  }
+  if (core::is_zero(sector)) return std::optional(std::move(left));
   DiskJournalHeader header;
   std::memcpy(&header, sector, sizeof header);
   if (std::memcmp(header.magic, kJournalMagic, sizeof kJournalMagic) != 0 ||
