@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <string>
 #include <utility>
 
 namespace memlith::core {
@@ -37,6 +39,20 @@ inline int above_standard(int fd) {
   ::close(fd);
   errno = error;
   return above;
+}
+
+// The text of one of the kernel's files (/proc, /sys), which have no length before they are read. Empty if the file
+// cannot be read. Unlike a stream of the C library, calls no malloc but C++'s (tools/preload/engine_heap.cpp).
+inline std::string text_of(const char* path) {
+  const Descriptor file(above_standard(::open(path, O_RDONLY | O_CLOEXEC)));
+  std::string text;
+  std::array<char, 4096> part{};
+  for (;;) {
+    const ssize_t got = file.get() < 0 ? 0 : ::read(file.get(), part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(got));
+  }
 }
 
 }  // namespace memlith::core

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
+#include "base/descriptor.hpp"
 #include "base/units.hpp"
 
 namespace memlith::core {
@@ -16,10 +16,9 @@ namespace memlith::core {
 namespace {
 
 std::string line_of(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  std::string line;
-  std::getline(stream, line);
-  return line;
+  std::string text = text_of(file.c_str());
+  text.resize(std::min(text.find('\n'), text.size()));
+  return text;
 }
 
 std::uint64_t number_of(const std::filesystem::path& file) { return std::strtoull(line_of(file).c_str(), nullptr, 10); }

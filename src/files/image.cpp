@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -29,16 +29,14 @@ constexpr std::uint64_t kExtentBytesMax = 1 * kGiB;
 
 // What the machine can give without swapping; no limit if the kernel does not say.
 std::uint64_t memory_available() {
-  std::FILE* const file = std::fopen("/proc/meminfo", "re");
-  if (file == nullptr) return kWholeFile;
-  char line[128];
-  unsigned long long available = kWholeFile / kKiB;
-  unsigned long long swap = 0;
-  while (std::fgets(line, sizeof line, file) != nullptr) {
-    (void)std::sscanf(line, "MemAvailable: %llu kB", &available);
-    (void)std::sscanf(line, "SwapFree: %llu kB", &swap);
-  }
-  std::fclose(file);
+  const std::string text = text_of("/proc/meminfo");
+  const auto kib_of = [&text](const char* name, unsigned long long otherwise) {
+    const std::size_t found = text.find(name);
+    return found == text.npos ? otherwise : std::strtoull(&text[found + std::strlen(name)], nullptr, 10);
+  };
+  if (text.empty()) return kWholeFile;
+  const unsigned long long available = kib_of("MemAvailable:", kWholeFile / kKiB);
+  const unsigned long long swap = kib_of("SwapFree:", 0);
   return (available + swap) * kKiB;
 }
 

@@ -8,14 +8,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
+#include <string>
 #include <tuple>
 
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include "base/descriptor.hpp"
 #include "base/host.hpp"
 #include "base/sync.hpp"
 #include "region/region.hpp"
@@ -86,7 +88,7 @@ bool is_shadow(const Mapping& mapping) {
 
 std::vector<Mapping> mappings_of_process() {
   std::vector<Mapping> mappings;
-  std::ifstream maps("/proc/self/maps");
+  std::istringstream maps(text_of("/proc/self/maps"));
   for (std::string line; std::getline(maps, line);) {
     Mapping mapping;
     int name = 0;

@@ -7,11 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
+#include <cstring>
 
 #include "engine_files.hpp"
 #include "helpers.hpp"
@@ -44,6 +45,18 @@ std::vector<OpenDescriptor> descriptors_of(const FileId& file) {
   return found;
 }
 
+// A file of the kernel's, which has no length before it is read.
+std::string read_text(const char* path) {
+  std::string text;
+  const int fd = engine_descriptor(real().open(path, O_RDONLY | O_CLOEXEC));
+  std::array<char, 4096> part{};
+  for (ssize_t got = 0; fd >= 0 && (got = ::read(fd, part.data(), part.size())) > 0;) {
+    text.append(part.data(), static_cast<std::size_t>(got));
+  }
+  close_engine_descriptor(fd);
+  return text;
+}
+
 struct MappedRange {
   std::byte* begin;
   std::size_t bytes;
@@ -54,11 +67,10 @@ struct MappedRange {
 // The shared mappings of the file. Private ones change no file, and go on showing it.
 std::vector<MappedRange> mappings_of(const std::string& path, const FileId& file) {
   std::vector<MappedRange> found;
-  const std::unique_ptr<FILE, int (*)(FILE*)> maps(real().fopen("/proc/self/maps", "re"), real().fclose);
-  if (maps == nullptr) return found;
-  char* line = nullptr;
-  std::size_t room = 0;
-  while (::getline(&line, &room, maps.get()) > 0) {
+  std::string maps = read_text("/proc/self/maps");
+  char* end_of_line = nullptr;
+  for (char* line = maps.data(); (end_of_line = std::strchr(line, '\n')) != nullptr; line = end_of_line + 1) {
+    *end_of_line = '\0';
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
     char allowed[5] = "";
@@ -70,12 +82,11 @@ std::vector<MappedRange> mappings_of(const std::string& path, const FileId& file
       continue;
     }
     // By the name as well: the device that is shown here is another one than stat's on some file systems.
-    if (inode != file.inode || allowed[3] != 's' || path + "\n" != line + name_at) continue;
+    if (inode != file.inode || allowed[3] != 's' || path != line + name_at) continue;
     const int protection = (allowed[0] == 'r' ? PROT_READ : 0) | (allowed[1] == 'w' ? PROT_WRITE : 0) |
                            (allowed[2] == 'x' ? PROT_EXEC : 0);
     found.push_back({reinterpret_cast<std::byte*>(begin), end - begin, protection, static_cast<off_t>(offset)});
   }
-  std::free(line);
   return found;
 }
 

@@ -32,19 +32,20 @@ namespace {
 
 int print_to(int fd, const char* format, va_list arguments) {
   if (images().of_descriptor(fd) == nullptr) return real().vdprintf(fd, format, arguments);
-  char* text = nullptr;
-  const int length = ::vasprintf(&text, format, arguments);
+  va_list again;
+  va_copy(again, arguments);
+  const int length = std::vsnprintf(nullptr, 0, format, again);
+  va_end(again);
   if (length < 0) return length;
+  std::vector<char> text(static_cast<std::size_t>(length) + 1);
+  std::vsnprintf(text.data(), text.size(), format, arguments);
   int written = 0;
   while (written < length) {
-    const ssize_t done = our_write(fd, text + written, static_cast<size_t>(length - written));
+    const ssize_t done = our_write(fd, text.data() + written, static_cast<size_t>(length - written));
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) break;
     written += static_cast<int>(done);
   }
-  const int error = errno;
-  std::free(text);
-  errno = error;
   return written == length ? length : -1;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "calls.hpp"
+#include "engine_threads.hpp"
 #include "images.hpp"
 #include "program.hpp"
 #include "real.hpp"
@@ -188,23 +189,10 @@ MEMLITH_INTERPOSE(void, _exit, int status) {
 }
 MEMLITH_INTERPOSE_ALSO(_Exit, _exit);
 
-// A thread that memlith starts is one of memlith's: what it calls goes to the C library.
 MEMLITH_INTERPOSE(int, pthread_create, pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
                   void* context) {
   if (!NoSignals::held()) return real().pthread_create(thread, attributes, body, context);
-  struct Start {
-    void* (*body)(void*);
-    void* context;
-  };
-  auto start = std::make_unique<Start>(Start{body, context});
-  const auto run = [](void* given) -> void* {
-    const std::unique_ptr<Start> started(static_cast<Start*>(given));
-    NoSignals::hold_for_ever();
-    return started->body(started->context);
-  };
-  const int result = real().pthread_create(thread, attributes, run, start.get());
-  if (result == 0) (void)start.release();
-  return result;
+  return engine_threads().start(*thread, body, context);
 }
 
 }  // namespace memlith::preload

@@ -1,5 +1,6 @@
 #include "engine_files.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,6 +9,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
+#include <cstddef>
+#include <memory>
+#include <new>
 
 #include "real.hpp"
 
@@ -48,6 +52,18 @@ using memlith::preload::close_engine_descriptor;
 using memlith::preload::engine_descriptor;
 using memlith::preload::is_engine_descriptor;
 using memlith::preload::real;
+
+namespace {
+
+// What opendir gives the engine: the C library's own would call the program's malloc (see engine_heap.cpp).
+struct Folder {
+  int fd;
+  std::size_t at = 0;
+  std::size_t filled = 0;
+  alignas(dirent64) std::array<char, 4096> entries{};
+};
+
+}  // namespace
 
 extern "C" {
 
@@ -116,6 +132,32 @@ void* __wrap_mremap(void* address, size_t old_bytes, size_t bytes, int flags, vo
 }
 int __wrap_msync(void* address, size_t bytes, int flags) { return real().msync(address, bytes, flags); }
 int __wrap_madvise(void* address, size_t bytes, int advice) { return real().madvise(address, bytes, advice); }
+DIR* __wrap_fdopendir(int fd) { return reinterpret_cast<DIR*>(new (std::nothrow) Folder{fd}); }
+DIR* __wrap_opendir(const char* path) {
+  const int fd = engine_descriptor(real().open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* const made = fd < 0 ? nullptr : __wrap_fdopendir(fd);
+  if (fd >= 0 && made == nullptr) close_engine_descriptor(fd);
+  return made;
+}
+dirent* __wrap_readdir(DIR* opened) {
+  auto* const folder = reinterpret_cast<Folder*>(opened);
+  if (folder->at == folder->filled) {
+    const long got = real().syscall(SYS_getdents64, folder->fd, folder->entries.data(), folder->entries.size());
+    if (got <= 0) return nullptr;
+    folder->filled = static_cast<std::size_t>(got);
+    folder->at = 0;
+  }
+  static_assert(sizeof(dirent) == sizeof(dirent64) && offsetof(dirent, d_name) == offsetof(dirent64, d_name));
+  auto* const entry = reinterpret_cast<dirent*>(&folder->entries[folder->at]);
+  folder->at += entry->d_reclen;
+  return entry;
+}
+int __wrap_dirfd(DIR* opened) { return reinterpret_cast<Folder*>(opened)->fd; }
+int __wrap_closedir(DIR* opened) {
+  const std::unique_ptr<Folder> folder(reinterpret_cast<Folder*>(opened));
+  close_engine_descriptor(folder->fd);
+  return 0;
+}
 FILE* __wrap_fopen(const char* path, const char* mode) { return real().fopen(path, mode); }
 int __wrap_fclose(FILE* file) { return real().fclose(file); }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "engine_files.hpp"
+#include "engine_threads.hpp"
 #include "helpers.hpp"
 #include "real.hpp"
 
@@ -153,6 +154,7 @@ int Images::take_over(int fd, int flags, const struct stat& seen) {
     if (each->home == id_of(seen) && each->owner == ::getpid()) image = each;
   }
   const bool may_write = (flags & O_ACCMODE) != O_RDONLY;
+  if (may_write) engine_threads().prepare();
   if (image == nullptr) image = open(fd, seen, may_write);
   if (image == nullptr && errno == 0) return fd;
   int mine = -1;

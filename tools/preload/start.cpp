@@ -17,6 +17,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine_heap.hpp"
+#include "engine_threads.hpp"
 #include "images.hpp"
 #include "real.hpp"
 
@@ -58,22 +60,26 @@ void finish(int, void*) {
   images().finish();
 }
 
-// What the lock guards has to be whole in the child. While it is held, no handler may run.
+// What the locks guard has to be whole in the child. While they are held, no handler may run.
 NoSignals* around_fork = nullptr;  // guarded by the lock
 void before_fork() {
   auto* const no_signals = new NoSignals;
   images().lock().lock();
   around_fork = no_signals;
+  lock_heap();
 }
 void after_fork() {
+  unlock_heap();
   const std::unique_ptr<NoSignals> no_signals(std::exchange(around_fork, nullptr));
   images().lock().unlock();
 }
 void in_child() {
+  unlock_heap_in_child();
   const std::unique_ptr<NoSignals> no_signals(std::exchange(around_fork, nullptr));
   // The lock belongs to the parent's thread, as which the child cannot unlock it.
   std::construct_at(&images().lock());
   images().in_child();
+  engine_threads().in_child();
   Witness::in_child();
 }
 
