@@ -15,6 +15,7 @@ import tempfile
 
 CALLS = 1_000_000
 PARTS = 4
+HANG_S = 900
 NAMES = ("a.dat", "b.dat", "c.dat", "d.dat", "s.dat", "threads.dat", "plain.txt")
 
 
@@ -25,15 +26,18 @@ def folder_for_tests():
     return str(shared) if usable else os.environ.get("MEMLITH_TEST_DIR")
 
 
-def run(prefix, program, folder, seed, calls, *trace):
-    folder.mkdir()
-    done = subprocess.run([*prefix, program, str(folder), str(seed), str(calls), *map(str, trace)], capture_output=True,
-                          text=True, check=False)
-    return done.returncode, done.stdout.splitlines(), done.stderr
-
-
 class Difference(Exception):
     pass
+
+
+def run(prefix, program, folder, seed, calls, *trace):
+    folder.mkdir()
+    try:
+        done = subprocess.run([*prefix, program, str(folder), str(seed), str(calls), *map(str, trace)],
+                              capture_output=True, text=True, timeout=HANG_S, check=False)
+    except subprocess.TimeoutExpired as hanging:
+        raise Difference(f"{'with' if prefix else 'without'} memlith the program does not end") from hanging
+    return done.returncode, done.stdout.splitlines(), done.stderr
 
 
 def compare(memlith, program, folder, seed, calls):
