@@ -71,10 +71,22 @@ def all_rows(name):
     return rows if verdict == "ok" else verdict
 
 
+def set_wal(db):
+    """SQLite's change of the mode waits for no lock, whatever the timeout, because that could be a deadlock."""
+    give_up = time.monotonic() + 15
+    while True:
+        try:
+            return db.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as busy:
+            if "locked" not in str(busy) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+
+
 def start(number):
     """One of several that start at once, each of which makes what is missing."""
     db = connect("start.db")
-    db.execute("pragma journal_mode = wal")
+    set_wal(db)
     db.execute("create table if not exists t(a unique)")
     for i in range(50):
         with db:
