@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/buffer.hpp"
@@ -26,16 +27,21 @@ CopySource::CopySource(Volume& volume, StoreOptions options, CopySteps steps)
 
 Result<CopiedState> CopySource::walk(CopySink& sink, const CopyProgress& progress) {
   progress_ = progress;
-  const auto patience_ends = std::chrono::steady_clock::now() + files_.options.follow_patience;
-  int failures = 0;
+  const auto began = std::chrono::steady_clock::now();
+  const auto patience = files_.options.follow_patience;
   for (int tries = 1;; ++tries) {
     const auto walked = try_to_walk(sink);
     replay_.forget();
     follower_.forget();
     if (walked.ok() && *walked) return state();
-    if (!walked.ok() && (!Follower::may_pass(walked.error()) || ++failures == Follower::kTries)) return walked.error();
+    if (!walked.ok() && !Follower::may_pass(walked.error())) return walked.error();
     // A small store is walked in no time, so six tries say little about the writer.
-    if (tries >= Follower::kTries && std::chrono::steady_clock::now() >= patience_ends) break;
+    if (tries < Follower::kTries) continue;
+    const auto waited = std::chrono::steady_clock::now() - began;
+    // A store that a process is opening looks damaged for moments, and one that is damaged does so for ever.
+    if (!walked.ok() && waited >= patience / 10) return walked.error();
+    if (waited >= patience) break;
+    std::this_thread::sleep_for(Follower::kAskEvery);
   }
   return fail(Errc::busy, Detail::frame,
               "{}: each time that the store was copied, a process opened or closed it, or filled its log; try again "

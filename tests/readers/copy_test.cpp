@@ -4,6 +4,8 @@
 // notice each mistake that is planted.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <climits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +20,8 @@
 namespace memlith::test::copy_test {
 namespace {
 
-StoreOptions copying(StoreOptions options) {
-  options.follow_patience = std::chrono::milliseconds(0);
+StoreOptions copying(StoreOptions options, std::chrono::milliseconds patience) {
+  options.follow_patience = patience;
   options.replay_bytes_max = 1;  // whatever was gathered goes to the target at once
   return options;
 }
@@ -35,10 +37,11 @@ StoreOptions opening_of_a_copy(StoreOptions options) {
 }
 
 // Copies into an empty volume, or what a power cut left of one.
-Result<Lsn> copy_into(SimVolume& target_volume, Volume& from, const StoreOptions& options) {
+Result<Lsn> copy_into(SimVolume& target_volume, Volume& from, const StoreOptions& options,
+                      std::chrono::milliseconds patience = {}) {
   CopyTarget target(target_volume, options.kind, options.file_name);
   MEMLITH_TRY(target.prepare());
-  CopySource source(from, copying(options), {1024, 1024});
+  CopySource source(from, copying(options, patience), {1024, 1024});
   auto state = source.walk(target);
   const Status status = state.ok() ? target.finish(*state) : state.status();
   if (!status.ok()) {
@@ -49,9 +52,10 @@ Result<Lsn> copy_into(SimVolume& target_volume, Volume& from, const StoreOptions
 }
 
 // Empty if there is no store to copy yet.
-std::optional<Copied> copy(Volume& from, const StoreOptions& options, Faults& faults) {
+std::optional<Copied> copy(Volume& from, const StoreOptions& options, Faults& faults,
+                           std::chrono::milliseconds patience = {}) {
   SimVolume target;
-  const auto lsn = copy_into(target, from, options);
+  const auto lsn = copy_into(target, from, options, patience);
   if (!lsn.ok()) {
     EXPECT_EQ(lsn.error().category, Errc::not_found) << last_error_text();
     EXPECT_TRUE(target.image().files.empty()) << target.image().files.begin()->first;
@@ -227,6 +231,33 @@ void expect_noticed(Mutant mutant, Trial trial, StoreKind kind) {
 TEST_P(Copy, AtOperationsOfTheWriter) { expect_sound(copy_at_operations_of_the_writer, GetParam()); }
 
 TEST_P(Copy, WhileTheWriterActsAtEveryRead) { expect_sound(write_at_every_read, GetParam()); }
+
+TEST_P(Copy, GoesOnForItsPatienceBesideAWriterThatComesBackAgainAndAgain) {
+  constexpr int kEnough = 200 * Follower::kTries;  // an attempt reads less than two hundred times
+  for (const bool patient : {true, false}) {
+    World world(GetParam(), 1);
+    world.open();
+    world.create(GetParam() == StoreKind::folder ? "a" : "file", 2 * kPageBytes);
+    world.commit();
+    PageVolume readers_volume(world.volume, world.pages);
+    int lives = 0;
+    come_back_at_each_read(world, readers_volume, lives, patient ? kEnough : INT_MAX);
+    if (!patient) {
+      SimVolume target;
+      const auto lsn = copy_into(target, readers_volume, world.options);
+      ASSERT_FALSE(lsn.ok());
+      EXPECT_TRUE(lsn.error().category == Errc::busy || lsn.error().category == Errc::corrupt) << last_error_text();
+      EXPECT_LT(lives, kEnough) << "an attempt reads more often than the other half of this test believes";
+      continue;
+    }
+    Faults faults;
+    const auto copied = copy(readers_volume, world.options, faults, std::chrono::hours(10));
+    faults.settle();
+    EXPECT_EQ(lives, kEnough);
+    ASSERT_TRUE(copied.has_value());
+    EXPECT_EQ(copied->content, world.states.back());
+  }
+}
 
 TEST_P(Copy, APowerCutAtAnyOperationLeavesAWholeStoreOrNone) { expect_sound(cut_the_power, GetParam()); }
 

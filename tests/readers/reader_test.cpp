@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -242,15 +243,7 @@ TEST_P(Follow, GoesOnForItsPatienceBesideAWriterThatComesBackAgainAndAgain) {
     world.commit();
     PageVolume readers_volume(world.volume, world.pages);
     int lives = 0;
-    bool inside = false;
-    readers_volume.before_read = [&] {
-      if (inside || (patient && lives == kEnough)) return;
-      inside = true;
-      world.store = nullptr;
-      world.open();
-      ++lives;
-      inside = false;
-    };
+    come_back_at_each_read(world, readers_volume, lives, patient ? kEnough : INT_MAX);
     StoreOptions options = reading(world.options);
     if (patient) options.follow_patience = std::chrono::hours(1);
     const auto store = Store::open(readers_volume, options);

@@ -150,6 +150,19 @@ class World {
   Random random;
 };
 
+// Each time that the volume is read, the writer is killed and comes back, `lives_max` times in all.
+inline void come_back_at_each_read(World& world, PageVolume& readers_volume, int& lives, int lives_max) {
+  const auto inside = std::make_shared<bool>(false);
+  readers_volume.before_read = [&world, &lives, lives_max, inside] {
+    if (*inside || lives == lives_max) return;
+    *inside = true;
+    world.store = nullptr;
+    world.open();
+    ++lives;
+    *inside = false;
+  };
+}
+
 struct Seen {
   std::size_t at = 0;  // operations done
   std::int64_t state = 0;
