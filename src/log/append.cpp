@@ -173,7 +173,8 @@ Log::Obstacle Log::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& str
   if (streamed && in_flight() == options_.in_flight_max) {
     return Obstacle::all_in_flight;
   }
-  return slots_needed(head_.advance(frame_bytes)) <= space_.free.size() ? Obstacle::none : Obstacle::full_log;
+  const std::uint64_t end = geometry_.segments_until(head_.advance(frame_bytes));
+  return space_.slots.has_room(end) ? Obstacle::none : Obstacle::full_log;
 }
 
 // Takes one step to remove the obstacle.
@@ -243,11 +244,7 @@ std::uint64_t Log::bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind
 // Moves the head. There is room in the open batch, and there are free slots.
 void Log::take(std::uint64_t bytes) {
   const Lsn end = head_.advance(bytes);
-  MEMLITH_ASSERT(slots_needed(end) <= space_.free.size());
-  for (std::uint64_t i = slots_needed(end); i > 0; --i) {
-    space_.slots.append(space_.free.back());
-    space_.free.pop_back();
-  }
+  space_.slots.map_until(geometry_.segments_until(end));
   counters_.bytes.fetch_add(bytes, std::memory_order_relaxed);
   batch(open_sequence_).used += bytes;
   head_ = end;

@@ -39,7 +39,7 @@ void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretche
     const Lsn at = begin.advance(done);
     Stretch stretch;
     stretch.segment = geometry_.segment_of(at);
-    const std::uint32_t slot = space_.slots.at(stretch.segment);
+    const std::uint32_t slot = space_.slots.map().at(stretch.segment);
     MEMLITH_ASSERT(slot != SlotMap::kNone);
     const std::uint64_t offset = geometry_.offset_in_segment(at);
     stretch.with_slot_header = offset == 0;

@@ -54,6 +54,10 @@ struct LogGeometry {
 
   [[nodiscard]] std::uint64_t segment_bytes() const { return slot_bytes - block_bytes; }
   [[nodiscard]] std::uint64_t segment_of(Lsn lsn) const { return lsn.value / segment_bytes(); }
+  // One past the last segment that has anything before `end`.
+  [[nodiscard]] std::uint64_t segments_until(Lsn end) const {
+    return (end.value + segment_bytes() - 1) / segment_bytes();
+  }
   [[nodiscard]] std::uint64_t offset_in_segment(Lsn lsn) const { return lsn.value % segment_bytes(); }
   [[nodiscard]] std::uint64_t left_in_segment(Lsn lsn) const { return segment_bytes() - offset_in_segment(lsn); }
   [[nodiscard]] std::uint64_t slot_offset(std::uint32_t slot) const { return kSlotsOffset + slot * slot_bytes; }

@@ -60,9 +60,8 @@ Result<std::unique_ptr<Log>> Log::open(Device& device, const LogOptions& options
 }
 
 void Log::take_over_slots() {
-  space_.slots = recovery_.found().slots;
-  space_.slot_count = recovery_.found().slot_count;
-  slot_count_max_ = std::max(slot_count_max(), space_.slot_count);
+  space_.slots.take_over(recovery_.found().slots, recovery_.found().slot_count);
+  slot_count_max_ = std::max(slot_count_max(), space_.slots.count());
 }
 
 Status Log::recover(const std::function<Status(const Frame&)>& visit) {
@@ -116,39 +115,15 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
   return kOk;
 }
 
-// The segments that hold [tail, head) are live; segments mapped beyond the head are stale. All other slots are free.
+// The segments that hold [tail, head) are live.
 Status Log::use_found_slots(LogPosition tail) {
+  MEMLITH_ASSERT(superblocks_.current().slot_count == space_.slots.count());
   const std::uint64_t first = geometry_.segment_of(tail.lsn);
-  const std::uint64_t end = geometry_.segment_of(head_) + (geometry_.offset_in_segment(head_) > 0 ? 1 : 0);
-  const auto count = static_cast<std::uint32_t>(superblocks_.current().slot_count);
-  MEMLITH_ASSERT(count == space_.slot_count);
-  SlotMap live;
-  live.reset(first, count);
-  std::vector<bool> taken(count, false);
-  for (std::uint64_t segment = first; segment < end; ++segment) {
-    const std::uint32_t slot = space_.slots.at(segment);
-    if (slot == SlotMap::kNone) {
-      return fail(Errc::corrupt, Detail::slot, "{}: no slot holds segment {}, in which the log continues at LSN {}",
-                  device_.path(), segment, head_.value);
-    }
-    live.append(slot);
-    taken[slot] = true;
-  }
-  space_.slots = std::move(live);
-  space_.free.reserve(count);
-  for (std::uint32_t slot = count; slot-- > 0;) {
-    if (!taken[slot]) space_.free.push_back(slot);
-  }
-  // The order in which they were freed (release_slots_before); blank ones are taken before.
-  const std::vector<SlotHeader>& headers = recovery_.found().headers;
-  const auto last_segment = [&headers](std::uint32_t slot) {
-    const bool known = slot < headers.size() && headers[slot].magic == kSlotMagic;
-    return known ? headers[slot].segment : 0;
-  };
-  std::sort(space_.free.begin(), space_.free.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return std::pair(last_segment(a), a) > std::pair(last_segment(b), b);
-  });
-  return kOk;
+  const auto missing =
+      space_.slots.use(first, std::max(first, geometry_.segments_until(head_)), recovery_.found().headers);
+  if (!missing.has_value()) return kOk;
+  return fail(Errc::corrupt, Detail::slot, "{}: no slot holds segment {}, in which the log continues at LSN {}",
+              device_.path(), *missing, head_.value);
 }
 
 Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, GrownSlots grown_slots) {
@@ -163,8 +138,7 @@ Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, Gr
   const std::uint64_t bytes = kSlotsOffset + superblocks_.current().slot_count_made * geometry_.slot_bytes;
   if (grown) {
     // The slots that grow() added are removed. The log continues in a new segment, which may lie in any slot.
-    const std::uint64_t segments = geometry_.segment_of(end.lsn.advance(geometry_.segment_bytes() - 1));
-    end.lsn = Lsn{segments * geometry_.segment_bytes()};
+    end.lsn = Lsn{geometry_.segments_until(end.lsn) * geometry_.segment_bytes()};
     from = end;
     superblocks_.current().slot_count = superblocks_.current().slot_count_made;
   }
@@ -197,9 +171,7 @@ void Log::assert_state() const {
   MEMLITH_ASSERT(sealed_sequence_.load(std::memory_order_relaxed) - done_sequence_.load(std::memory_order_relaxed) <=
                  in_flight());
   // Every slot has a live segment or is free. The live segments begin with the tail's and reach beyond the head.
-  MEMLITH_ASSERT(space_.slots.count() + space_.free.size() == space_.slot_count);
-  MEMLITH_ASSERT(space_.slots.first() == geometry_.segment_of(tail_.lsn));
-  MEMLITH_ASSERT(head_.value <= space_.slots.end() * geometry_.segment_bytes());
+  space_.slots.assert_state(geometry_.segment_of(tail_.lsn), geometry_.segments_until(head_));
 }
 
 void Log::poison(Status cause) {
@@ -230,7 +202,8 @@ Status Log::failure_for_late_comer() const {
 
 LogReader Log::reader(LogPosition from, Lsn limit) const {
   const LockGuard lock(mutex_);
-  return {device_, geometry_, space_.slots, log_id_, from, limit, options_.window_bytes, begun_lsn_, incarnation_};
+  return {device_,    geometry_,   space_.slots.map(), log_id_, from, limit, options_.window_bytes,
+          begun_lsn_, incarnation_};
 }
 
 LogReader Log::follower(LogPosition from) const {
@@ -238,7 +211,7 @@ LogReader Log::follower(LogPosition from) const {
   const LockGuard lock(mutex_);
   return {device_,
           geometry_,
-          space_.slots,
+          space_.slots.map(),
           log_id_,
           from,
           Lsn{~std::uint64_t{0}},
@@ -269,13 +242,13 @@ Lsn Log::head() const {
 
 std::uint64_t Log::mapped_bytes() const {
   const LockGuard lock(mutex_);
-  const Lsn end{space_.slots.end() * geometry_.segment_bytes()};
+  const Lsn end{space_.slots.map().end() * geometry_.segment_bytes()};
   return end > tail_.lsn ? bytes_between(tail_.lsn, end) : 0;
 }
 
 std::uint64_t Log::capacity_bytes() const {
   const LockGuard lock(mutex_);
-  return space_.slot_count * geometry_.segment_bytes();
+  return space_.slots.count() * geometry_.segment_bytes();
 }
 
 }  // namespace memlith::core

@@ -44,6 +44,7 @@
 #include "log/geometry.hpp"
 #include "log/reader.hpp"
 #include "log/recovery.hpp"
+#include "log/slots.hpp"
 #include "log/superblocks.hpp"
 
 namespace memlith::core {
@@ -307,9 +308,7 @@ class Log {
 
   // The slots, and the threads that wait for free ones.
   struct Space {
-    SlotMap slots;
-    std::vector<std::uint32_t> free;
-    std::uint64_t slot_count = 0;
+    Slots slots;
     std::uint32_t waiters = 0;   // threads that wait for room since space_word_ changed last
     KeptFailure refusal;         // the last of refuse_room(), and
     std::uint32_t refusals = 0;  // how many there were
@@ -342,8 +341,6 @@ class Log {
   Status add_slots(LogPosition tail, LogPosition head, std::uint64_t more) MEMLITH_REQUIRES(superblocks_.mutex());
   // Unlocks mutex_ meanwhile: the caller checks everything again. So do make_large, work_on, wait_for, gather and lead.
   Status make_space(Lsn end) MEMLITH_REQUIRES(mutex_);
-  [[nodiscard]] std::uint64_t slots_needed(Lsn end) const MEMLITH_REQUIRES(mutex_);
-  void release_slots_before(std::uint64_t segment) MEMLITH_REQUIRES(mutex_);
   // Makes threads that wait for room check again. The word is notified afterwards.
   void change_space() MEMLITH_REQUIRES(mutex_) {
     space_.waiters = 0;

@@ -23,7 +23,7 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
     const LockGuard lock(mutex_);
     MEMLITH_ASSERT(tail_.lsn <= tail.lsn && tail.lsn <= durable_position_.lsn);
     tail_ = tail;
-    release_slots_before(geometry_.segment_of(tail.lsn));
+    space_.slots.release_before(geometry_.segment_of(tail.lsn));
     change_space();
     spare = take_spare();
   }
@@ -32,33 +32,13 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
   return kOk;
 }
 
-// The slot that was freed first is at the end, and is taken first: processes that read the log beside this one lose
-// what they have not read yet as late as possible.
-void Log::release_slots_before(std::uint64_t segment) {
-  const std::uint64_t end = std::min(segment, space_.slots.end());
-  const std::uint64_t count = end - std::min(end, space_.slots.first());
-  MEMLITH_ASSERT(space_.free.size() + count <= space_.free.capacity());  // nothing is allocated here
-  space_.free.insert(space_.free.begin(), count, 0);
-  for (std::uint64_t i = count; i-- > 0;) space_.free[i] = space_.slots.drop_first();
-  // The tail may be the very start of a segment that has no frame yet.
-  if (space_.slots.first() == space_.slots.end() && space_.slots.first() < segment) space_.slots.restart(segment);
-}
-
-// How many slots have to be mapped for everything up to `end`.
-std::uint64_t Log::slots_needed(Lsn end) const {
-  const std::uint64_t wanted_end = (end.value + geometry_.segment_bytes() - 1) / geometry_.segment_bytes();
-  return wanted_end - std::min(wanted_end, space_.slots.end());
-}
-
 // Makes more slots free, enough for everything up to `end`.
 Status Log::make_space(Lsn end) {
-  const std::uint64_t needed = slots_needed(end);
-  // What would be free if everything before the head were trimmed.
-  const std::uint64_t free_at_best =
-      space_.slot_count - (space_.slots.end() - std::min(space_.slots.end(), geometry_.segment_of(head_)));
+  const std::uint64_t needed = space_.slots.needed(geometry_.segments_until(end));
+  const std::uint64_t free_at_best = space_.slots.free_at_best(geometry_.segment_of(head_));
   if (needed > free_at_best) {
     const std::uint64_t more = needed - free_at_best;
-    if (space_.slot_count + more > slot_count_max()) {
+    if (space_.slots.count() + more > slot_count_max()) {
       return fail(Errc::full, Detail::frame,
                   "{}: a transaction of {} bytes does not fit the log, whose limit is {} bytes; nothing was written. "
                   "Raise the limit (memlith_store_set_log_max) and try again, or split the transaction "
@@ -101,10 +81,10 @@ void Log::refuse_room(Status cause) {
 Status Log::set_bytes_max(std::uint64_t bytes) {
   const LockGuard lock(mutex_);
   const std::uint64_t slots = std::min(bytes / geometry_.slot_bytes, kSlotCountMax);
-  if (slots < space_.slot_count) {
+  if (slots < space_.slots.count()) {
     return fail(Errc::invalid, Detail::argument,
                 "{}: the log has {} bytes, so {} cannot be its limit; it shrinks when the store is closed",
-                device_.path(), space_.slot_count * geometry_.slot_bytes, bytes);
+                device_.path(), space_.slots.count() * geometry_.slot_bytes, bytes);
   }
   slot_count_max_.store(slots, std::memory_order_relaxed);
   return kOk;
@@ -135,8 +115,7 @@ Status Log::grow(std::uint64_t more_slots) {
   // cannot be lacking afterwards. [test OutOfMemoryStore.ALogGrowsOrNot]
   try {
     const LockGuard lock(mutex_);
-    space_.slots.grow(static_cast<std::uint32_t>(old_count + more_slots));
-    space_.free.reserve(old_count + more_slots);
+    space_.slots.reserve(old_count + more_slots);
   } catch (const std::bad_alloc&) {
     return fail(Errc::no_memory, Detail::slot, "{}: out of memory for a log of {} slots; nothing was written",
                 device_.path(), old_count + more_slots);
@@ -147,11 +126,8 @@ Status Log::grow(std::uint64_t more_slots) {
   }
   {
     const LockGuard lock(mutex_);
-    MEMLITH_ASSERT(space_.free.size() + more_slots <= space_.free.capacity());
-    space_.slot_count = old_count + more_slots;
-    for (std::uint64_t slot = old_count; slot < old_count + more_slots; ++slot) {
-      space_.free.push_back(static_cast<std::uint32_t>(slot));
-    }
+    MEMLITH_ASSERT(space_.slots.count() == old_count);
+    space_.slots.add(more_slots);
     change_space();
   }
   space_word_.notify_all();
