@@ -58,6 +58,7 @@ Checkpointer::Haste::Haste(Checkpointer& owner) : owner_(owner) {
 
 Checkpointer::Haste::~Haste() {
   const LockGuard lock(owner_.wake_mutex_);
+  MEMLITH_ASSERT(owner_.hurrying_ > 0);
   --owner_.hurrying_;
 }
 
@@ -160,6 +161,7 @@ Status Checkpointer::settle(LogPosition to) {
   // holds. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(to, to));
   if (closing_) {
+    MEMLITH_ASSERT(!home_.has_value() || home_->lsn <= to.lsn);
     home_ = to;
   } else {
     MEMLITH_TRY(files_.log->trim(to, directory_.client_bytes()));
@@ -197,6 +199,7 @@ Result<LogPosition> Checkpointer::checkpoint_for_close() {
     MEMLITH_TRY(status);
   }
   const LogPosition tail = log.tail();
+  MEMLITH_ASSERT(!home_.has_value() || home_->lsn <= log.durable_lsn());
   return home_.has_value() && home_->lsn > tail.lsn ? *home_ : tail;
 }
 
@@ -346,6 +349,7 @@ std::optional<LogPosition> Checkpointer::end_for_commits() {
   if (!enough && grow_for_archive(wait->keep_bytes)) return std::nullopt;
   if (!frees) return durable;  // the limit: what is overwritten from now on is a gap in the archive, which names it
   const LogPosition to = last_before(wait->archived);
+  MEMLITH_ASSERT(log.tail().lsn <= to.lsn && to.lsn <= durable.lsn);
   return log.geometry().segment_of(to.lsn) > log.geometry().segment_of(log.tail().lsn) ? to : durable;
 }
 
@@ -357,6 +361,7 @@ bool Checkpointer::grow_for_archive(std::uint64_t keep_bytes) {
   const std::uint64_t most = std::min(keep_bytes / slot_bytes, log.slot_count_max());
   if (slots >= most) return false;
   const std::uint64_t step = std::min(std::max<std::uint64_t>(1, kArchiveGrowthBytes / slot_bytes), most - slots);
+  MEMLITH_ASSERT(step > 0 && slots + step <= log.slot_count_max());
   if (!log.grow(step).ok()) return false;
   if (publisher_ != nullptr) publisher_->publish();
   ask_again_after(log.head(), step * slot_bytes / 2);

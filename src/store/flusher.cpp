@@ -92,6 +92,7 @@ void Flusher::want_frame() {
 }
 
 void Flusher::close_and_sync(bool due) {
+  MEMLITH_ASSERT(collectors_ != nullptr);
   const KeptSentence why;
   const Status closed = no_throw([&]() -> Status {
     MEMLITH_TRY_ASSIGN(const Lsn end, collectors_->close(false));
@@ -159,8 +160,8 @@ void Flusher::stop() {
 
 // Only commits that were begun are requested.
 void Flusher::assert_state() const {
-  [[maybe_unused]] const Lsn target{target_.load()};  // before the head, which only moves up
-  MEMLITH_DCHECK(target <= files_.log->head());
+  const Lsn target{target_.load()};  // before the head, which only moves up
+  MEMLITH_ASSERT(target <= files_.log->head());
 }
 
 }  // namespace memlith::core

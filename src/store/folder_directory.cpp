@@ -53,6 +53,7 @@ std::vector<std::byte> FolderDirectory::file_of(std::span<const ObjectInfo> obje
   std::uint64_t offset = kDirectoryEntryBytes;
   for (const ObjectInfo& info : objects) {
     const DirectoryEntry entry = entry_of(info, log_id);
+    MEMLITH_ASSERT(offset + sizeof entry <= file.size() && info.id.value < next_id);
     std::memcpy(file.data() + offset, &entry, sizeof entry);
     offset += kDirectoryEntryBytes;
   }
@@ -149,6 +150,7 @@ Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commi
   }
   const LockGuard lock(mutex_);
   MEMLITH_ASSERT(find_entry(info.id) == nullptr && info.id.value < next_id_);
+  MEMLITH_ASSERT(entries_.size() < entries_.capacity());  // room-before-commit
   entries_.push_back(std::move(made));
   return info;
 }

@@ -69,6 +69,7 @@ Result<bool> Follower::superblock_is_the_same() {
 // ---- the log ---------------------------------------------------------------------------------------------------
 
 Status Follower::gather_frame(const Frame& frame) {
+  MEMLITH_ASSERT(at_.lsn <= frame.lsn && frame.lsn < frame.after.lsn);  // in the order of the log
   MEMLITH_TRY_ASSIGN(const std::uint64_t commits, replay_.gather(frame));
   files_.counters.replayed_commits += commits;
   files_.counters.replayed_bytes += bytes_between(frame.lsn, frame.after.lsn);
@@ -100,6 +101,7 @@ Result<bool> Follower::read() {
     if (frame->after.lsn <= durable_) {
       MEMLITH_TRY(gather_frame(*frame));
     } else {
+      MEMLITH_ASSERT(waiting_.empty() || waiting_.back().frame.after.lsn <= frame->lsn);
       waiting_.push_back({*frame, {frame->payload.begin(), frame->payload.end()}});
     }
   }

@@ -25,7 +25,7 @@ Status BufferedHome::put(std::uint64_t offset, std::span<const std::byte> bytes)
 
 Status BufferedHome::finish() {
   if (count_ == 0) return kOk;
-  MEMLITH_ASSERT(bytes_held_ >= count_);
+  MEMLITH_ASSERT(bytes_held_ >= count_ && count_ <= kPiecesMax);
   home_bytes_.fetch_add(bytes_held_, std::memory_order_relaxed);
   MEMLITH_TRY(device_.write_pieces(begin_, std::span(pieces_).first(count_)));
   // The page cache writes whole pages, however little of each has changed.

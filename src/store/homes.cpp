@@ -17,6 +17,7 @@ Result<Device*> Homes::get(ObjectId id) {
     const OpenMode mode = read_only_ ? OpenMode::read_only : OpenMode::read_write;
     MEMLITH_TRY_ASSIGN(device, volume_.open(names_.home(id), mode, Caching::buffered));
   }
+  MEMLITH_ASSERT(device != nullptr);
   return (devices_[id] = std::move(device)).get();
 }
 

@@ -18,6 +18,7 @@ void LogGrower::start() {
                                    : options.log_bytes != 0    ? 0
                                                                : kLogBusyBytesDefault;
   busy_slots_max_ = std::min(files_.log->slot_count_max(), busy_bytes / files_.log->geometry().slot_bytes);
+  MEMLITH_ASSERT(busy_slots_max_ <= files_.log->slot_count_max());
   woken_ = {files_.log->head(), SteadyClock::now()};
 }
 
@@ -25,6 +26,7 @@ LogLoad LogGrower::look() {
   const Log& log = *files_.log;
   const Woken before = std::exchange(woken_, Woken{log.head(), SteadyClock::now()});
   const std::uint64_t capacity = log.capacity_bytes();
+  MEMLITH_ASSERT(before.head <= woken_.head && capacity > 0);
   LogLoad load;
   load.slot_bytes = log.geometry().slot_bytes;
   load.slots = capacity / log.geometry().segment_bytes();

@@ -51,6 +51,7 @@ Status take_commit(const Log& log, const Frame& frame, std::span<const std::byte
     }
     extents.push_back(extent);
   }
+  MEMLITH_ASSERT(extents.size() == header.extent_count);
   return kOk;
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -124,6 +125,7 @@ Status Opening::read_header() {
   directory_.read_record({header.file, header.own});
   MEMLITH_TRY(check_blocks(header));
   files_.physical_block_bytes = header.physical_block_bytes;
+  MEMLITH_ASSERT(files_.whole_blocks() == (files_.physical_block_bytes == KeptBlocks::kBlockBytes));
   // Each gathered byte may need a whole block.
   if (files_.whole_blocks()) {
     files_.options.replay_bytes_max = std::min(files_.options.replay_bytes_max, kGatheredWithBlocksMax);
@@ -181,6 +183,7 @@ std::string Opening::own_note() {
 }
 
 Status Opening::leave_holder_note() {
+  MEMLITH_ASSERT(files_.lock != nullptr && !files_.read_only());
   MEMLITH_TRY_ASSIGN(const AlignedBuffer block, AlignedBuffer::allocate(kPageBytes));
   std::memset(block.data(), 0, block.size());
   fmt::format_to_n(reinterpret_cast<char*>(block.data()), 500, "{}", own_note());
@@ -228,6 +231,7 @@ Status Opening::make_log_if_nobody_does() {
     if (made && is_lack(locked)) made_log_ = fresh_name;
     return locked;
   }
+  MEMLITH_ASSERT(files_.lock != nullptr);
   MEMLITH_TRY_ASSIGN(const bool there, files_.volume.exists(files_.names.log));
   if (there) {
     const Status removed = files_.volume.remove(fresh_name);
@@ -239,6 +243,7 @@ Status Opening::make_log_if_nobody_does() {
 }
 
 Status Opening::make_log() {
+  MEMLITH_ASSERT(files_.lock != nullptr && files_.options.create && !files_.read_only());
   const std::string fresh_name = files_.names.fresh_log();
   files_.physical_block_bytes = files_.options.physical_block_bytes > 512 ? files_.options.physical_block_bytes : 0;
   {
@@ -270,6 +275,7 @@ LogFormat Opening::log_format(std::uint32_t block_bytes) const {
                           ? options.slot_bytes
                           : std::clamp(round_down(log_bytes / 4, kPageBytes), 64 * kKiB, kSlotBytesDefault);
   format.slot_count = std::max<std::uint64_t>(2, (log_bytes + format.slot_bytes - 1) / format.slot_bytes);
+  MEMLITH_ASSERT(std::has_single_bit(format.block_bytes) && format.slot_count * format.slot_bytes >= log_bytes);
   return format;
 }
 

@@ -58,6 +58,7 @@ std::optional<Workers::Time> StatsPublisher::show() {
     live_.show();  // may take a while, and commits change counters meanwhile
   }
   const bool again = on_show_ && on_show_();
+  MEMLITH_ASSERT(shown_ <= seen);
   if (std::exchange(shown_, seen) == seen && !again) {
     // Counters that changed just after the last notification have been published by now.
     idle_.store(true);

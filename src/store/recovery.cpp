@@ -55,7 +55,10 @@ Status Recovery::take(const Frame& frame) {
   replay_.moment().look_for(tail_, frame.after);
   frames_bytes_ += bytes_between(frame.lsn, frame.after.lsn);
   if (files_.options.progress) files_.options.progress(frames_bytes_, files_.log->mapped_bytes());
-  if (files_.read_only() || !replay_.is_full()) return gather(frame);
+  if (files_.read_only() || !replay_.is_full()) {
+    MEMLITH_ASSERT(waiting_.empty());  // the overlay stays full as long as frames wait
+    return gather(frame);
+  }
   const bool proven = frame.durable >= gathered_.lsn;
   if (!proven) {
     waiting_.push_back({frame, {frame.payload.begin(), frame.payload.end()}});
@@ -63,10 +66,12 @@ Status Recovery::take(const Frame& frame) {
   }
   MEMLITH_TRY(write_piece_home());
   MEMLITH_TRY(gather_waiting());
+  MEMLITH_ASSERT(waiting_.empty());
   return gather(frame);
 }
 
 Status Recovery::gather(const Frame& frame) {
+  MEMLITH_ASSERT(gathered_.lsn <= frame.lsn && frame.lsn < frame.after.lsn);  // in the order of the log
   MEMLITH_TRY_ASSIGN(const std::uint64_t commits, replay_.gather(frame));
   files_.counters.replayed_commits += commits;
   gathered_ = frame.after;
@@ -83,6 +88,7 @@ Status Recovery::gather_waiting() {
 }
 
 Status Recovery::write_piece_home() {
+  MEMLITH_ASSERT(!files_.read_only() && tail_.lsn <= gathered_.lsn);
   MEMLITH_TRY_ASSIGN(const bool as_said, directory_.homes_are_as_said(replay_.overlay()));
   if (!as_said || !replay_.moment().may_belong()) return kOk;
   MEMLITH_TRY(replay_.note_moment(tail_, gathered_));
@@ -93,6 +99,8 @@ Status Recovery::write_piece_home() {
 
 Status Recovery::bring_home() {
   Log& log = *files_.log;
+  MEMLITH_ASSERT(!files_.read_only() && waiting_.empty());
+  MEMLITH_ASSERT(log.tail().lsn <= gathered_.lsn && gathered_.lsn <= log.recovered().lsn);
   MEMLITH_TRY(directory_.fill_holes());
   // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Only frames
   // that are on the medium go home. Otherwise a power cut between two home files would keep half of a commit. [mutant

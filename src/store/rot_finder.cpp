@@ -25,6 +25,7 @@ Status RotFinder::enter(ObjectId object, std::uint64_t home_bytes) {
 }
 
 Status RotFinder::judge(std::uint64_t offset, std::span<const std::byte> block) {
+  MEMLITH_ASSERT(offset % kSummedBytes == 0 && !block.empty() && block.size() <= kSummedBytes);
   ++blocks_;
   auto verdict = SumsFile::Verdict::unknown;
   if (sums_ != nullptr) {
@@ -43,6 +44,7 @@ Status RotFinder::note_home(std::uint64_t offset, std::span<const std::byte> byt
     if (next_ >= end) return kOk;  // the home has grown since
     const std::uint64_t count = std::min<std::uint64_t>(bytes.size(), end - next_);
     const bool whole = next_ == begin && count == end - begin;
+    MEMLITH_ASSERT(next_ - begin + count <= block_.size());
     if (!whole) std::memcpy(block_.data() + (next_ - begin), bytes.data(), count);
     next_ += count;
     if (next_ == end) MEMLITH_TRY(judge(begin, whole ? bytes.first(count) : std::span(block_).first(end - begin)));
@@ -58,6 +60,7 @@ Status RotFinder::note_hole(std::uint64_t end) {
     const std::uint64_t begin = round_down(next_, kSummedBytes);
     const std::uint64_t block_end = std::min(begin + kSummedBytes, home_bytes_);
     const std::uint64_t until = std::min(end, block_end);
+    MEMLITH_ASSERT(next_ < until && until - begin <= block_.size());
     std::memset(block_.data() + (next_ - begin), 0, until - next_);
     const bool whole = next_ == begin && until == block_end;
     next_ = until;
@@ -68,6 +71,7 @@ Status RotFinder::note_hole(std::uint64_t end) {
 
 Status RotFinder::leave() {
   MEMLITH_TRY(note_hole(home_bytes_));
+  MEMLITH_ASSERT(next_ == home_bytes_);  // every block was judged
   sums_ = nullptr;
   return kOk;
 }
@@ -84,7 +88,9 @@ void RotFinder::note_frame(ObjectId object, std::uint64_t offset, std::uint64_t 
     end = std::max(end, next->second);
     next = ranges.erase(next);
   }
-  ranges.emplace(begin, end);
+  const auto [made, is_new] = ranges.emplace(begin, end);
+  MEMLITH_ASSERT(is_new && (made == ranges.begin() || std::prev(made)->second < begin));
+  MEMLITH_ASSERT(std::next(made) == ranges.end() || std::next(made)->first > end);
 }
 
 std::vector<DamagedBytes> RotFinder::damaged(std::span<const ObjectInfo> objects) const {

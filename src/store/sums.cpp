@@ -122,6 +122,7 @@ Status SumsFile::settle(std::uint64_t home_bytes) {
   MEMLITH_TRY(device_->fill_holes());
   if (home_ == Home::unknown) return kOk;
   const std::uint64_t pages = (file_bytes_for(home_bytes) - sizeof(SumsHeader)) / sizeof(SumsPage);
+  MEMLITH_ASSERT(size >= sizeof(SumsHeader));
   for (std::uint64_t number = (size - sizeof(SumsHeader)) / sizeof(SumsPage); number < pages; ++number) {
     MEMLITH_TRY(turn_to(number));
     std::fill(std::begin(page_.sums), std::end(page_.sums), kSumUnknown);
@@ -237,6 +238,7 @@ Status Sums::note(ObjectId object, Device& home, const Overlay& overlay) {
         continue;
       }
       // Of a block that was written in part, home has the rest.
+      MEMLITH_ASSERT(block < block_end && block_end - block <= whole.size());
       const std::span<std::byte> rest = std::span(whole).first(block_end - block);
       const bool readable = home.read(block, rest).ok();
       read = block;

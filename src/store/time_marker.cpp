@@ -15,6 +15,7 @@ bool TimeMarker::look(Workers::Time now, std::uint64_t (*clock)()) {
   (*writer)->put(&record, sizeof record);
   const auto end = (*writer)->finish();
   if (!end.ok()) return false;
+  MEMLITH_ASSERT(marked_ < *end);
   last_ = now;
   // Commits that came meanwhile lie in front of the mark or get the next one.
   marked_ = *end;
@@ -25,6 +26,7 @@ bool TimeMarker::look(Workers::Time now, std::uint64_t (*clock)()) {
 void TimeMarker::change_pauses(int by) {
   const LockGuard lock(mutex_);
   pauses_ += by;
+  MEMLITH_ASSERT(pauses_ >= 0);
 }
 
 void TimeMarker::stop() {

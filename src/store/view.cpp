@@ -20,6 +20,7 @@ Status View::move(ShownObject* added) {
     auto moved = try_to_move(added, copies_needed_);
     copies_needed_ = !moved.ok() || !*moved;
     if (!copies_needed_) {
+      MEMLITH_ASSERT(std::ranges::find(shown_, added) == shown_.end());
       if (added != nullptr) shown_.push_back(added);
       return kOk;
     }
@@ -94,6 +95,7 @@ Status View::copy_home(ShownObject& object) {
 Status View::show_all(ShownObject* added, bool anew) {
   const bool moved = anew || added != nullptr || follower_.at().lsn != position_->lsn;
   if (!moved) return kOk;
+  MEMLITH_ASSERT(anew || position_->lsn <= follower_.at().lsn);  // a view goes back only to be made anew
   const auto keep = [this](std::uint64_t offset, std::span<const std::byte> bytes) {
     return directory_changes_.apply(kDirectory, offset, bytes);
   };
