@@ -126,7 +126,6 @@ Status Log::grow(std::uint64_t more_slots) {
   }
   {
     const LockGuard lock(mutex_);
-    MEMLITH_ASSERT(space_.slots.count() == old_count);
     space_.slots.add(more_slots);
     change_space();
   }
