@@ -259,6 +259,39 @@ TEST_P(Copy, GoesOnForItsPatienceBesideAWriterThatComesBackAgainAndAgain) {
   }
 }
 
+// A process that opens a store writes over its superblocks meanwhile.
+TEST_P(Copy, LooksAgainAtAStoreThatLooksDamaged) {
+  constexpr int kEnough = 100 * Follower::kTries;
+  for (const bool patient : {true, false}) {
+    World world(GetParam(), 1);
+    world.open();
+    world.create(GetParam() == StoreKind::folder ? "a" : "file", 2 * kPageBytes);
+    world.commit();
+    world.show();
+    PageVolume readers_volume(world.volume, world.pages);
+    int damaged = 0;
+    readers_volume.after_read = [&](std::span<std::byte> sector) {
+      if (damaged == (patient ? kEnough : INT_MAX)) return;
+      ++damaged;
+      sector[sector.size() / 4] ^= std::byte{1};
+    };
+    if (!patient) {
+      SimVolume target;
+      const auto lsn = copy_into(target, readers_volume, world.options);
+      ASSERT_FALSE(lsn.ok());
+      EXPECT_EQ(lsn.error().category, Errc::corrupt) << last_error_text();
+      EXPECT_LT(damaged, kEnough) << "an attempt reads more often than the other half of this test believes";
+      continue;
+    }
+    Faults faults;
+    const auto copied = copy(readers_volume, world.options, faults, std::chrono::hours(10));
+    faults.settle();
+    EXPECT_EQ(damaged, kEnough);
+    ASSERT_TRUE(copied.has_value());
+    EXPECT_EQ(copied->content, world.states.back());
+  }
+}
+
 TEST_P(Copy, APowerCutAtAnyOperationLeavesAWholeStoreOrNone) { expect_sound(cut_the_power, GetParam()); }
 
 // Each operation fails in turn: the copy says so, leaves nothing, and can be started again.

@@ -26,11 +26,12 @@ struct Pages {
   std::thread::id writer;
 };
 
-// Calls `before_read` before each read, or part of a read.
+// Calls `before` before each read, or part of a read, and `after` with each sector that was read.
 class ReadingDevice final : public core::DeviceDecorator {
  public:
-  ReadingDevice(std::unique_ptr<core::Device> inner, std::function<void()>& before_read)
-      : DeviceDecorator(std::move(inner)), before_(before_read) {}
+  using After = std::function<void(std::span<std::byte> sector)>;
+  ReadingDevice(std::unique_ptr<core::Device> inner, std::function<void()>& before, After& after)
+      : DeviceDecorator(std::move(inner)), before_(before), after_(after) {}
 
  protected:
   core::Status do_read(std::uint64_t offset, std::span<std::byte> target) override {
@@ -39,19 +40,23 @@ class ReadingDevice final : public core::DeviceDecorator {
       const std::uint64_t step = std::min<std::uint64_t>(core::kSimSectorBytes, target.size() - done);
       if (before_ && (offset + done) % 2048 == 0) before_();
       MEMLITH_TRY(below().read(offset + done, target.subspan(done, step)));
+      if (after_) after_(target.subspan(done, step));
     }
     return core::kOk;
   }
 
  private:
   std::function<void()>& before_;
+  After& after_;
 };
 
 class PageVolume final : public core::VolumeDecorator {
  public:
   PageVolume(core::SimVolume& inner, Pages& pages) : VolumeDecorator(inner), pages_(pages) {}
 
-  std::function<void()> before_read;  // of a file that is open to be read only
+  // Of files that are open to be read only.
+  std::function<void()> before_read;
+  ReadingDevice::After after_read;
 
   std::unique_ptr<core::Notice> make_notice(std::string_view name, std::span<const std::byte> first,
                                             core::Device*) override {
@@ -90,8 +95,8 @@ class PageVolume final : public core::VolumeDecorator {
 
   std::unique_ptr<core::Device> decorate(std::unique_ptr<core::Device> device, std::string_view,
                                          bool writable) override {
-    if (!before_read || writable) return device;
-    return std::make_unique<ReadingDevice>(std::move(device), before_read);
+    if ((!before_read && !after_read) || writable) return device;
+    return std::make_unique<ReadingDevice>(std::move(device), before_read, after_read);
   }
 
   Pages& pages_;
