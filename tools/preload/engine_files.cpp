@@ -158,7 +158,6 @@ int __wrap_closedir(DIR* opened) {
   close_engine_descriptor(folder->fd);
   return 0;
 }
-FILE* __wrap_fopen(const char* path, const char* mode) { return real().fopen(path, mode); }
 int __wrap_fclose(FILE* file) { return real().fclose(file); }
 
 }  // extern "C"

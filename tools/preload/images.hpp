@@ -5,8 +5,8 @@
 // mappings are coherent. An image is found by what fstat says of a descriptor, so no table of descriptors can be wrong.
 //
 // Locks, in this order: the list of images; `life` of an image, held exclusively where it is attached and detached;
-// `order` of an image, while something is written at a place that only the kernel knows. All signals are blocked while
-// one is held, so that a handler may use the files as well.
+// `order` of an image, while something is written at a place that only the kernel knows; EngineThreads'; the heap's
+// (engine_heap.hpp). All signals are blocked while one is held, so that a handler may use the files as well.
 #pragma once
 
 #include <memlith/files.h>
