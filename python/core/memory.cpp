@@ -1,6 +1,7 @@
 #include "memory.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -146,8 +147,10 @@ void Mapping::fill_in(std::uint64_t bytes) {
 }
 
 void Mapping::extend(std::uint64_t region_bytes, std::uint64_t bytes) {
-  if (::mmap(address() + region_bytes, bytes - region_bytes, PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t mapped = (region_bytes + page - 1) / page * page;
+  if (mapped < bytes && ::mmap(address() + mapped, bytes - mapped, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
     Py_FatalError("memlith: cannot keep the addresses of arrays");
   }
   extended_bytes_ = bytes;

@@ -5,21 +5,25 @@
 
 #include <bit>
 
-#include "base/units.hpp"
-
 namespace memlith::core {
 
-std::uint64_t host_page_bytes() {
-  static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+namespace {
+std::uint64_t& page_bytes_now() {
+  static auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
 }
+}  // namespace
+
+std::uint64_t host_page_bytes() { return page_bytes_now(); }
+
+void assume_host_pages(std::uint64_t page_bytes) { page_bytes_now() = page_bytes; }
 
 Status check_page_bytes(std::uint64_t page_bytes) {
-  if (page_bytes == kPageBytes) return kOk;
+  if (page_bytes >= kPageBytes && page_bytes <= kHostPageBytesMax && is_power_of_two(page_bytes)) return kOk;
   return fail(Errc::unsupported, Detail::open,
-              "this kernel has pages of {} bytes, and memlith needs pages of {} bytes; start the machine with a kernel "
-              "that has these (on arm64, Debian's linux-image-arm64 has them, linux-image-arm64-16k has not)",
-              page_bytes, kPageBytes);
+              "this kernel has pages of {} bytes, and memlith needs pages of {} to {} bytes; start the machine with a "
+              "kernel that has these",
+              page_bytes, kPageBytes, kHostPageBytesMax);
 }
 
 // The kernel puts the stack of a program at the end of its addresses, and these bytes on the stack.

@@ -26,7 +26,7 @@ inline constexpr std::uint64_t kKiB = 1024;
 inline constexpr std::uint64_t kMiB = 1024 * kKiB;
 inline constexpr std::uint64_t kGiB = 1024 * kMiB;
 
-// The tracking unit of regions and the host's page size; no store is opened on another (base/host.hpp).
+// The page of stores and regions, on every machine. The kernel's pages may be larger (base/host.hpp).
 inline constexpr std::uint64_t kPageBytes = 4096;
 
 // `unit` is a power of two.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/host.hpp"
 #include "base/sync.hpp"
 #include "capi/errors.hpp"
 #include "capi/image.hpp"
@@ -79,11 +80,11 @@ Status check_arguments(std::size_t bytes, int flags, int fd, off_t offset) {
     return fail(Errc::invalid, Detail::argument,
                 "memlith_mmap maps files shared (MAP_SHARED); what is stored to a private mapping reaches no file");
   }
-  if (bytes == 0 || offset < 0 || static_cast<std::uint64_t>(offset) % kPageBytes != 0) {
+  if (bytes == 0 || offset < 0 || static_cast<std::uint64_t>(offset) % host_page_bytes() != 0) {
     return fail(Errc::invalid, Detail::argument,
                 "{} bytes at offset {}: the length must not be 0, and the offset has "
                 "to be a multiple of {}",
-                bytes, offset, kPageBytes);
+                bytes, offset, host_page_bytes());
   }
   const int mode = ::fcntl(fd, F_GETFL);
   if (mode < 0) return fail_errno(errno, Detail::argument, "descriptor {}", fd);
@@ -121,7 +122,7 @@ Result<void*> MappedFiles::map(void* address, std::size_t bytes, int protection,
   const LockGuard lock(mutex_);
   MEMLITH_TRY_ASSIGN(const File file, file_of(fd, guard));
   auto* const wanted = static_cast<std::byte*>(address);
-  if ((flags & MAP_FIXED) != 0) MEMLITH_TRY(unmap_parts(wanted, wanted + round_up(bytes, kPageBytes), true));
+  if ((flags & MAP_FIXED) != 0) MEMLITH_TRY(unmap_parts(wanted, wanted + round_up(bytes, host_page_bytes()), true));
   void* const got = ::mmap(address, bytes, protection, flags, file->image->image->descriptor(), offset);
   if (got == MAP_FAILED) {
     const Status failed = fail_errno(errno, Detail::mapping, "cannot map {} bytes of the working image", bytes);
@@ -137,7 +138,7 @@ Result<void*> MappedFiles::map(void* address, std::size_t bytes, int protection,
     (void)close_unused();
     return watched;
   }
-  file->mappings.push_back({begin, round_up(bytes, kPageBytes), from});
+  file->mappings.push_back({begin, round_up(bytes, host_page_bytes()), from});
   MEMLITH_TRY(close_unused());  // MAP_FIXED may have replaced the last mapping of another file
   return got;
 }
@@ -145,7 +146,7 @@ Result<void*> MappedFiles::map(void* address, std::size_t bytes, int protection,
 Status MappedFiles::sync(std::byte* address, std::size_t bytes, int flags) {
   const int mode = flags & (MS_SYNC | MS_ASYNC);
   if ((flags & ~(MS_SYNC | MS_ASYNC | MS_INVALIDATE)) != 0 || mode == (MS_SYNC | MS_ASYNC) ||
-      reinterpret_cast<std::uintptr_t>(address) % kPageBytes != 0) {
+      reinterpret_cast<std::uintptr_t>(address) % host_page_bytes() != 0) {
     return fail(Errc::invalid, Detail::argument,
                 "msync needs an address on a page boundary, and one of MS_SYNC and "
                 "MS_ASYNC, or MS_INVALIDATE");
@@ -157,7 +158,7 @@ Status MappedFiles::sync(std::byte* address, std::size_t bytes, int flags) {
     for (const File& file : files_) {
       for (const Mapping& mapping : file->mappings) {
         std::byte* const from = std::max(address, mapping.begin);
-        std::byte* const to = std::min(address + round_up(bytes, kPageBytes), mapping.begin + mapping.bytes);
+        std::byte* const to = std::min(address + round_up(bytes, host_page_bytes()), mapping.begin + mapping.bytes);
         if (from >= to) continue;
         const auto count = static_cast<std::uint64_t>(to - from);
         parts.emplace_back(file, Range{mapping.offset + static_cast<std::uint64_t>(from - mapping.begin), count});
@@ -165,7 +166,7 @@ Status MappedFiles::sync(std::byte* address, std::size_t bytes, int flags) {
       }
     }
   }
-  if (covered < round_up(bytes, kPageBytes)) {
+  if (covered < round_up(bytes, host_page_bytes())) {
     Status status = fail(Errc::invalid, Detail::argument, "[{}, {} bytes) is not mapped by memlith_mmap",
                          static_cast<const void*>(address), bytes);
     status.os_errno = ENOMEM;
@@ -221,12 +222,12 @@ Status MappedFiles::close_unused() {
 }
 
 Status MappedFiles::unmap(std::byte* address, std::size_t bytes) {
-  if (bytes == 0 || reinterpret_cast<std::uintptr_t>(address) % kPageBytes != 0) {
+  if (bytes == 0 || reinterpret_cast<std::uintptr_t>(address) % host_page_bytes() != 0) {
     return fail(Errc::invalid, Detail::argument, "munmap needs an address on a page boundary and a length");
   }
   const LockGuard lock(mutex_);
   for (const File& file : files_) MEMLITH_TRY(session_of(file->image->store).check_process());
-  MEMLITH_TRY(unmap_parts(address, address + round_up(bytes, kPageBytes), false));
+  MEMLITH_TRY(unmap_parts(address, address + round_up(bytes, host_page_bytes()), false));
   return close_unused();
 }
 

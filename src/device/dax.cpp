@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "base/host.hpp"
 #include "base/units.hpp"
 #include "device/line_store.hpp"
 #include "device/lines.hpp"
@@ -91,7 +92,7 @@ Result<DaxMapping::Piece*> DaxMapping::piece_for(std::uint64_t end) {
   Piece* const before = newest_.load(std::memory_order_relaxed);
   if (before != nullptr && end <= before->bytes) return before;
   const std::uint64_t bytes =
-      round_up(std::max({end, kPieceBytesMin, before == nullptr ? 0 : 2 * before->bytes}), kPageBytes);
+      round_up(std::max({end, kPieceBytesMin, before == nullptr ? 0 : 2 * before->bytes}), host_page_bytes());
   auto piece = std::make_unique<Piece>();
   void* const got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags_, fd_, 0);
   if (got == MAP_FAILED) return fail_errno(errno, Detail::mapping, "{}: cannot map {} bytes of it", path_, bytes);
@@ -112,7 +113,7 @@ Result<DaxMapping::Piece*> DaxMapping::piece_for(std::uint64_t end) {
 // A store to a page that the file system has no memory for would raise SIGBUS; the kernel is asked first.
 Status DaxMapping::make_present(Piece& piece, std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t last = (end + kPageBytes - 1) / kPageBytes;
-  for (std::uint64_t page = begin / kPageBytes; page < last; ++page) {
+  for (std::uint64_t page = round_down(begin, host_page_bytes()) / kPageBytes; page < last; ++page) {
     if (piece.present[page].load(std::memory_order_relaxed)) continue;
     struct stat info{};
     if (::fstat(fd_, &info) != 0) return fail_errno(errno, Detail::write, "{}: cannot determine its size", path_);

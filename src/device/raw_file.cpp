@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/host.hpp"
+
 namespace memlith::core {
 
 // ---- FileDevice ------------------------------------------------------------------------------------------------
@@ -39,6 +41,12 @@ Result<bool> RawVolume::FileDevice::removed() {
 
 Result<Mappable> RawVolume::FileDevice::mappable(std::uint64_t offset, std::uint64_t bytes) {
   const Stretch stretch = stretch_at(offset);
+  if ((stretch.offset | stretch.bytes) % host_page_bytes() != 0) {
+    return fail(Errc::unsupported, Detail::mapping,
+                "{}: this kernel has pages of {} bytes, and what the device is divided into is smaller; copy the store "
+                "(`memlith copy`) to a device of 256 MiB or more",
+                path_, host_page_bytes());
+  }
   MEMLITH_TRY_ASSIGN(Mappable found, host_.mappable(stretch.offset, std::min(bytes, stretch.bytes)));
   found.bytes = std::min(found.bytes, stretch.bytes);
   return found;

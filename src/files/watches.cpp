@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "base/host.hpp"
 #include "base/process.hpp"
 #include "base/sync.hpp"
 
@@ -56,7 +57,7 @@ Result<std::unique_ptr<Watches>> Watches::make() {
 }
 
 Status Watches::add(std::byte* address, std::uint64_t bytes, std::uint64_t offset, std::uint64_t size_bytes) {
-  const Watch watch{reinterpret_cast<std::uintptr_t>(address), round_up(bytes, kPageBytes), offset};
+  const Watch watch{reinterpret_cast<std::uintptr_t>(address), round_up(bytes, host_page_bytes()), offset};
   watches_.reserve(watches_.size() + 1);
   if (!register_range(marks_->uffd.get(), address, watch.bytes, UFFDIO_REGISTER_MODE_WP)) {
     return fail_errno(errno, Detail::tracker, "userfaultfd refuses the {} bytes at {}", watch.bytes,
@@ -71,7 +72,7 @@ Status Watches::add(std::byte* address, std::uint64_t bytes, std::uint64_t offse
 Status Watches::remove(const std::byte* address, std::uint64_t bytes, std::uint64_t size_bytes,
                        std::vector<Range>& written) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  const std::uintptr_t end = begin + round_up(bytes, kPageBytes);
+  const std::uintptr_t end = begin + round_up(bytes, host_page_bytes());
   watches_.reserve(watches_.size() + 1);  // a watch may fall into two
   for (std::size_t i = 0; i < watches_.size();) {
     const Watch whole = watches_[i];
@@ -109,7 +110,7 @@ Result<bool> Watches::collect(std::uint64_t size_bytes, std::vector<Range>& writ
 
 // False if the addresses are not a watched mapping any more.
 Result<bool> Watches::scan(const Watch& watch, std::uint64_t size_bytes, std::vector<Range>& written) {
-  const std::uint64_t end_of_file = round_up(size_bytes, kPageBytes);
+  const std::uint64_t end_of_file = round_up(size_bytes, host_page_bytes());
   if (watch.offset >= end_of_file) return true;
   std::array<page_region, kRangesPerScan> found;
   pm_scan_arg scan{};

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/host.hpp"
 #include "region/mapped_array.hpp"
 #include "region/tracker.hpp"
 
@@ -25,10 +26,11 @@ class CopiedPages {
   CopiedPages(const CopiedPages&) = delete;
   CopiedPages& operator=(const CopiedPages&) = delete;
 
+  // The kernel copies its pages, which may be larger.
   void note(Range range) {
-    const std::uint64_t end = (range.offset + range.bytes + kPageBytes - 1) / kPageBytes;
+    const std::uint64_t end = round_up(range.offset + range.bytes, host_page_bytes()) / kPageBytes;
     MEMLITH_ASSERT(end <= count_of_words_ * kBits);
-    for (std::uint64_t page = range.offset / kPageBytes; page < end; ++page) {
+    for (std::uint64_t page = round_down(range.offset, host_page_bytes()) / kPageBytes; page < end; ++page) {
       std::atomic_ref<std::uint64_t> word(words_[page / kBits]);
       const std::uint64_t bit = std::uint64_t{1} << page % kBits;
       if ((word.load(std::memory_order_relaxed) & bit) != 0) continue;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/host.hpp"
 #include "region/tracker.hpp"
 
 #ifndef MADV_DONTNEED_LOCKED
@@ -25,8 +26,25 @@ namespace memlith::core {
 // copied at the first store to it, as ever.
 inline void copy_pages(std::byte* at, std::uint64_t bytes) { (void)::madvise(at, bytes, MADV_POPULATE_WRITE); }
 
-// False, with errno; also for pages that the program has locked in memory (mlock), if the kernel is too old.
+// The kernel's pages that lie in the range completely.
+inline Range host_pages_in(Range range) {
+  const std::uint64_t begin = round_up(range.offset, host_page_bytes());
+  return {begin, std::max(round_down(range.offset + range.bytes, host_page_bytes()), begin) - begin};
+}
+
+// The kernel's pages that hold a byte of the range.
+inline Range host_pages_around(Range range) {
+  const std::uint64_t begin = round_down(range.offset, host_page_bytes());
+  return {begin, round_up(range.offset + range.bytes, host_page_bytes()) - begin};
+}
+
+// False, with errno; also for what is no whole pages of the kernel's, and for pages that the program has locked in
+// memory (mlock), if the kernel is too old.
 inline bool drop_pages(std::byte* at, std::uint64_t bytes) {
+  if ((reinterpret_cast<std::uintptr_t>(at) | bytes) % host_page_bytes() != 0) {
+    errno = EINVAL;
+    return false;
+  }
   if (::madvise(at, bytes, MADV_DONTNEED) == 0) return true;
   return errno == EINVAL && ::madvise(at, bytes, MADV_DONTNEED_LOCKED) == 0;
 }
@@ -34,15 +52,14 @@ inline bool drop_pages(std::byte* at, std::uint64_t bytes) {
 // Tracker::restore() without marks: drops whole pages if they are at home, and reads the rest.
 inline Status restore_or_drop(std::byte* base, Range range, const Tracker::ReadHome& read, bool at_home) {
   const std::uint64_t end = range.offset + range.bytes;
-  const std::uint64_t first = std::min(round_up(range.offset, kPageBytes), end);
-  const std::uint64_t last = std::max(round_down(end, kPageBytes), first);
-  const bool dropped = at_home && first < last && drop_pages(base + first, last - first);
+  const Range whole = host_pages_in(range);
+  const bool dropped = at_home && whole.bytes > 0 && drop_pages(base + whole.offset, whole.bytes);
   const auto read_part = [&](std::uint64_t from, std::uint64_t to) {
     return from < to ? read(from, {base + from, to - from}) : kOk;
   };
   if (!dropped) return read_part(range.offset, end);
-  MEMLITH_TRY(read_part(range.offset, first));
-  return read_part(last, end);
+  MEMLITH_TRY(read_part(range.offset, whole.offset));
+  return read_part(whole.offset + whole.bytes, end);
 }
 
 }  // namespace memlith::core

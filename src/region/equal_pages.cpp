@@ -24,7 +24,8 @@ EqualPages::~EqualPages() {
 
 Status EqualPages::release(std::uint64_t mapped_bytes, std::uint64_t home_bytes, CopiedPages& copied,
                            const Tracker::ReadHome& read) {
-  const std::uint64_t pages = home_bytes / kPageBytes;  // the end of a file that is no whole page stays
+  // The end of a file that is no whole page of the kernel's stays.
+  const std::uint64_t pages = round_down(home_bytes, host_page_bytes()) / kPageBytes;
   if (waiting_room_ == nullptr) {
     MEMLITH_TRY_ASSIGN(waiting_room_, claim_fault_region(base_, mapped_bytes, nullptr));
   }
@@ -82,9 +83,14 @@ Status EqualPages::drop_equal(std::uint64_t first, std::uint64_t end) {
   for (std::uint64_t page = 0, next = 0; page < end - first; page = next + 1) {
     for (next = page; next < end - first && wanted_[next]; ++next) {
     }
-    if (next == page || drop_pages(at + page * kPageBytes, (next - page) * kPageBytes)) continue;
-    status = fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", (next - page) * kPageBytes);
-    for (std::uint64_t kept = page; kept < next; ++kept) wanted_[kept] = false;
+    const Range equal = host_pages_in({page * kPageBytes, (next - page) * kPageBytes});
+    const bool dropped = equal.bytes > 0 && drop_pages(at + equal.offset, equal.bytes);
+    if (equal.bytes > 0 && !dropped) {
+      status = fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", equal.bytes);
+    }
+    for (std::uint64_t kept = page; kept < next; ++kept) {
+      wanted_[kept] = dropped && lies_in({kept * kPageBytes, kPageBytes}, equal);
+    }
   }
   waiting_room_->shut = ::mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0;
   if (!waiting_room_->shut) return status;

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/bytes.hpp"
+#include "base/host.hpp"
 #include "region/address.hpp"
 #include "region/drop_pages.hpp"
 #include "region/participant.hpp"
@@ -27,9 +29,9 @@ Status check_options(std::string_view name, const RegionOptions& options) {
   if (options.size_bytes > kRegionBytesMax || options.reserve_bytes > kRegionBytesMax) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\": at most {} bytes", name, kRegionBytesMax);
   }
-  if (options.address % kPageBytes != 0) {
+  if (options.address % host_page_bytes() != 0) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\": address {:#x} is not a multiple of {}", name,
-                options.address, kPageBytes);
+                options.address, host_page_bytes());
   }
   return kOk;
 }
@@ -110,6 +112,12 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     MEMLITH_TRY(take_own_addresses(store, *info, options));
   }
   TakenAddresses taken(info->address, info->reserve_bytes);
+  if (info->address % host_page_bytes() != 0) {
+    return fail(Errc::unsupported, Detail::mapping,
+                "region \"{}\" lies at {:#x}, which is no multiple of this kernel's pages of {} bytes; open the store "
+                "under a kernel with smaller pages",
+                name, info->address, host_page_bytes());
+  }
   // A region of zeros is about to become such a structure. If it is refused instead, the mark goes with the close.
   if (options.use_magic != 0) MEMLITH_TRY(store.mark_use(options.use_magic, true));
   auto region = std::unique_ptr<Region>(new Region(store, *info));
@@ -130,7 +138,9 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
 
 Status Region::attach(const RegionOptions& options) {
   const auto map_to_read = [this](std::uint64_t begin, std::uint64_t end) { return map_pages(begin, end, PROT_READ); };
-  MEMLITH_TRY_ASSIGN(tracker_, attach_tracker(options.tracker, {base_, mapped_bytes_, reserve_bytes_, map_to_read}));
+  MEMLITH_TRY_ASSIGN(tracker_,
+                     attach_tracker(options.tracker,
+                                    {base_, mapped_bytes_, round_up(reserve_bytes_, host_page_bytes()), map_to_read}));
   if (tracker_->kind() == TrackerKind::scan) {
     MEMLITH_TRY_ASSIGN(twins_, Twins::make(reserve_bytes_));
     MEMLITH_TRY_ASSIGN(captured_, CapturedPages::make(reserve_bytes_));
@@ -150,7 +160,7 @@ Region::~Region() {
 
 Status Region::map(const ObjectInfo& info) {
   size_bytes_ = info.size_bytes;
-  const std::uint64_t end = round_up(size_bytes_, kPageBytes);
+  const std::uint64_t end = round_up(size_bytes_, host_page_bytes());
   if (!store_.read_only()) {
     committed_lsn_ = store_.committed_lsn(object_);
     // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
@@ -174,8 +184,8 @@ Status Region::map(const ObjectInfo& info) {
 }
 
 Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection) {
-  MEMLITH_ASSERT(begin % kPageBytes == 0 && end % kPageBytes == 0);
-  MEMLITH_ASSERT(end <= round_up(reserve_bytes_, kPageBytes));  // what lies behind is another's
+  MEMLITH_ASSERT(begin % host_page_bytes() == 0 && end % host_page_bytes() == 0);
+  MEMLITH_ASSERT(end <= round_up(reserve_bytes_, host_page_bytes()));  // what lies behind is another's
   while (begin < end) {
     MEMLITH_TRY_ASSIGN(const Mappable content, store_.mappable_home(object_, begin, end - begin));
     const std::uint64_t bytes = std::min(content.bytes, end - begin);
@@ -225,7 +235,12 @@ Status Region::grow(std::uint64_t size_bytes) {
   // old one. [mutant home_grown_unflushed]
   MEMLITH_TRY(store_.reserve_home(object_, size));
   const LockGuard lock(capture_mutex_);
-  const std::uint64_t end = round_up(size, kPageBytes);
+  const std::uint64_t end = round_up(size, host_page_bytes());
+  // The kernel's page with the end of the region may have pages behind that, to which the program stored by mistake.
+  const std::uint64_t behind = round_up(size_bytes_, kPageBytes);
+  if (behind < mapped_bytes_ && !is_zero({base_ + behind, mapped_bytes_ - behind})) {
+    std::memset(base_ + behind, 0, mapped_bytes_ - behind);
+  }
   MEMLITH_TRY(map_pages(mapped_bytes_, end, PROT_READ | PROT_WRITE));
   if (end > mapped_bytes_) MEMLITH_TRY(tracker_->grow(end));
   mapped_bytes_ = end;
@@ -416,11 +431,7 @@ Status Region::persist_range(const void* address, std::uint64_t bytes, Scope sco
                 guard_->what());
   }
   const TrackerKind kind = tracker_->kind();
-  if (kind == TrackerKind::scan || kind == TrackerKind::fault) {
-    const std::uint64_t end = round_up(part.offset + part.bytes, kPageBytes);
-    part.offset = round_down(part.offset, kPageBytes);
-    part.bytes = end - part.offset;
-  }
+  if (kind == TrackerKind::scan || kind == TrackerKind::fault) part = host_pages_around(part);
   Region* const self = this;
   MEMLITH_TRY_ASSIGN(const Lsn end, capture_part({&self, 1}, {scope, true, part}));
   return store_.sync(end);

@@ -262,7 +262,7 @@ class Region {
   CaptureGuard* guard_ = nullptr;
   bool process_scope_ = false;  // constant while other threads use the region
   Mutex capture_mutex_;
-  std::uint64_t mapped_bytes_ MEMLITH_GUARDED_BY(capture_mutex_) = 0;  // size, rounded up to pages
+  std::uint64_t mapped_bytes_ MEMLITH_GUARDED_BY(capture_mutex_) = 0;  // size, rounded up to the kernel's pages
   // Only if the tracker finds pages and not bytes:
   std::unique_ptr<Twins> twins_ MEMLITH_GUARDED_BY(capture_mutex_);
   std::unique_ptr<CapturedPages> captured_ MEMLITH_GUARDED_BY(capture_mutex_);

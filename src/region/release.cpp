@@ -63,12 +63,14 @@ Status Region::release_copies(std::uint64_t first, std::uint64_t end,
   for (std::uint64_t next = first; first < end; first = next + 1) {
     for (next = first; next < end && copied_->has(next) && is_home(next); ++next) {
     }
-    if (next == first) continue;
-    const std::uint64_t bytes = (next - first) * kPageBytes;
-    if (!drop_pages(base_ + first * kPageBytes, bytes)) {
-      return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", bytes);
+    const Range home = host_pages_in({first * kPageBytes, (next - first) * kPageBytes});
+    if (home.bytes == 0) continue;
+    if (!drop_pages(base_ + home.offset, home.bytes)) {
+      return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", home.bytes);
     }
-    for (std::uint64_t page = first; page < next; ++page) copied_->forget(page);
+    for (std::uint64_t at = home.offset; at < home.offset + home.bytes; at += kPageBytes) {
+      copied_->forget(at / kPageBytes);
+    }
   }
   return kOk;
 }

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/host.hpp"
+
 namespace memlith::core {
 
 namespace {
@@ -44,7 +46,7 @@ void ShownRegion::drop_copy() {
 Result<std::span<std::byte>> ShownRegion::begin_copy(std::uint64_t bytes) {
   copied_bytes_ = std::min(bytes, region_.reserve_bytes_);
   // An empty object has a page, too, so that there is a copy.
-  copy_bytes_ = std::max(round_up(copied_bytes_, kPageBytes), kPageBytes);
+  copy_bytes_ = std::max(round_up(copied_bytes_, host_page_bytes()), host_page_bytes());
   void* const got = ::mmap(nullptr, copy_bytes_, PROT_READ | PROT_WRITE, kPrivate, -1, 0);
   if (got == MAP_FAILED) return cannot_map(errno, copy_bytes_, region_.shown_name_);
   copy_ = static_cast<std::byte*>(got);
@@ -60,7 +62,7 @@ Result<std::span<std::byte>> ShownRegion::begin_change(std::uint64_t bytes) {
   }
   next_bytes_ = bytes;
   if (copy_ != nullptr) return change_copy(bytes);
-  MEMLITH_TRY(map_to(round_up(bytes, kPageBytes)));
+  MEMLITH_TRY(map_to(round_up(bytes, host_page_bytes())));
   if (mapped_bytes_ > 0 && ::mprotect(region_.base_, mapped_bytes_, PROT_READ | PROT_WRITE) != 0) {
     return cannot_map(errno, mapped_bytes_, region_.shown_name_);
   }
@@ -71,7 +73,7 @@ Result<std::span<std::byte>> ShownRegion::begin_change(std::uint64_t bytes) {
 }
 
 Result<std::span<std::byte>> ShownRegion::change_copy(std::uint64_t bytes) {
-  const std::uint64_t end = std::max(round_up(bytes, kPageBytes), kPageBytes);
+  const std::uint64_t end = std::max(round_up(bytes, host_page_bytes()), host_page_bytes());
   if (end != copy_bytes_) {
     void* const got = ::mremap(copy_, copy_bytes_, end, MREMAP_MAYMOVE);
     if (got == MAP_FAILED) return cannot_map(errno, end, region_.shown_name_);

@@ -86,6 +86,7 @@ class Tracker {
 
   // The page, which was collected and accepted, stays writable, and stores to it are not found any more, until
   // track_again(). `twin` has room for a page, and holds the page as it was captured last if the result is with_twin.
+  // Refused where the kernel's pages are larger: the page's neighbours would stay writable with it.
   enum class LeftOpen : std::uint8_t { refused, without_twin, with_twin };
   virtual LeftOpen leave_open(std::uint64_t /*page*/, std::byte* /*twin*/) { return LeftOpen::refused; }
   // Stores to the page are found again. Bytes that differ from `twin`, the page as it was captured last, count as

@@ -8,6 +8,7 @@
 #include <thread>
 #include <tuple>
 
+#include "base/host.hpp"
 #include "region/region.hpp"
 #include "region/snapshot.hpp"
 #include "support/crash_world.hpp"
@@ -363,6 +364,7 @@ TEST_P(RegionCrash, RollbackLeavesNothing) {
 // none of the other's.
 TEST_P(RegionCrash, APersistHoldsItsThreadsStores) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
+  if (GetParam() == TrackerKind::fault && host_page_bytes() != kPageBytes) GTEST_SKIP() << "these pages are too small";
   CrashWorld world(options_for_pages());
   Memory memory(world, GetParam());
   memory.open_store();
@@ -396,6 +398,7 @@ TEST_P(RegionCrash, APersistHoldsItsThreadsStores) {
 // whole.
 TEST_P(RegionCrash, TransactionsOfThreadsComeBackWhole) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
+  if (GetParam() == TrackerKind::fault && host_page_bytes() != kPageBytes) GTEST_SKIP() << "these pages are too small";
   constexpr std::uint64_t kThreads = 3;
   constexpr std::uint64_t kPages = 4;
   CrashWorld world(options_for_pages());

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/host.hpp"
 #include "region/drop_pages.hpp"
 
 namespace memlith::sqlite {
@@ -81,9 +82,10 @@ Status Image::own(std::uint64_t offset, std::uint64_t bytes) {
     if (owned_.size() <= page / 64) owned_.resize(page / 64 + 64);
     const std::uint64_t bit = std::uint64_t{1} << page % 64;
     if ((owned_[page / 64] & bit) != 0) continue;
-    std::byte* const at = find(page * kPageBytes, kPageBytes);
+    const std::uint64_t copied = core::host_page_bytes();
+    std::byte* const at = find(core::round_down(page * kPageBytes, copied), copied);
     // Other threads may read and store meanwhile.
-    if (::madvise(at, kPageBytes, MADV_POPULATE_WRITE) != 0) {
+    if (::madvise(at, copied, MADV_POPULATE_WRITE) != 0) {
       if (errno != EINVAL) {
         return fail_errno(errno, Detail::mapping, "cannot copy the page at offset {} of the database",
                           page * kPageBytes);
@@ -100,12 +102,15 @@ void Image::note_cut(std::uint64_t bytes) {
   for (std::uint64_t page = (bytes + kPageBytes - 1) / kPageBytes; page < owned_.size() * 64; ++page) {
     owned_[page / 64] &= ~(std::uint64_t{1} << page % 64);
   }
+  // The kernel drops its pages behind the end, and of the page with the end nothing.
+  const std::uint64_t behind = core::round_up(bytes, kPageBytes);
+  zero(behind, core::round_up(bytes, core::host_page_bytes()) - behind);
 }
 
 Status Image::release() {
   owned_.assign(owned_.size(), 0);
   for (std::uint64_t i = 0; i < segments_; ++i) {
-    const std::uint64_t kept = i == 0 ? kPageBytes : 0;
+    const std::uint64_t kept = i == 0 ? core::host_page_bytes() : 0;
     if (!core::drop_pages(segment(i) + kept, kSegmentBytes - kept)) {
       return fail_errno(errno, Detail::mapping, "cannot release memory of the database");
     }

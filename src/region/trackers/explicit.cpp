@@ -133,10 +133,7 @@ class ExplicitTracker final : public Tracker {
   }
   Status release_clean() override {
     std::vector<Range> kept;
-    const auto keep = [&kept](const Touched& each) {
-      const std::uint64_t begin = round_down(each.range.offset, kPageBytes);
-      kept.push_back({begin, round_up(each.range.offset + each.range.bytes, kPageBytes) - begin});
-    };
+    const auto keep = [&kept](const Touched& each) { kept.push_back(host_pages_around(each.range)); };
     for (const Touched& each : taken_) keep(each);
     Held(*this, kAllThreads).for_each([&](const TouchedList& list) MEMLITH_REQUIRES(list.lock) {
       for (const Touched& each : list.touched) keep(each);

@@ -121,6 +121,7 @@ class FaultTracker final : public Tracker {
     // A page that the kernel refused before is only marked.
     for (std::size_t i = 0, next = 0; i < taken_.size(); i = next) {
       for (next = i + 1; next < taken_.size() && taken_[next].page == taken_[next - 1].page + 1;) ++next;
+      mark_neighbours(pages_, taken_[i].page, taken_[next - 1].page + 1, this_thread_number());
       if (set_writable(pages_, taken_[i].page, taken_[next - 1].page + 1, true)) continue;
       const Status status = fail_errno(errno, Detail::tracker, "cannot roll pages back (see vm.max_map_count)");
       unpick();
@@ -154,7 +155,10 @@ class FaultTracker final : public Tracker {
           at_home && !pages_.anonymous(first) && drop_pages(place, (next - first) * kPageBytes)) {
         continue;
       }
-      for (std::uint64_t page = first; page < next; ++page) MEMLITH_TRY(restore_page(page, range, read));
+      for (std::uint64_t page = first, rest = 0; page < next; page = rest) {
+        rest = std::min(round_down(page, pages_.unit) + pages_.unit, next);
+        MEMLITH_TRY(restore_pages(page, rest, range, read));
+      }
     }
     return kOk;
   }
@@ -183,7 +187,7 @@ class FaultTracker final : public Tracker {
   LeftOpen leave_open(std::uint64_t page, std::byte* twin) override {
     const FaultHold hold(*region_);
     PageMark& mark = pages_.marks[page];
-    if (mark.thread == kUnknownThread) return LeftOpen::refused;
+    if (pages_.unit != 1 || mark.thread == kUnknownThread) return LeftOpen::refused;
     // The copy comes first: as soon as the page is writable, other threads store to it.
     const bool clean = mark.thread == 0;
     if (clean) copy_twin(twin, pages_.base + page * kPageBytes);
@@ -255,18 +259,19 @@ class FaultTracker final : public Tracker {
     return thread == kAllThreads || pages_.marks[page].thread == thread;
   }
 
-  // The part of the page that lies in `range`.
-  Status restore_page(std::uint64_t page, Range range, const ReadHome& read) {
-    std::byte home[kPageBytes];
-    const std::uint64_t offset = page * kPageBytes;
-    const std::uint64_t bytes = std::min(kPageBytes, range.offset + range.bytes - offset);
-    MEMLITH_TRY(read(offset, {home, bytes}));
+  // The part of the pages, which are of one unit, that lies in `range`.
+  Status restore_pages(std::uint64_t first, std::uint64_t end, Range range, const ReadHome& read) {
+    const std::uint64_t offset = first * kPageBytes;
+    const std::uint64_t bytes = std::min(end * kPageBytes, range.offset + range.bytes) - offset;
+    home_.resize(pages_.unit * kPageBytes);
+    MEMLITH_TRY(read(offset, {home_.data(), bytes}));
     const FaultHold hold(*region_);
-    if (!set_writable(pages_, page, page + 1, true)) {
+    mark_neighbours(pages_, first, end, this_thread_number());
+    if (!set_writable(pages_, first, end, true)) {
       return fail_errno(errno, Detail::tracker, "cannot roll {} bytes back", bytes);
     }
-    std::memcpy(pages_.base + offset, home, bytes);
-    return protect(page, page + 1);
+    std::memcpy(pages_.base + offset, home_.data(), bytes);
+    return protect(first, end);
   }
 
   // Holds the region, with room in taken_ and `ranges` for all dirty pages.
@@ -400,9 +405,9 @@ class FaultTracker final : public Tracker {
       next = std::min((chunk + 1) * kChunkPages, end);
       while (next < end && pages_.anonymous(next) == moved) next = std::min(next + kChunkPages, end);
       if (!moved) {
-        const std::uint64_t bytes = (next - first) * kPageBytes;
-        if (drop_pages(pages_.base + first * kPageBytes, bytes)) continue;
-        return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", bytes);
+        const Range clean = host_pages_in({first * kPageBytes, (next - first) * kPageBytes});
+        if (clean.bytes == 0 || drop_pages(pages_.base + clean.offset, clean.bytes)) continue;
+        return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", clean.bytes);
       }
       const std::uint64_t first_chunk = (first + kChunkPages - 1) / kChunkPages;
       const std::uint64_t end_chunk = next / kChunkPages;
@@ -421,6 +426,7 @@ class FaultTracker final : public Tracker {
   FaultPages pages_;
   FaultRegion* region_ = nullptr;
   std::vector<Taken> taken_;
+  std::vector<std::byte> home_;  // of a unit that is being restored
 };
 
 }  // namespace

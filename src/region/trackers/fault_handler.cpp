@@ -178,8 +178,8 @@ bool let_store(int signal, std::uintptr_t address) {
       bool made = false;
       if (region.pages == nullptr) {
         // A page that a release could not make writable again may be writable by now.
-        made = signal == SIGSEGV && (region.shut ? ::mprotect(reinterpret_cast<void*>(round_down(address, kPageBytes)),
-                                                              kPageBytes, PROT_READ | PROT_WRITE) == 0
+        void* const place = reinterpret_cast<void*>(round_down(address, host_page_bytes()));
+        made = signal == SIGSEGV && (region.shut ? ::mprotect(place, host_page_bytes(), PROT_READ | PROT_WRITE) == 0
                                                  : !struck_twice(region, address));
       } else if (signal == SIGBUS && !region.pages->adopted(page)) {
         made = !struck_twice(region, address);
@@ -234,10 +234,18 @@ void mark(FaultPages& pages, std::uint64_t number, PageMark mark) {
   pages.dirty[pages.dirty_count++] = static_cast<std::uint32_t>(number);
 }
 
-// Makes pages writable that were stored to or prepared. If the kernel refuses, a store to such a page faults once more.
+// With its twin, unless the page is being captured.
+void mark_clean(FaultPages& pages, std::uint64_t page, ThreadNumber thread) {
+  const bool captured = pages.marks[page].twin == kNoTwinNow;
+  mark(pages, page, {thread, captured ? 0 : copy_twin(pages, pages.base + page * kPageBytes)});
+}
+
+// Makes units writable that were stored to or prepared. If the kernel refuses, a store to such a unit faults once more.
 void let_marked_be_stored_to(const FaultPages& pages, std::uint64_t chunk) {
-  for (std::uint64_t page = chunk * kChunkPages; page < (chunk + 1) * kChunkPages; ++page) {
-    if (pages.marks[page].thread != 0) (void)set_writable(pages, page, page + 1, true);
+  const auto is_marked = [](PageMark each) { return each.thread != 0; };
+  for (std::uint64_t page = chunk * kChunkPages; page < (chunk + 1) * kChunkPages; page += pages.unit) {
+    const PageMark* const first = pages.marks + page;
+    if (std::all_of(first, first + pages.unit, is_marked)) (void)set_writable(pages, page, page + pages.unit, true);
   }
 }
 
@@ -305,6 +313,8 @@ std::uint64_t FaultPages::same_kind_until(std::uint64_t first, std::uint64_t end
 }
 
 bool set_writable(const FaultPages& pages, std::uint64_t first, std::uint64_t end, bool writable) {
+  first = round_down(first, pages.unit);
+  end = round_up(end, pages.unit);
   while (first < end) {
     const std::uint64_t next = pages.same_kind_until(first, end);
     std::byte* const at = pages.base + first * kPageBytes;
@@ -319,11 +329,18 @@ bool set_writable(const FaultPages& pages, std::uint64_t first, std::uint64_t en
   return true;
 }
 
+void mark_neighbours(FaultPages& pages, std::uint64_t first, std::uint64_t end, ThreadNumber thread) {
+  if (pages.unit == 1) return;
+  for (std::uint64_t page = round_down(first, pages.unit); page < round_up(end, pages.unit); ++page) {
+    if ((page < first || page >= end) && pages.marks[page].thread == 0) mark_clean(pages, page, thread);
+  }
+}
+
 bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
   FaultPages& pages = *region.pages;
+  mark_neighbours(pages, page, page + 1, thread);
   if (pages.marks[page].thread == 0) {
-    const bool captured = pages.marks[page].twin == kNoTwinNow;
-    mark(pages, page, {thread, captured ? 0 : copy_twin(pages, pages.base + page * kPageBytes)});
+    mark_clean(pages, page, thread);
     const std::uint64_t chunk = page / kChunkPages;
     const bool movable = pages.uffd >= 0 && (chunk + 1) * kChunkBytes <= pages.bytes;
     if (movable && pages.chunks[chunk] < kAdoptAfter && !has_prepared(pages, chunk) &&

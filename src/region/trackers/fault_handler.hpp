@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/host.hpp"
 #include "base/status.hpp"
 #include "base/units.hpp"
 #include "region/thread_number.hpp"
@@ -35,6 +36,7 @@ struct PageMark {
 // threads, and appear in their place at once, read-only until they are protected one by one.
 inline constexpr std::uint64_t kChunkBytes = 64 * kKiB;
 inline constexpr std::uint64_t kChunkPages = kChunkBytes / kPageBytes;
+static_assert(kChunkBytes % kHostPageBytesMax == 0);
 inline constexpr std::uint8_t kAdoptAfter = 4;   // faults; from then on the move, about 60 us, pays for itself
 inline constexpr std::uint8_t kRefused = 253;    // the kernel refused the move: mprotect forever
 inline constexpr std::uint8_t kAnonymous = 254;  // moved, but only mprotect works
@@ -43,6 +45,9 @@ inline constexpr std::uint8_t kAdopted = 255;
 // The handler's state of one region. Unused parts of the arrays take no memory. Everything is guarded by `busy`, which
 // the handler holds while it copies the twin, marks the page and makes it writable, and a capture while it takes the
 // marks and protects: in between, another thread must not see a page that is writable but not marked.
+//
+// The kernel may protect several pages at once: a *unit*. When a unit becomes writable, all of its pages are marked; a
+// unit of which some are marked may be protected, and then the next store to it faults once more.
 struct FaultPages {
   PageMark* marks = nullptr;       // one a page
   std::uint32_t* dirty = nullptr;  // numbers of the marked pages, in no order
@@ -56,7 +61,8 @@ struct FaultPages {
   std::uint32_t next_twin = 0;
   std::uint32_t twins_max = 0;
   std::byte* base = nullptr;
-  std::uint64_t bytes = 0;         // of the region
+  std::uint64_t bytes = 0;                                    // of the region, in whole units
+  const std::uint64_t unit = host_page_bytes() / kPageBytes;  // pages
   std::uint8_t* chunks = nullptr;  // one per chunk: the number of faults, or a state from kRefused on
   std::byte* mirror = nullptr;     // as many addresses as the region may grow to
   int uffd = -1;                   // -1: no chunk is adopted; chunks that were adopted use mprotect (in a forked child)
@@ -67,8 +73,13 @@ struct FaultPages {
   [[nodiscard]] std::uint64_t same_kind_until(std::uint64_t first, std::uint64_t end) const;
 };
 
-// Protects pages, or makes them writable. False, with errno, when the kernel refuses. Under busy.
+// Protects the units of pages [first, end), or makes them writable. False, with errno, when the kernel refuses. Under
+// busy.
 bool set_writable(const FaultPages& pages, std::uint64_t first, std::uint64_t end, bool writable);
+
+// Marks the clean pages in the units of [first, end) as stored to by `thread`, but for those of [first, end) itself.
+// Under busy.
+void mark_neighbours(FaultPages& pages, std::uint64_t first, std::uint64_t end, ThreadNumber thread);
 
 // Copies a page, which no thread changes meanwhile, to a free twin. Returns its index + 1; 0: all twins are in use.
 // Under busy.
@@ -90,8 +101,8 @@ struct FaultRegion {
 Result<FaultRegion*> claim_fault_region(std::byte* base, std::uint64_t bytes, FaultPages* pages);
 void release_fault_region(FaultRegion* region);
 
-// Marks the page as stored to by `thread`, with its twin, and makes it writable. False when the kernel refuses. Under
-// busy.
+// Marks the clean pages of the page's unit as stored to by `thread`, with their twins, and makes the unit writable.
+// False when the kernel refuses. Under busy.
 bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread);
 
 // Holds a region against the handler, with signals blocked: a signal handler of the program that stored to the region

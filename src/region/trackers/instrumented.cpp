@@ -75,11 +75,7 @@ class InstrumentedTracker final : public Tracker {
     for (const auto* const all : {&known_, &taken_}) {
       for (const StoredBy& each : *all) add(each.range, kept);
     }
-    for (Range& range : kept) {
-      const std::uint64_t end = round_up(range.offset + range.bytes, kPageBytes);
-      range.offset = round_down(range.offset, kPageBytes);
-      range.bytes = end - range.offset;
-    }
+    for (Range& range : kept) range = host_pages_around(range);
     normalize(kept);
     kept.push_back({bytes_, 0});
     std::uint64_t begin = 0;

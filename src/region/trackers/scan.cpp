@@ -56,7 +56,7 @@ class ScanTracker final : public Tracker {
   void give_back() override { normalize(taken_); }
 
   Status restore(Range range, const ReadHome& read, bool at_home) override {
-    const Range whole{range.offset, round_up(range.bytes, kPageBytes)};
+    const Range whole{range.offset, round_up(range.offset + range.bytes, kPageBytes) - range.offset};
     if (at_home && drop_pages(base_ + whole.offset, whole.bytes)) {
       // These pages take no memory any more. (Pages that were given back before a release are not counted.)
       const std::uint64_t taken = pages_taken_.load(std::memory_order_relaxed);
@@ -64,7 +64,7 @@ class ScanTracker final : public Tracker {
     } else {
       MEMLITH_TRY(read(range.offset, {base_ + range.offset, range.bytes}));
     }
-    return forget(whole);
+    return forget(markable(whole));
   }
 
   // During the release the region is read-only, and stores wait in the fault handler. Memory that the program has
@@ -92,7 +92,8 @@ class ScanTracker final : public Tracker {
 
   // The kernel leaves a page alone whose mapping is not registered.
   LeftOpen leave_open(std::uint64_t page, std::byte*) override {
-    if (!unregister_range(uffd_.get(), base_ + page * kPageBytes, kPageBytes)) return LeftOpen::refused;
+    if (host_page_bytes() != kPageBytes || !unregister_range(uffd_.get(), base_ + page * kPageBytes, kPageBytes))
+      return LeftOpen::refused;
     ++left_open_;
     return LeftOpen::without_twin;
   }
@@ -131,7 +132,17 @@ class ScanTracker final : public Tracker {
   }
 
  private:
-  // Pages that were dropped or read from home count as written until then.
+  // The kernel has one mark for one of its pages. The mark of a page that reaches beyond `range` may say that other
+  // bytes were stored to; it goes if these are collected, and stays otherwise.
+  [[nodiscard]] Range markable(Range range) const {
+    const Range around = host_pages_around(range);
+    const bool collected = around == range || std::any_of(taken_.begin(), taken_.end(), [around](const Range& taken) {
+                             return lies_in(around, taken);
+                           });
+    return collected ? around : host_pages_in(range);
+  }
+
+  // Pages that were dropped or read from home count as written until then. Whole pages of the kernel's.
   Status forget(Range range) {
     while (range.bytes > 0) MEMLITH_TRY(scan_on(range, ignored_, true).status());
     return kOk;
@@ -164,7 +175,8 @@ class ScanTracker final : public Tracker {
     auto taken = std::partition_point(taken_.begin(), taken_.end(),
                                       [begin](const Range& range) { return range.offset + range.bytes <= begin; });
     while (begin < end) {
-      const Range clean{begin, std::max(begin, taken == taken_.end() ? end : std::min(end, taken->offset)) - begin};
+      const Range clean =
+          host_pages_in({begin, std::max(begin, taken == taken_.end() ? end : std::min(end, taken->offset)) - begin});
       if (clean.bytes > 0) {
         if (!drop_pages(base_ + clean.offset, clean.bytes)) {
           return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", clean.bytes);
@@ -194,6 +206,7 @@ class ScanTracker final : public Tracker {
   // Finds written pages at the beginning of `rest`, as many ranges as `found` has room for, and removes the scanned
   // part from `rest`. With `reset` the marks of these pages are reset. Returns the number of ranges.
   Result<int> scan_on(Range& rest, page_region (&found)[kRegionsPerScan], bool reset) {
+    MEMLITH_ASSERT(is_whole_pages(base_ + rest.offset, rest.bytes));
     const auto begin = reinterpret_cast<std::uintptr_t>(base_);
     pm_scan_arg scan{};
     scan.size = sizeof scan;
@@ -232,22 +245,23 @@ class ScanTracker final : public Tracker {
 
 // Tries everything on one page: a kernel may have the feature and a sandbox may still refuse one of the calls.
 Status probe_once() {
-  void* const page = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const std::uint64_t bytes = host_page_bytes();
+  void* const page = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return fail_errno(errno, Detail::tracker, "no memory for a trial");
   Status status = kOk;
   {
-    auto tracker = attach_scan_tracker({static_cast<std::byte*>(page), kPageBytes, kPageBytes}, "");
+    auto tracker = attach_scan_tracker({static_cast<std::byte*>(page), bytes, bytes}, "");
     std::vector<Range> ranges;
     status = tracker.ok() ? (*tracker)->collect(kAllThreads, ranges) : tracker.error();
     if (status.ok()) {
       *static_cast<volatile char*>(page) = 1;
       status = (*tracker)->collect(kAllThreads, ranges);
     }
-    if (status.ok() && ranges != std::vector<Range>{{0, kPageBytes}}) {
+    if (status.ok() && (ranges.size() != 1 || ranges.front().offset != 0 || ranges.front().bytes > bytes)) {
       status = fail(Errc::unsupported, Detail::tracker, "PAGEMAP_SCAN did not see a store in a trial");
     }
   }
-  ::munmap(page, kPageBytes);
+  ::munmap(page, bytes);
   return status;
 }
 

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "base/assert.hpp"
+#include "base/host.hpp"
 #include "base/status.hpp"
 #include "region/kernel_abi.hpp"
 
@@ -61,9 +63,15 @@ inline Result<FileDescriptor> open_userfaultfd(std::uint64_t features, const cha
   return fd;
 }
 
-// The functions below may be called in a signal handler: bare system calls, false with errno on failure.
+// The functions below may be called in a signal handler: bare system calls, false with errno on failure. They are for
+// whole pages of the kernel's.
+
+inline bool is_whole_pages(const std::byte* base, std::uint64_t bytes) {
+  return (reinterpret_cast<std::uintptr_t>(base) | bytes) % host_page_bytes() == 0;
+}
 
 inline bool register_range(int fd, const std::byte* base, std::uint64_t bytes, std::uint64_t mode) {
+  MEMLITH_ASSERT(is_whole_pages(base, bytes));
   uffdio_register range{};
   range.range.start = reinterpret_cast<std::uintptr_t>(base);
   range.range.len = bytes;
@@ -77,6 +85,7 @@ inline bool unregister_range(int fd, const std::byte* base, std::uint64_t bytes)
 }
 
 inline bool write_protect(int fd, const std::byte* base, std::uint64_t bytes, bool protect) {
+  MEMLITH_ASSERT(is_whole_pages(base, bytes));
   uffdio_writeprotect range{};
   range.range.start = reinterpret_cast<std::uintptr_t>(base);
   range.range.len = bytes;

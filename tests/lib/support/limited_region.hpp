@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/host.hpp"
 #include "sim/sim.hpp"
 #include "support/region_words.hpp"
 
@@ -33,6 +34,8 @@ class LimitedRegion {
 
   [[nodiscard]] core::Region& region() { return *region_; }
   [[nodiscard]] std::uint64_t copied_pages() { return region_->copied_pages(); }
+  // In one page of the kernel's.
+  static std::uint64_t copied_at_once() { return core::host_page_bytes() / core::kPageBytes; }
   // Called before each write and flush, until the next call; null for no longer.
   void set_before_transfer(std::function<void()> act) { volume_.before_transfer = std::move(act); }
 

@@ -12,14 +12,14 @@
 namespace memlith::core {
 namespace {
 
-TEST(Host, OnlyPagesOf4KiBAreTaken) {
-  EXPECT_TRUE(check_page_bytes(4096).ok());
-  for (const std::uint64_t bytes : {16 * kKiB, 64 * kKiB}) {
+TEST(Host, PagesOf4To64KiBAreTaken) {
+  for (const std::uint64_t bytes : {4 * kKiB, 16 * kKiB, 64 * kKiB}) EXPECT_TRUE(check_page_bytes(bytes).ok());
+  for (const std::uint64_t bytes : {2 * kKiB, 12 * kKiB, 128 * kKiB}) {
     const Status refused = check_page_bytes(bytes);
     EXPECT_EQ(refused.category, Errc::unsupported);
     const std::string_view text = last_error_text();
     EXPECT_NE(text.find(std::to_string(bytes)), std::string_view::npos) << text;
-    EXPECT_NE(text.find("needs pages of 4096 bytes"), std::string_view::npos) << text;
+    EXPECT_NE(text.find("needs pages of 4096 to 65536 bytes"), std::string_view::npos) << text;
   }
 }
 

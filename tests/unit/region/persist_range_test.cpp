@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "base/host.hpp"
 #include "region/region.hpp"
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
@@ -13,7 +14,8 @@ namespace {
 
 using namespace core;
 
-constexpr std::uint64_t kSize = 64 * kPageBytes;
+// Trackers that find pages tell threads, and the parts of a region, apart by the kernel's pages.
+std::uint64_t region_bytes() { return 64 * host_page_bytes(); }
 
 class PersistRange : public ::testing::TestWithParam<TrackerKind> {
  protected:
@@ -39,9 +41,10 @@ INSTANTIATE_TEST_SUITE_P(With, PersistRange, ::testing::ValuesIn(trackers()), []
 TEST_P(PersistRange, TakesTheRangeAndLeavesTheRest) {
   for (const bool rest_persisted : {false, true}) {
     {
-      Region& region = world_.open("a", kSize);
-      for (std::uint64_t page = 0; page < 8; ++page) put(region, page * kPageBytes, page + (rest_persisted ? 20 : 10));
-      ASSERT_OK(persist_range(region, 2 * kPageBytes, 3 * kPageBytes));
+      Region& region = world_.open("a", region_bytes());
+      for (std::uint64_t page = 0; page < 8; ++page)
+        put(region, page * host_page_bytes(), page + (rest_persisted ? 20 : 10));
+      ASSERT_OK(persist_range(region, 2 * host_page_bytes(), 3 * host_page_bytes()));
       if (rest_persisted) {
         ASSERT_OK(persist(region));
       }
@@ -50,7 +53,7 @@ TEST_P(PersistRange, TakesTheRangeAndLeavesTheRest) {
     Region& again = world_.open("a");
     for (std::uint64_t page = 0; page < 8; ++page) {
       const bool taken = rest_persisted || (page >= 2 && page < 5);
-      EXPECT_EQ(get(again, page * kPageBytes), taken ? page + (rest_persisted ? 20 : 10) : 0) << page;
+      EXPECT_EQ(get(again, page * host_page_bytes()), taken ? page + (rest_persisted ? 20 : 10) : 0) << page;
     }
     world_.close("a");
   }
@@ -58,23 +61,23 @@ TEST_P(PersistRange, TakesTheRangeAndLeavesTheRest) {
 
 // The part that was taken changes again before the rest is persisted, and a rollback undoes what no persist took.
 TEST_P(PersistRange, TheRestCanBeChangedPersistedAndRolledBack) {
-  Region& region = world_.open("a", kSize);
+  Region& region = world_.open("a", region_bytes());
   Region* const one = &region;
   put(region, 0, 1);
-  put(region, kPageBytes, 2);
-  put(region, 2 * kPageBytes, 3);
-  ASSERT_OK(persist_range(region, kPageBytes, 8));
-  put(region, kPageBytes, 4);
-  put(region, 2 * kPageBytes, 5);
+  put(region, host_page_bytes(), 2);
+  put(region, 2 * host_page_bytes(), 3);
+  ASSERT_OK(persist_range(region, host_page_bytes(), 8));
+  put(region, host_page_bytes(), 4);
+  put(region, 2 * host_page_bytes(), 5);
   ASSERT_OK(Region::rollback({&one, 1}, Scope::process));
   EXPECT_EQ(get(region, 0), 0u);
-  EXPECT_EQ(get(region, kPageBytes), 2u);
-  EXPECT_EQ(get(region, 2 * kPageBytes), 0u);
+  EXPECT_EQ(get(region, host_page_bytes()), 2u);
+  EXPECT_EQ(get(region, 2 * host_page_bytes()), 0u);
   put(region, 0, 6);
-  put(region, kPageBytes, 7);
+  put(region, host_page_bytes(), 7);
   ASSERT_OK(persist_range(region, 0, 8));
   ASSERT_OK(persist(region));
-  EXPECT_EQ(after_crash(kPageBytes), 7u);
+  EXPECT_EQ(after_crash(host_page_bytes()), 7u);
   EXPECT_EQ(get(world_["a"], 0), 6u);
 }
 
@@ -97,10 +100,10 @@ TEST_P(PersistRange, SplitsWhatDoesNotFit) {
 }
 
 TEST_P(PersistRange, IsRefused) {
-  Region& region = world_.open("a", kSize);
+  Region& region = world_.open("a", region_bytes());
   put(region, 0, 1);
-  EXPECT_EQ(persist_range(region, kSize - 4, 8).category, Errc::invalid);
-  EXPECT_OK(persist_range(region, kSize, 0));
+  EXPECT_EQ(persist_range(region, region_bytes() - 4, 8).category, Errc::invalid);
+  EXPECT_OK(persist_range(region, region_bytes(), 0));
   EXPECT_EQ(persist_range(region, 0, 8, Scope::thread).category,
             GetParam() == TrackerKind::scan ? Errc::unsupported : Errc::ok);
 }
@@ -108,14 +111,14 @@ TEST_P(PersistRange, IsRefused) {
 // Of two threads that stored to the range, thread scope takes the caller's stores.
 TEST_P(PersistRange, OfOneThread) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
-  Region& region = world_.open("a", kSize);
+  Region& region = world_.open("a", region_bytes());
   std::thread([&region] { put(region, 0, 1); }).join();
-  put(region, kPageBytes, 2);
-  put(region, 9 * kPageBytes, 3);
-  ASSERT_OK(persist_range(region, 0, 4 * kPageBytes, Scope::thread));
-  EXPECT_EQ(after_crash(kPageBytes), 2u);
+  put(region, host_page_bytes(), 2);
+  put(region, 9 * host_page_bytes(), 3);
+  ASSERT_OK(persist_range(region, 0, 4 * host_page_bytes(), Scope::thread));
+  EXPECT_EQ(after_crash(host_page_bytes()), 2u);
   EXPECT_EQ(get(world_["a"], 0), 0u);
-  EXPECT_EQ(get(world_["a"], 9 * kPageBytes), 0u);
+  EXPECT_EQ(get(world_["a"], 9 * host_page_bytes()), 0u);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/host.hpp"
 #include "region/address.hpp"
 #include "support/region_words.hpp"
 #include "support/sanitizers.hpp"
@@ -157,15 +158,15 @@ TEST_P(RegionTest, AddressTaken) {
   put(world_["a"], 0, 5);
   ASSERT_OK(persist(world_["a"]));
   world_.close("a");
-  void* const squatter = ::mmap(address + kPageBytes, kPageBytes, PROT_READ | PROT_WRITE,
+  void* const squatter = ::mmap(address + host_page_bytes(), host_page_bytes(), PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  ASSERT_EQ(squatter, address + kPageBytes);
-  std::memset(squatter, 0x77, kPageBytes);
+  ASSERT_EQ(squatter, address + host_page_bytes());
+  std::memset(squatter, 0x77, host_page_bytes());
   EXPECT_ERROR(Errc::address_taken, world_.try_open("a"));
   EXPECT_ERROR(Errc::address_taken, world_.try_open("b", kSize, 1 * kMiB, reinterpret_cast<std::uintptr_t>(address)));
   EXPECT_FALSE(world_.store().find("b").has_value());
   EXPECT_EQ(*static_cast<unsigned char*>(squatter), 0x77);
-  ::munmap(squatter, kPageBytes);
+  ::munmap(squatter, host_page_bytes());
   EXPECT_EQ(get(world_.open("a"), 0), 5u);
 }
 
@@ -558,7 +559,7 @@ TEST(Addresses, ChosenOnesAreFree) {
     const std::uint64_t address = must(choose_addresses(1 * kGiB, objects));
     for (const ObjectInfo& other : objects)
       EXPECT_TRUE(address + kGiB <= other.address || other.address + kGiB <= address);
-    EXPECT_ERROR(Errc::address_taken, reserve_addresses(address + kPageBytes, kPageBytes));
+    EXPECT_ERROR(Errc::address_taken, reserve_addresses(address + host_page_bytes(), host_page_bytes()));
     objects.push_back({ObjectId{1}, "", 0, address, 1 * kGiB});
     release_addresses(address, 1 * kGiB);
   }

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/host.hpp"
 #include "support/expect.hpp"
 #include "support/region_words.hpp"
 #include "support/sanitizers.hpp"
@@ -44,9 +45,9 @@ INSTANTIATE_TEST_SUITE_P(By, Scopes,
 // A thread's persist leaves another's stores out, a process's takes them; scan refuses rather than take too much.
 TEST_P(Scopes, ThreadAndProcess) {
   const bool knows_threads = GetParam() != TrackerKind::scan || works_by_faults(GetParam());
-  Region& region = world_.open("a", kSize);
+  Region& region = world_.open("a", 64 * host_page_bytes());
   put(region, 0, 1);
-  std::thread([&] { put(region, kPageBytes, 2); }).join();
+  std::thread([&] { put(region, host_page_bytes(), 2); }).join();
   if (!knows_threads) {
     EXPECT_EQ(persist(region, Scope::thread).category, Errc::unsupported);
     EXPECT_NE(last_error_text().find("fault"), std::string::npos);
@@ -56,14 +57,14 @@ TEST_P(Scopes, ThreadAndProcess) {
   world_.crash();
   Region& again = world_.open("a");
   EXPECT_EQ(get(again, 0), knows_threads ? 1u : 0u);
-  EXPECT_EQ(get(again, kPageBytes), 0u);
+  EXPECT_EQ(get(again, host_page_bytes()), 0u);
   put(again, 0, 3);
-  std::thread([&] { put(again, kPageBytes, 4); }).join();
+  std::thread([&] { put(again, host_page_bytes(), 4); }).join();
   ASSERT_OK(persist(again, Scope::process));
   world_.crash();
   Region& last = world_.open("a");
   EXPECT_EQ(get(last, 0), 3u);
-  EXPECT_EQ(get(last, kPageBytes), 4u);
+  EXPECT_EQ(get(last, host_page_bytes()), 4u);
 }
 
 // The scope is an explicit choice, whatever tracker was named: a persist that names no scope takes every
@@ -164,39 +165,40 @@ TEST_P(Scopes, RollbackGoesBackToTheLastCapture) {
 // kept either.
 TEST_P(Scopes, ARollbackThatFailsUndoesNothing) {
   if (GetParam() != TrackerKind::fault) GTEST_SKIP() << "keeps no pages";
-  Region& region = world_.open("a", kSize);
-  std::byte* const closed = region.address() + 5 * kPageBytes;
+  Region& region = world_.open("a", 64 * host_page_bytes());
+  std::byte* const closed = region.address() + 5 * host_page_bytes();
   put(region, 0, 1);
-  put(region, 9 * kPageBytes, 1);
+  put(region, 9 * host_page_bytes(), 1);
   must(capture(region));
   put(region, 0, 2);  // kept
   // The kernel refuses to make one page writable, and the attempt has made unknown other pages writable.
   const std::string file = world_.folder() / "file";
-  write_file(file, std::string(kPageBytes, 0));
+  write_file(file, std::string(host_page_bytes(), 0));
   const int fd = ::open(file.c_str(), O_RDONLY);
-  ASSERT_EQ(::mmap(closed, kPageBytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0), closed);
+  ASSERT_EQ(::mmap(closed, host_page_bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0), closed);
   ::close(fd);
   EXPECT_FALSE(region.prepare(closed, 1).ok());
-  ASSERT_EQ(::mmap(closed, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), closed);
-  put(region, 9 * kPageBytes, 2);                                // not kept
+  ASSERT_EQ(::mmap(closed, host_page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+            closed);
+  put(region, 9 * host_page_bytes(), 2);                         // not kept
   std::filesystem::remove(world_.folder() / "store/objects/1");  // which no checkpoint writes to any more
   for (int round = 0; round < 2; ++round) {
     EXPECT_FALSE(rollback(region, Scope::process).ok());
     EXPECT_EQ(get(region, 0), 2u);
-    EXPECT_EQ(get(region, 9 * kPageBytes), 2u);
-    put(region, 8 * kPageBytes, 3);
+    EXPECT_EQ(get(region, 9 * host_page_bytes()), 2u);
+    put(region, 8 * host_page_bytes(), 3);
   }
 }
 
 // A thread rolls back its own stores.
 TEST_P(Scopes, RollbackOfAThread) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
-  Region& region = world_.open("a", kSize);
+  Region& region = world_.open("a", 64 * host_page_bytes());
   put(region, 0, 1);
   std::thread([&] {
-    put(region, kPageBytes, 2);
+    put(region, host_page_bytes(), 2);
     EXPECT_OK(rollback(region, Scope::thread));
-    EXPECT_EQ(get(region, kPageBytes), 0u);
+    EXPECT_EQ(get(region, host_page_bytes()), 0u);
   }).join();
   EXPECT_EQ(get(region, 0), 1u);
   ASSERT_OK(persist(region, Scope::thread));
@@ -320,25 +322,25 @@ TEST_P(Scopes, AForkedChildLeavesTheStoreAlone) {
 // Threads persist their own pages of one region all at once; each finds its own last state again.
 TEST_P(Scopes, ManyThreadsPersistTheirOwn) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
-  Region& region = world_.open("a", kSize);
+  Region& region = world_.open("a", 64 * host_page_bytes());
   constexpr std::uint64_t kThreads = 8;
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&region, t] {
       for (std::uint64_t i = 1; i <= 50; ++i) {
-        put(region, t * 4 * kPageBytes, i);
-        put(region, (t * 4 + 2) * kPageBytes + 8, i);
+        put(region, t * 4 * host_page_bytes(), i);
+        put(region, (t * 4 + 2) * host_page_bytes() + 8, i);
         EXPECT_OK(persist(region, Scope::thread));
       }
-      put(region, t * 4 * kPageBytes, 999);  // not persisted
+      put(region, t * 4 * host_page_bytes(), 999);  // not persisted
     });
   }
   for (std::thread& thread : threads) thread.join();
   world_.crash();
   Region& again = world_.open("a");
   for (std::uint64_t t = 0; t < kThreads; ++t) {
-    EXPECT_EQ(get(again, t * 4 * kPageBytes), 50u);
-    EXPECT_EQ(get(again, (t * 4 + 2) * kPageBytes + 8), 50u);
+    EXPECT_EQ(get(again, t * 4 * host_page_bytes()), 50u);
+    EXPECT_EQ(get(again, (t * 4 + 2) * host_page_bytes() + 8), 50u);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/host.hpp"
 #include "base/random.hpp"
 #include "support/expect.hpp"
 #include "support/sanitizers.hpp"
@@ -72,36 +73,37 @@ TEST(Normalize, AgreesWithASetOfBytes) {
   }
 }
 
-constexpr std::uint64_t kPages = 64;
+constexpr std::uint64_t kPages = 64;  // of the kernel
 
 // A tracker on plain anonymous memory.
 class PageTracker : public ::testing::TestWithParam<TrackerKind> {
  protected:
   PageTracker() {
-    base_ = static_cast<std::byte*>(::mmap(nullptr, 2 * kPages * kPageBytes, PROT_READ | PROT_WRITE,
+    base_ = static_cast<std::byte*>(::mmap(nullptr, 2 * kPages * host_page_bytes(), PROT_READ | PROT_WRITE,
                                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     // Home is zeros here.
     const auto map_home = [this](std::uint64_t begin, std::uint64_t end) {
       void* const got = ::mmap(base_ + begin, end - begin, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
       return got != MAP_FAILED ? kOk : fail_errno(errno, Detail::tracker, "mmap");
     };
-    tracker_ = must(attach_tracker(GetParam(), {base_, kPages * kPageBytes, 2 * kPages * kPageBytes, map_home}));
+    tracker_ =
+        must(attach_tracker(GetParam(), {base_, kPages * host_page_bytes(), 2 * kPages * host_page_bytes(), map_home}));
   }
   ~PageTracker() override {
     tracker_ = nullptr;
-    ::munmap(base_, 2 * kPages * kPageBytes);
+    ::munmap(base_, 2 * kPages * host_page_bytes());
   }
   // Maps a file there that is open for reading only: the kernel does not let the page become writable.
   void make_page_stay_read_only(std::uint64_t page) {
     const TempFolder folder;
-    write_file(folder / "file", std::string(kPageBytes, 0));
+    write_file(folder / "file", std::string(host_page_bytes(), 0));
     const int fd = ::open((folder / "file").c_str(), O_RDONLY);
-    std::byte* const at = base_ + page * kPageBytes;
-    ASSERT_EQ(::mmap(at, kPageBytes, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0), at);
+    std::byte* const at = base_ + page * host_page_bytes();
+    ASSERT_EQ(::mmap(at, host_page_bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0), at);
     ::close(fd);
   }
   void store(std::uint64_t page) {
-    std::byte& byte = base_[page * kPageBytes + 17];
+    std::byte& byte = base_[page * host_page_bytes() + 17];
     byte = static_cast<std::byte>(static_cast<unsigned>(byte) + 1);
   }
   // The pages in which something was stored.
@@ -109,8 +111,8 @@ class PageTracker : public ::testing::TestWithParam<TrackerKind> {
     Ranges ranges;
     EXPECT_OK(tracker_->collect(kAllThreads, ranges));
     for (Range& range : ranges) {
-      const std::uint64_t begin = round_down(range.offset, kPageBytes);
-      range = {begin, round_up(range.offset + range.bytes, kPageBytes) - begin};
+      const std::uint64_t begin = round_down(range.offset, host_page_bytes());
+      range = {begin, round_up(range.offset + range.bytes, host_page_bytes()) - begin};
     }
     return normal(ranges);
   }
@@ -119,7 +121,9 @@ class PageTracker : public ::testing::TestWithParam<TrackerKind> {
     tracker_->accept();
     return ranges;
   }
-  static Ranges pages(std::uint64_t first, std::uint64_t count) { return {{first * kPageBytes, count * kPageBytes}}; }
+  static Ranges pages(std::uint64_t first, std::uint64_t count) {
+    return {{first * host_page_bytes(), count * host_page_bytes()}};
+  }
 
   std::byte* base_;
   std::unique_ptr<Tracker> tracker_;
@@ -141,7 +145,7 @@ TEST_P(PageTracker, SeesEachStoreOnce) {
 // Reading is not storing.
 TEST_P(PageTracker, ReadingIsNotSeen) {
   volatile std::byte sum{};
-  for (std::uint64_t page = 0; page < kPages; ++page) sum = base_[page * kPageBytes];
+  for (std::uint64_t page = 0; page < kPages; ++page) sum = base_[page * host_page_bytes()];
   (void)sum;
   EXPECT_EQ(collect(), Ranges{});
 }
@@ -152,8 +156,9 @@ TEST_P(PageTracker, EdgesAndNeighbours) {
   store(kPages - 1);
   store(7);
   store(8);
-  EXPECT_EQ(collect(),
-            (Ranges{{0, kPageBytes}, {7 * kPageBytes, 2 * kPageBytes}, {(kPages - 1) * kPageBytes, kPageBytes}}));
+  EXPECT_EQ(collect(), (Ranges{{0, host_page_bytes()},
+                               {7 * host_page_bytes(), 2 * host_page_bytes()},
+                               {(kPages - 1) * host_page_bytes(), host_page_bytes()}}));
   for (std::uint64_t page = 0; page < kPages; ++page) store(page);
   EXPECT_EQ(collect(), pages(0, kPages));
   EXPECT_EQ(collect(), Ranges{});
@@ -178,8 +183,8 @@ TEST_P(PageTracker, AgreesWithASetOfPages) {
     }
     std::vector<bool> seen(kPages, false);
     for (const Range& range : collect()) {
-      std::fill_n(seen.begin() + static_cast<std::ptrdiff_t>(range.offset / kPageBytes), range.bytes / kPageBytes,
-                  true);
+      std::fill_n(seen.begin() + static_cast<std::ptrdiff_t>(range.offset / host_page_bytes()),
+                  range.bytes / host_page_bytes(), true);
     }
     ASSERT_EQ(seen, stored) << round;
   }
@@ -188,20 +193,21 @@ TEST_P(PageTracker, AgreesWithASetOfPages) {
 // Pages that join later are clean at first and tracked from then on; the others keep their marks.
 TEST_P(PageTracker, GrowKeepsMarksAndAddsCleanPages) {
   store(3);
-  ASSERT_OK(tracker_->grow(2 * kPages * kPageBytes));
+  ASSERT_OK(tracker_->grow(2 * kPages * host_page_bytes()));
   EXPECT_EQ(collect(), pages(3, 1));
   store(kPages);
   store(2 * kPages - 1);
-  EXPECT_EQ(collect(), (Ranges{{kPages * kPageBytes, kPageBytes}, {(2 * kPages - 1) * kPageBytes, kPageBytes}}));
+  EXPECT_EQ(collect(), (Ranges{{kPages * host_page_bytes(), host_page_bytes()},
+                               {(2 * kPages - 1) * host_page_bytes(), host_page_bytes()}}));
 }
 
 // Detaching leaves the memory usable.
 TEST_P(PageTracker, MemoryOutlivesTheTracker) {
   store(1);
   tracker_ = nullptr;
-  ASSERT_EQ(::mprotect(base_, kPages * kPageBytes, PROT_READ | PROT_WRITE), 0);
+  ASSERT_EQ(::mprotect(base_, kPages * host_page_bytes(), PROT_READ | PROT_WRITE), 0);
   store(1);
-  EXPECT_EQ(base_[kPageBytes + 17], std::byte{2});
+  EXPECT_EQ(base_[host_page_bytes() + 17], std::byte{2});
 }
 
 // A capture that came to nothing: its pages are in the next, with those stored to since.
@@ -212,8 +218,9 @@ TEST_P(PageTracker, WhatIsGivenBackIsTakenAgain) {
   tracker_->give_back();
   store(9);
   store(11);
-  EXPECT_EQ(collect(),
-            (Ranges{{5 * kPageBytes, kPageBytes}, {9 * kPageBytes, kPageBytes}, {11 * kPageBytes, kPageBytes}}));
+  EXPECT_EQ(collect(), (Ranges{{5 * host_page_bytes(), host_page_bytes()},
+                               {9 * host_page_bytes(), host_page_bytes()},
+                               {11 * host_page_bytes(), host_page_bytes()}}));
   EXPECT_EQ(collect(), Ranges{});
 }
 
@@ -224,11 +231,13 @@ TEST_P(PageTracker, ReleasesCleanPagesOnly) {
   collect();
   store(5);
   ASSERT_OK(tracker_->release_clean());
-  EXPECT_EQ(base_[5 * kPageBytes + 17], std::byte{2});
-  for (std::uint64_t page = 16; page < kPages; ++page) EXPECT_EQ(base_[page * kPageBytes + 17], std::byte{0}) << page;
+  EXPECT_EQ(base_[5 * host_page_bytes() + 17], std::byte{2});
+  for (std::uint64_t page = 16; page < kPages; ++page)
+    EXPECT_EQ(base_[page * host_page_bytes() + 17], std::byte{0}) << page;
   for (std::uint64_t page = 0; page < 16; ++page) {
-    if (page == 5 || (GetParam() == TrackerKind::fault && base_[page * kPageBytes + 17] == std::byte{1})) continue;
-    EXPECT_EQ(base_[page * kPageBytes + 17], std::byte{0}) << page;
+    if (page == 5 || (GetParam() == TrackerKind::fault && base_[page * host_page_bytes() + 17] == std::byte{1}))
+      continue;
+    EXPECT_EQ(base_[page * host_page_bytes() + 17], std::byte{0}) << page;
   }
   EXPECT_EQ(collect(), pages(5, 1));
   store(6);
@@ -248,21 +257,22 @@ TEST_P(PageTracker, ReleasingRacesWithStores) {
   stop = true;
   writer.join();
   std::uint64_t seen = 0;
-  for (std::uint64_t page = 0; page < kPages; ++page) seen += static_cast<std::uint64_t>(base_[page * kPageBytes + 17]);
+  for (std::uint64_t page = 0; page < kPages; ++page)
+    seen += static_cast<std::uint64_t>(base_[page * host_page_bytes() + 17]);
   EXPECT_EQ(seen % 256, sum % 256);
 }
 
 // A program may have its memory locked (mlock, mlockall). Giving memory back makes no page count as stored to, and
 // rolling back works.
 TEST_P(PageTracker, LockedMemory) {
-  if (::mlock(base_, kPages * kPageBytes) != 0) GTEST_SKIP() << "no memory can be locked here";
+  if (::mlock(base_, kPages * host_page_bytes()) != 0) GTEST_SKIP() << "no memory can be locked here";
   collect();
   for (std::uint64_t page = 0; page < kPages; ++page) store(page);
   collect();
   store(5);
   ASSERT_OK(tracker_->release_clean());
   EXPECT_EQ(collect(), pages(5, 1));
-  const std::byte before = base_[7 * kPageBytes + 17];
+  const std::byte before = base_[7 * host_page_bytes() + 17];
   store(7);
   Ranges others;
   ASSERT_OK(tracker_->rollback(kAllThreads, others));
@@ -270,7 +280,7 @@ TEST_P(PageTracker, LockedMemory) {
     ASSERT_OK(tracker_->restore(range, [](auto...) { return fail(Errc::io, Detail::tracker, "not asked for"); }, true));
   }
   tracker_->accept();
-  EXPECT_EQ(base_[7 * kPageBytes + 17], others.empty() ? before : std::byte{0});
+  EXPECT_EQ(base_[7 * host_page_bytes() + 17], others.empty() ? before : std::byte{0});
   EXPECT_EQ(collect(), Ranges{});
 }
 
@@ -292,14 +302,14 @@ TEST_P(ScanTracker, AReleaseThatLeavesPagesReadOnly) {
       ::setrlimit(RLIMIT_CPU, &seconds);
       ::signal(SIGXCPU, SIG_IGN);
       store(page);
-      ::_exit(base_[page * kPageBytes + 17] == std::byte{1} ? 0 : 1);
+      ::_exit(base_[page * host_page_bytes() + 17] == std::byte{1} ? 0 : 1);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_EQ(status, page == 7 ? 0 : SIGSEGV) << page;
   }
   store(7);
-  EXPECT_EQ(base_[7 * kPageBytes + 17], std::byte{1});
+  EXPECT_EQ(base_[7 * host_page_bytes() + 17], std::byte{1});
 }
 
 // What the fault tracker does beyond pages.
@@ -307,12 +317,12 @@ class FaultTracker : public PageTracker {};
 INSTANTIATE_TEST_SUITE_P(Of, FaultTracker, ::testing::Values(TrackerKind::fault), [](const auto&) { return "Fault"; });
 
 // The word that has the byte of this place in page `page`.
-Range word_of(std::uint64_t page, std::uint64_t byte) { return {page * kPageBytes + byte / 8 * 8, 8}; }
+Range word_of(std::uint64_t page, std::uint64_t byte) { return {page * host_page_bytes() + byte / 8 * 8, 8}; }
 
 // Exactly the words that changed, give or take gaps that cost less than a range of their own.
 TEST_P(FaultTracker, GivesTheWordsThatChanged) {
   Random random(77);
-  std::vector<std::byte> before(kPages * kPageBytes);
+  std::vector<std::byte> before(kPages * host_page_bytes());
   for (int round = 0; round < 100; ++round) {
     std::memcpy(before.data(), base_, before.size());
     for (std::uint64_t i = random.below(40); i-- > 0;) {
@@ -337,7 +347,7 @@ TEST_P(FaultTracker, GivesTheWordsThatChanged) {
 // What is stored between the taking and the copying of a page may be copied or not; either way the next capture has it.
 // Here the copy gets 0 and memory ends as 5, which is what it was when the page was taken.
 TEST_P(FaultTracker, StoresDuringACaptureAreInTheNext) {
-  std::byte& byte = base_[3 * kPageBytes + 17];
+  std::byte& byte = base_[3 * host_page_bytes() + 17];
   byte = std::byte{5};
   Ranges ranges;
   ASSERT_OK(tracker_->collect(kAllThreads, ranges));
@@ -384,9 +394,9 @@ TEST_P(FaultTracker, RollsBackFromTwins) {
   ASSERT_OK(tracker_->rollback(this_thread_number(), others));
   tracker_->accept();
   EXPECT_EQ(others, Ranges{});
-  EXPECT_EQ(base_[kPageBytes + 17], std::byte{1});
-  EXPECT_EQ(base_[2 * kPageBytes + 17], std::byte{0});
-  EXPECT_EQ(base_[3 * kPageBytes + 17], std::byte{1});
+  EXPECT_EQ(base_[host_page_bytes() + 17], std::byte{1});
+  EXPECT_EQ(base_[2 * host_page_bytes() + 17], std::byte{0});
+  EXPECT_EQ(base_[3 * host_page_bytes() + 17], std::byte{1});
   store(2);
   EXPECT_EQ(collect(), pages(2, 2));
 }
@@ -400,7 +410,7 @@ TEST_P(FaultTracker, RollsBackWhatWasGivenBack) {
   Ranges others;
   ASSERT_OK(tracker_->rollback(kAllThreads, others));
   tracker_->accept();
-  EXPECT_EQ(base_[kPageBytes + 17], std::byte{0});
+  EXPECT_EQ(base_[host_page_bytes() + 17], std::byte{0});
   EXPECT_EQ(collect(), Ranges{});
 }
 
@@ -426,14 +436,15 @@ TEST_P(FaultTracker, PreparesForSystemCalls) {
 TEST_P(FaultTracker, PreparedPagesStayPrepared) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_GE(::fcntl(ends[1], F_SETPIPE_SZ, 1 << 20), 1 << 20);
   const auto read_into = [&](std::uint64_t first, std::uint64_t count) {
-    const std::vector<char> bytes(count * kPageBytes, 'x');
+    const std::vector<char> bytes(count * host_page_bytes(), 'x');
     EXPECT_EQ(::write(ends[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-    return ::read(ends[0], base_ + first * kPageBytes, bytes.size()) == static_cast<ssize_t>(bytes.size());
+    return ::read(ends[0], base_ + first * host_page_bytes(), bytes.size()) == static_cast<ssize_t>(bytes.size());
   };
   for (std::uint64_t round = 0; round < 3; ++round) {  // before the chunk is moved, and after
     for (const std::uint64_t count : {1, 3, 4, 5, 8, 15}) {
-      ASSERT_OK(tracker_->prepare({0, count * kPageBytes}));
+      ASSERT_OK(tracker_->prepare({0, count * host_page_bytes()}));
       for (std::uint64_t page = count; page < std::min<std::uint64_t>(count + 3, 16); ++page) store(page);
       EXPECT_TRUE(read_into(0, count)) << count << " pages, round " << round;
       std::thread([this] {  // their neighbours on both sides are captured in one stretch
@@ -453,7 +464,7 @@ TEST_P(FaultTracker, PreparedPagesStayPrepared) {
     collect();
   }
   // Two threads: one prepares a page of a moved chunk, the other captures what it stored on both sides of it.
-  ASSERT_OK(tracker_->prepare({5 * kPageBytes, kPageBytes}));
+  ASSERT_OK(tracker_->prepare({5 * host_page_bytes(), host_page_bytes()}));
   std::thread([this] {
     store(4);
     store(6);
@@ -475,13 +486,13 @@ TEST_P(FaultTracker, AForkedChildStoresToItsOwnCopy) {
   if (child == 0) {
     store(1);
     store(2);
-    ::_exit(base_[kPageBytes + 17] == std::byte{2} && base_[2 * kPageBytes + 17] == std::byte{1} ? 0 : 1);
+    ::_exit(base_[host_page_bytes() + 17] == std::byte{2} && base_[2 * host_page_bytes() + 17] == std::byte{1} ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(collect(), pages(1, 1));
-  EXPECT_EQ(base_[2 * kPageBytes + 17], std::byte{0});
+  EXPECT_EQ(base_[2 * host_page_bytes() + 17], std::byte{0});
 }
 
 // Pages of one chunk stored to in turn, from the first store, when mprotect protects them, through the fourth, when the
@@ -489,11 +500,11 @@ TEST_P(FaultTracker, AForkedChildStoresToItsOwnCopy) {
 // since the last.
 TEST_P(FaultTracker, ChunksAreMovedWithoutLosingAnything) {
   Random random(12);
-  std::vector<std::byte> captured(kPages * kPageBytes);
+  std::vector<std::byte> captured(kPages * host_page_bytes());
   for (int round = 0; round < 400; ++round) {
     for (std::uint64_t i = random.below(6); i-- > 0;) store(random.below(kPages));
     if (round % 50 == 49) {
-      ASSERT_OK(tracker_->grow((kPages + static_cast<std::uint64_t>(round) / 50) * kPageBytes));
+      ASSERT_OK(tracker_->grow((kPages + static_cast<std::uint64_t>(round) / 50) * host_page_bytes()));
     }
     const std::uint64_t what = random.below(10);
     if (what < 2) continue;
@@ -530,14 +541,14 @@ TEST_P(FaultTracker, ChunksAreMovedUnderStores) {
       Random random(static_cast<std::uint64_t>(t));
       while (!stop.load(std::memory_order_relaxed)) {
         // Only ever ones, each byte once a thread: what is in no capture is lost.
-        const std::uint64_t at = stored[t] * 61 % (kPages * kPageBytes / 4) * 4 + static_cast<std::uint64_t>(t);
+        const std::uint64_t at = stored[t] * 61 % (kPages * host_page_bytes() / 4) * 4 + static_cast<std::uint64_t>(t);
         std::atomic_ref(base_[at]).store(std::byte{1}, std::memory_order_relaxed);
-        if (++stored[t] == kPages * kPageBytes / 4) return;
+        if (++stored[t] == kPages * host_page_bytes() / 4) return;
         if (random.below(64) == 0) std::this_thread::yield();
       }
     });
   }
-  std::vector<bool> seen(kPages * kPageBytes);
+  std::vector<bool> seen(kPages * host_page_bytes());
   const auto capture = [&] {
     Ranges ranges;
     ASSERT_OK(tracker_->collect(kAllThreads, ranges));
@@ -559,7 +570,7 @@ TEST_P(FaultTracker, ChunksAreMovedUnderStores) {
   capture();
   for (std::uint64_t t = 0; t < kThreads; ++t) {
     for (std::uint64_t i = 0; i < stored[t]; ++i) {
-      ASSERT_TRUE(seen[i * 61 % (kPages * kPageBytes / 4) * 4 + t]) << "store " << i << " of thread " << t;
+      ASSERT_TRUE(seen[i * 61 % (kPages * host_page_bytes() / 4) * 4 + t]) << "store " << i << " of thread " << t;
     }
   }
 }
@@ -575,7 +586,7 @@ TEST_P(FaultTracker, AForkedChildMovesNoChunks) {
   if (child == 0) {
     for (std::uint64_t page = 0; page < kPages; ++page) store(page);
     for (std::uint64_t page = 0; page < kPages; ++page) {
-      if (base_[page * kPageBytes + 17] != std::byte{static_cast<unsigned char>(page < 19 ? 2 : 1)}) ::_exit(1);
+      if (base_[page * host_page_bytes() + 17] != std::byte{static_cast<unsigned char>(page < 19 ? 2 : 1)}) ::_exit(1);
     }
     ::_exit(0);
   }
@@ -584,7 +595,7 @@ TEST_P(FaultTracker, AForkedChildMovesNoChunks) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(collect(), Ranges{});
   for (std::uint64_t page = 0; page < kPages; ++page) {
-    ASSERT_EQ(base_[page * kPageBytes + 17], std::byte{static_cast<unsigned char>(page < 19 ? 1 : 0)}) << page;
+    ASSERT_EQ(base_[page * host_page_bytes() + 17], std::byte{static_cast<unsigned char>(page < 19 ? 1 : 0)}) << page;
   }
   for (std::uint64_t page = 16; page < 32; ++page) store(page);
   EXPECT_EQ(collect(), pages(16, 16));
@@ -605,7 +616,7 @@ TEST_P(FaultTracker, AChildThatNobodyWasToldOf) {
     (void)!::read(moved[0], &byte, 1);
     for (std::uint64_t page = 0; page < 8; ++page) store(page);
     for (std::uint64_t page = 0; page < 8; ++page) {
-      if (base_[page * kPageBytes + 17] != std::byte{static_cast<unsigned char>(page < 2 ? 2 : 1)}) ::_exit(1);
+      if (base_[page * host_page_bytes() + 17] != std::byte{static_cast<unsigned char>(page < 2 ? 2 : 1)}) ::_exit(1);
     }
     ::_exit(0);
   }
@@ -625,7 +636,7 @@ TEST_P(FaultTracker, AChildThatNobodyWasToldOf) {
 // captured whole rather than forgotten.
 TEST_P(FaultTracker, WhatOpenedOnTheWayToAFailureIsCaptured) {
   make_page_stay_read_only(5);
-  EXPECT_FALSE(tracker_->prepare({5 * kPageBytes, 1}).ok());
+  EXPECT_FALSE(tracker_->prepare({5 * host_page_bytes(), 1}).ok());
   store(0);
   store(4);
   Ranges ranges;
@@ -634,7 +645,7 @@ TEST_P(FaultTracker, WhatOpenedOnTheWayToAFailureIsCaptured) {
   normalize(ranges);
   ASSERT_FALSE(ranges.empty());
   EXPECT_EQ(ranges.front().offset, 0u);
-  EXPECT_GE(ranges.front().bytes, 5 * kPageBytes);
+  EXPECT_GE(ranges.front().bytes, 5 * host_page_bytes());
   store(1);
   EXPECT_EQ(collect(), pages(1, 1));
 }
@@ -647,11 +658,12 @@ TEST_P(FaultTracker, NoAddressesToMoveAChunk) {
       {
         rlimit addresses{};
         ::getrlimit(RLIMIT_AS, &addresses);
-        addresses.rlim_cur = kPageBytes;
+        addresses.rlim_cur = host_page_bytes();
         ::setrlimit(RLIMIT_AS, &addresses);
         for (std::uint64_t page = 0; page < 16; ++page) store(page);
         bool all = true;
-        for (std::uint64_t page = 0; page < 16; ++page) all = all && base_[page * kPageBytes + 17] == std::byte{1};
+        for (std::uint64_t page = 0; page < 16; ++page)
+          all = all && base_[page * host_page_bytes() + 17] == std::byte{1};
         ::_exit(all ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");
