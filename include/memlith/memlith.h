@@ -166,7 +166,7 @@ typedef struct memlith_store_options {
  * Only this call looks up the path. While the store is open, the program may change its working directory or give up
  * the rights to reach the store, and the store may be renamed or moved.
  * Errors: NOT_FOUND (set MEMLITH_OPEN_CREATE), EXISTS (EXCLUSIVE), BUSY, CORRUPT, INCOMPATIBLE, NO_SPACE, PERMISSION,
- *         READ_ONLY, UNSUPPORTED (io; pages of the kernel that have not 4 KiB), IO. */
+ *         READ_ONLY, UNSUPPORTED (io; pages of the kernel above 64 KiB), IO. */
 MEMLITH_API int32_t memlith_store_open(const char* path, const memlith_store_options* options, memlith_store** store);
 
 enum { MEMLITH_FORMAT_FORCE = 1 }; /* format a device that holds something, which is lost */
@@ -405,7 +405,7 @@ typedef struct memlith_region_options {
    * exists keeps what it has, and is given more if more is asked for: durable on return. ADDRESS_TAKEN if another
    * region lies in these addresses, with a sentence that says how much the region can have. */
   uint64_t max_size;
-  uint64_t address; /* address of a new region, a multiple of 4096; 0 = memlith chooses */
+  uint64_t address; /* address of a new region, a multiple of the kernel's page size; 0 = memlith chooses */
 } memlith_region_options;
 
 /* Maps region `name` at the address at which it was created, so that pointers into the region stay valid.

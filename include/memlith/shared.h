@@ -60,7 +60,7 @@ typedef struct memlith_shared_options {
   uint64_t struct_size;
   uint32_t flags; /* MEMLITH_SHARED_... */
   uint32_t reserved;
-  uint64_t address; /* of a new region, a multiple of 4096; 0 = memlith chooses */
+  uint64_t address; /* of a new region, a multiple of the kernel's page size; 0 = memlith chooses */
   /* The path of the program `memlith`, if a keeper has to be started. Null: near the library, or near the program that
    * contains it, else in PATH. */
   const char* program;
