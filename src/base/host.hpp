@@ -13,7 +13,7 @@ inline constexpr std::uint64_t kHostPageBytesMax = 64 * kKiB;
 // The kernel maps, protects and drops memory in such pages: kPageBytes on x86-64; that, 16 or 64 KiB on arm64.
 std::uint64_t host_page_bytes();
 
-// For tests: as if the kernel's pages were as large. Before anything of memlith is used.
+// For tests: as if the kernel's pages were as large, for what is opened from now on.
 void assume_host_pages(std::uint64_t page_bytes);
 
 // Ok for powers of two from kPageBytes to kHostPageBytesMax. `unsupported` for others.
