@@ -58,8 +58,8 @@ void* take_addresses(std::size_t bytes) {
   return reinterpret_cast<void*>(at);
 }
 
-// The page with the end of a file can be used up to its own end. Here the part behind the end is memory of its own, until
-// it is dropped: what the file has there by then is copied.
+// The page with the end of a file can be used up to its own end. Here the part behind the end is memory of its own.
+// When that is dropped, what the file has there by then is copied.
 struct Behind {
   std::byte* at;
   std::size_t bytes;
