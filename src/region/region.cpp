@@ -93,6 +93,12 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     return fail(Errc::not_found, Detail::object, "{}: there is no region \"{}\"{}", store.path(), name,
                 store.one_file() ? "; a one-file store has one, named \"file\"" : "; create it, or check its name");
   }
+  if (info.has_value() && !options.anywhere && info->address % host_page_bytes() != 0) {
+    return fail(Errc::unsupported, Detail::mapping,
+                "region \"{}\" lies at {:#x}, which is no multiple of this kernel's pages of {} bytes; open the store "
+                "under a kernel with smaller pages",
+                name, info->address, host_page_bytes());
+  }
   std::uint64_t most = info.has_value() ? info->reserve_bytes : 0;
   if ((!info.has_value() || unplaced) && !store.read_only()) {
     if (!unplaced && options.size_bytes == 0) {
@@ -112,12 +118,6 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     MEMLITH_TRY(take_own_addresses(store, *info, options));
   }
   TakenAddresses taken(info->address, info->reserve_bytes);
-  if (info->address % host_page_bytes() != 0) {
-    return fail(Errc::unsupported, Detail::mapping,
-                "region \"{}\" lies at {:#x}, which is no multiple of this kernel's pages of {} bytes; open the store "
-                "under a kernel with smaller pages",
-                name, info->address, host_page_bytes());
-  }
   // A region of zeros is about to become such a structure. If it is refused instead, the mark goes with the close.
   if (options.use_magic != 0) MEMLITH_TRY(store.mark_use(options.use_magic, true));
   auto region = std::unique_ptr<Region>(new Region(store, *info));
