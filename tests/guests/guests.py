@@ -27,7 +27,9 @@ from machine import cpio_entry, module_needs  # noqa: E402
 MIRROR = "http://deb.debian.org/debian"
 # Debian's suite, and the package's name behind linux-image-ARCHITECTURE.
 KERNELS = {"5.10": ("bullseye", ""), "6.1": ("bookworm", ""), "6.12": ("trixie", ""), "6.12-16k": ("trixie", "-16k")}
-FEW_ADDRESSES = "6.12-39bit"  # made here of Debian's source
+# Made here of Debian's source: with few addresses for programs, and with pages of 64 KiB.
+OWN_KERNELS = {"6.12-39bit": ["CONFIG_ARM64_4K_PAGES=y", "CONFIG_ARM64_VA_BITS_39=y"],
+               "6.12-64k": ["CONFIG_ARM64_64K_PAGES=y", "CONFIG_ARM64_VA_BITS_48=y"]}
 SOURCE_PACKAGE = ("trixie", "linux-source-6.12")
 BUILT_FOR = "bookworm"  # the suite of the libraries
 PACKAGES = ["bash", "btrfs-progs", "bubblewrap", "coreutils", "e2fsprogs", "findutils", "g++", "grep", "mount", "sed",
@@ -137,9 +139,9 @@ def root_of(work: pathlib.Path, arch: str) -> pathlib.Path:
     return root
 
 
-def make_few_addresses(work: pathlib.Path) -> pathlib.Path:
-    """A folder with boot/vmlinuz-... of a kernel whose programs have 39 bits of addresses, without modules."""
-    done = work / f"kernel-{FEW_ADDRESSES}-arm64"
+def make_kernel(work: pathlib.Path, name: str) -> pathlib.Path:
+    """A folder with boot/vmlinuz-... of one of OWN_KERNELS, without modules."""
+    done = work / f"kernel-{name}-arm64"
     if next(done.glob("boot/vmlinuz-*"), None) is not None:
         return done
     for program in ("flex", "bison", "bc"):
@@ -149,20 +151,21 @@ def make_few_addresses(work: pathlib.Path) -> pathlib.Path:
     source = work / "linux"
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
-    print("unpacking and building a kernel with few addresses", flush=True)
+    print(f"unpacking and building the kernel {name}", flush=True)
     archive = source_package / "usr/src" / f"{SOURCE_PACKAGE[1]}.tar.xz"
     subprocess.run(["tar", "-xf", str(archive), "-C", str(source), "--strip-components=1"], check=True)
     make = ["make", "-s", "-C", str(source), "ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"]
-    fragment = places.FOLDER / "few_addresses.config"
+    wanted = (places.FOLDER / "kernel.config").read_text(encoding="utf-8").splitlines() + OWN_KERNELS[name]
+    fragment = source / "wanted.config"
+    fragment.write_text("\n".join(wanted) + "\n", encoding="utf-8")
     subprocess.run([*make, "allnoconfig", f"KCONFIG_ALLCONFIG={fragment}"], check=True, stdout=subprocess.DEVNULL)
     made = (source / ".config").read_text(encoding="utf-8").splitlines()
-    lost = [line for line in fragment.read_text(encoding="utf-8").splitlines() if line.endswith("=y")
-            and line not in made]
+    lost = [line for line in wanted if line.endswith("=y") and line not in made]
     if lost:
         raise Unable(f"this kernel does not take {' '.join(lost)}")
     subprocess.run([*make, f"-j{os.cpu_count()}", "Image"], check=True)
     (done / "boot").mkdir(parents=True)
-    shutil.copy(source / "arch/arm64/boot/Image", done / "boot/vmlinuz-39bit")
+    shutil.copy(source / "arch/arm64/boot/Image", done / f"boot/vmlinuz-{name}")
     shutil.rmtree(source)
     return done
 
@@ -245,8 +248,8 @@ def machine_command(settings: argparse.Namespace, processor: Processor, folder: 
 
 def prepare_machine(settings: argparse.Namespace, root: pathlib.Path, folder: pathlib.Path) -> list[str]:
     processor = PROCESSORS[settings.arch]
-    if settings.kernel == FEW_ADDRESSES:
-        kernel = make_few_addresses(settings.work)
+    if settings.kernel in OWN_KERNELS:
+        kernel = make_kernel(settings.work, settings.kernel)
     else:
         suite, flavour = KERNELS[settings.kernel]
         kernel = extract(settings.work / f"kernel-{settings.kernel}-{settings.arch}", suite, settings.arch,
@@ -317,9 +320,9 @@ def summary(share: pathlib.Path, jobs: list[places.Job]) -> int:
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], prog="./dev soak guests")
     parser.add_argument("--arch", choices=sorted(PROCESSORS), default="amd64", help="the processor (amd64)")
-    parser.add_argument("--kernel", choices=[*KERNELS, FEW_ADDRESSES, "host"], default="6.1",
-                        help="Debian's kernel (6.1); 16k, with larger pages, and 39bit, with few addresses, are of "
-                        "arm64; host: no virtual machine")
+    parser.add_argument("--kernel", choices=[*KERNELS, *OWN_KERNELS, "host"], default="6.1",
+                        help="Debian's kernel (6.1); 16k and 64k, with larger pages, and 39bit, with few addresses, "
+                        "are of arm64; host: no virtual machine")
     parser.add_argument("--places", action="store_true", help="every file system as root, and every user on ext4")
     parser.add_argument("--file-systems", nargs="+", choices=["here", *places.FILE_SYSTEMS], default=["here"])
     parser.add_argument("--users", nargs="+", choices=places.USERS, default=["root"])
@@ -336,7 +339,7 @@ def options() -> argparse.Namespace:
     settings.work = settings.work.resolve()
     if settings.tests is None:
         settings.tests = places.PLACE_TESTS if settings.places else places.TESTS
-    if settings.kernel in ("6.12-16k", FEW_ADDRESSES) and settings.arch != "arm64":
+    if settings.kernel in ("6.12-16k", *OWN_KERNELS) and settings.arch != "arm64":
         parser.error(f"the kernel {settings.kernel} is for --arch arm64")
     return settings
 
