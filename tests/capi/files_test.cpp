@@ -20,7 +20,7 @@
 namespace memlith::test::files_test {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+const auto kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
 std::string last_error() {
   char text[1024];

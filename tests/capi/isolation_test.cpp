@@ -28,10 +28,10 @@ constexpr std::uint64_t kThreads = 20;
 constexpr std::uint64_t kKeys = 100'000;
 constexpr std::uint64_t kKeysPerTransaction = 100;
 constexpr std::uint64_t kKeysPerPage = 4;  // records of 1 KiB; with many to a page, all transactions would meet
-constexpr std::uint64_t kPageBytes = 4096;
+// The fault tracker tells threads apart by the kernel's pages.
+const auto kPageBytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 constexpr std::uint64_t kKeyPages = (kKeys + kKeysPerPage - 1) / kKeysPerPage;
-constexpr std::uint64_t kSize =
-    (kThreads + kKeyPages) * kPageBytes;  // a page of its own for each thread, then the keys
+const std::uint64_t kSize = (kThreads + kKeyPages) * kPageBytes;  // a page of its own for each thread, then the keys
 
 // Shared with the child that is killed: how many transactions each thread was told are durable, and how many it began.
 struct Told {

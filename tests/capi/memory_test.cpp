@@ -132,18 +132,19 @@ TEST_P(Memory, SmallStoresUseTheBudgetUp) {
   EXPECT_EQ(store->info().memory_error, 0);
 }
 
-// Pages of the process's own that lie in [begin, begin + bytes): not the file's.
+// Pages of 4 KiB of the process's own that lie in [begin, begin + bytes): not the file's.
 std::uint64_t own_pages(const void* begin, std::uint64_t bytes) {
   constexpr std::uint64_t kPresent = 1ull << 63;
   constexpr std::uint64_t kOfFile = 1ull << 61;
-  std::vector<std::uint64_t> entries(bytes / 4096);
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<std::uint64_t> entries(bytes / page_bytes);
   std::ifstream pagemap("/proc/self/pagemap", std::ios::binary);
-  pagemap.seekg(static_cast<std::streamoff>(reinterpret_cast<std::uintptr_t>(begin) / 4096 * 8));
+  pagemap.seekg(static_cast<std::streamoff>(reinterpret_cast<std::uintptr_t>(begin) / page_bytes * 8));
   pagemap.read(reinterpret_cast<char*>(entries.data()), static_cast<std::streamsize>(entries.size() * 8));
   EXPECT_TRUE(pagemap.good());
-  return static_cast<std::uint64_t>(std::count_if(entries.begin(), entries.end(), [](std::uint64_t entry) {
-    return (entry & kPresent) != 0 && (entry & kOfFile) == 0;
-  }));
+  const auto own = std::count_if(entries.begin(), entries.end(),
+                                 [](std::uint64_t entry) { return (entry & kPresent) != 0 && (entry & kOfFile) == 0; });
+  return static_cast<std::uint64_t>(own) * (page_bytes / 4096);
 }
 
 // Pages that were stored to and set back before the persist stand in memory like others, though nothing of them is
@@ -186,7 +187,8 @@ TEST(MemoryOfSeveral, OneThatCannotBeReleasedIsTold) {
   auto holed = store->region("a", {.create = true, .tracker = Tracker::fault, .size = kMiB});
   auto region = store->region("b", {.create = true, .tracker = Tracker::fault, .size = 8 * kMiB});
   ASSERT_TRUE(holed.ok() && region.ok());
-  ASSERT_EQ(::munmap(static_cast<char*>(holed->address()) + 4096, 4096), 0);
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  ASSERT_EQ(::munmap(static_cast<char*>(holed->address()) + page_bytes, page_bytes), 0);
   for (std::uint64_t page = 0; page < 2048; ++page) {
     static_cast<unsigned char*>(region->address())[page * 4096] = 1;
     if (page % 16 == 15) {

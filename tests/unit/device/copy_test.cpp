@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/host.hpp"
 #include "base/random.hpp"
 #include "base/units.hpp"
 #include "device/posix.hpp"
@@ -62,7 +63,7 @@ TEST_F(CopyTest, HolesAndZerosTakeNothing) {
   write(bytes - 1, 1, 3);
   ASSERT_OK(device_->flush());
   const Descriptor copy = must(device_->copy_to_memory(bytes));
-  EXPECT_LE(memory_of(copy), 3 * kPageBytes);
+  EXPECT_LE(memory_of(copy), 3 * host_page_bytes());
   struct stat info{};
   ASSERT_EQ(::fstat(copy.get(), &info), 0);
   EXPECT_EQ(static_cast<std::uint64_t>(info.st_size), bytes);
