@@ -475,9 +475,9 @@ TEST_F(Images, WhatIsToldIsCommitted) {
   ASSERT_EQ(memlith_image_written(image_, 20, 4), 0);
   ASSERT_EQ(::ftruncate(fd, 5), 0);
   ASSERT_EQ(memlith_image_rollback(image_), 0) << last_error();
-  char back[4 * kPage];
-  EXPECT_EQ(::pread(fd, back, sizeof back, 0), static_cast<ssize_t>(sizeof back));
-  EXPECT_EQ(std::string(back + 8, 16), "ootoldoooooooooo");
+  std::string back(4 * kPage, '\0');
+  EXPECT_EQ(::pread(fd, back.data(), back.size(), 0), static_cast<ssize_t>(back.size()));
+  EXPECT_EQ(back.substr(8, 16), "ootoldoooooooooo");
   ASSERT_EQ(memlith_image_close(image_), 0) << last_error();
   std::string expected(4 * kPage, 'o');
   expected.replace(10, 4, "told");
