@@ -8,13 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <vector>
 
 #include "memlith/memlith.hpp"
+#include "support/process_memory.hpp"
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
@@ -130,21 +128,6 @@ TEST_P(Memory, SmallStoresUseTheBudgetUp) {
   }
   EXPECT_GE(store->info().checkpoints - before, 4u);
   EXPECT_EQ(store->info().memory_error, 0);
-}
-
-// Pages of 4 KiB of the process's own that lie in [begin, begin + bytes): not the file's.
-std::uint64_t own_pages(const void* begin, std::uint64_t bytes) {
-  constexpr std::uint64_t kPresent = 1ull << 63;
-  constexpr std::uint64_t kOfFile = 1ull << 61;
-  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  std::vector<std::uint64_t> entries(bytes / page_bytes);
-  std::ifstream pagemap("/proc/self/pagemap", std::ios::binary);
-  pagemap.seekg(static_cast<std::streamoff>(reinterpret_cast<std::uintptr_t>(begin) / page_bytes * 8));
-  pagemap.read(reinterpret_cast<char*>(entries.data()), static_cast<std::streamsize>(entries.size() * 8));
-  EXPECT_TRUE(pagemap.good());
-  const auto own = std::count_if(entries.begin(), entries.end(),
-                                 [](std::uint64_t entry) { return (entry & kPresent) != 0 && (entry & kOfFile) == 0; });
-  return static_cast<std::uint64_t>(own) * (page_bytes / 4096);
 }
 
 // Pages that were stored to and set back before the persist stand in memory like others, though nothing of them is

@@ -3,10 +3,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace memlith::test {
 
@@ -44,6 +46,21 @@ inline std::uint64_t descriptor_count() {
   std::uint64_t count = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
   return count - 1;  // without the one that lists them
+}
+
+// Pages of 4 KiB of the process's own that lie in [begin, begin + bytes): not the file's.
+inline std::uint64_t own_pages(const void* begin, std::uint64_t bytes) {
+  constexpr std::uint64_t kPresent = 1ull << 63;
+  constexpr std::uint64_t kOfFile = 1ull << 61;
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<std::uint64_t> entries(bytes / page_bytes);
+  std::ifstream pagemap("/proc/self/pagemap", std::ios::binary);
+  pagemap.seekg(static_cast<std::streamoff>(reinterpret_cast<std::uintptr_t>(begin) / page_bytes * 8));
+  pagemap.read(reinterpret_cast<char*>(entries.data()), static_cast<std::streamsize>(entries.size() * 8));
+  if (!pagemap.good()) return ~std::uint64_t{0};  // which no test expects
+  const auto own = std::count_if(entries.begin(), entries.end(),
+                                 [](std::uint64_t entry) { return (entry & kPresent) != 0 && (entry & kOfFile) == 0; });
+  return static_cast<std::uint64_t>(own) * (page_bytes / 4096);
 }
 
 }  // namespace memlith::test

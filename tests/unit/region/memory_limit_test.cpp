@@ -6,12 +6,12 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <fstream>
 #include <thread>
 
 #include "base/host.hpp"
 #include "base/random.hpp"
 #include "region/session.hpp"
+#include "support/process_memory.hpp"
 #include "support/sanitizers.hpp"
 #include "support/store_words.hpp"
 
@@ -60,18 +60,7 @@ class MemoryLimit : public ::testing::Test {
     persist();
   }
   // Pages of the region that are private copies.
-  [[nodiscard]] std::uint64_t copies() const {
-    constexpr std::uint64_t kPresent = 1ull << 63;
-    constexpr std::uint64_t kOfFile = 1ull << 61;
-    std::array<std::uint64_t, kPages> entries{};
-    std::ifstream pagemap("/proc/self/pagemap", std::ios::binary);
-    pagemap.seekg(static_cast<std::streamoff>(reinterpret_cast<std::uintptr_t>(region_->address()) / kPageBytes * 8));
-    pagemap.read(reinterpret_cast<char*>(entries.data()), sizeof entries);
-    EXPECT_TRUE(pagemap.good());
-    return static_cast<std::uint64_t>(std::count_if(entries.begin(), entries.end(), [](std::uint64_t entry) {
-      return (entry & kPresent) != 0 && (entry & kOfFile) == 0;
-    }));
-  }
+  [[nodiscard]] std::uint64_t copies() const { return own_pages(region_->address(), kPages * kPageBytes); }
 
   TempFolder folder_;
   std::unique_ptr<Session> session_;
