@@ -3,6 +3,7 @@
 // for the trackers that know bytes, and neither depends on how fast the machine is.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 
 #include "memlith/memlith.h"
@@ -72,6 +73,7 @@ TEST_P(Amplification, SmallChangesMakeSmallFrames) {
     persist();
   }
   const memlith_stats before = stats();
+  const auto began = std::chrono::steady_clock::now();
   for (std::uint64_t round = 0; round < kRounds; ++round) {
     for (std::uint64_t i = 0; i < kPages; ++i) {
       const std::uint64_t page = (round * 131 + i * 61) % kRegionPages;
@@ -81,7 +83,10 @@ TEST_P(Amplification, SmallChangesMakeSmallFrames) {
   }
   const memlith_stats after = stats();
   constexpr std::uint64_t kChanged = kRounds * kPages * kChangeBytes;
-  EXPECT_EQ(after.frames - before.frames, kRounds);
+  // A mark of the time takes a frame about once a second.
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - began).count();
+  EXPECT_GE(after.frames - before.frames, kRounds);
+  EXPECT_LE(after.frames - before.frames, kRounds + static_cast<std::uint64_t>(seconds));
   // Fault logs whole words.
   const std::uint64_t slack = GetParam() == MEMLITH_TRACKER_FAULT ? kRounds * kPages * 14 : 0;
   EXPECT_GE(after.captured_bytes - before.captured_bytes, kChanged) << "not the bytes that were changed";
