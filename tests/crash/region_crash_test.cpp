@@ -364,7 +364,9 @@ TEST_P(RegionCrash, RollbackLeavesNothing) {
 // none of the other's.
 TEST_P(RegionCrash, APersistHoldsItsThreadsStores) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
-  if (GetParam() == TrackerKind::fault && host_page_bytes() != kPageBytes) GTEST_SKIP() << "these pages are too small";
+  if (GetParam() == TrackerKind::fault && host_page_bytes() != kPageBytes) {
+    GTEST_SKIP() << "the threads' pages share one of the kernel's, which tells no threads apart";
+  }
   CrashWorld world(options_for_pages());
   Memory memory(world, GetParam());
   memory.open_store();
@@ -398,7 +400,9 @@ TEST_P(RegionCrash, APersistHoldsItsThreadsStores) {
 // whole.
 TEST_P(RegionCrash, TransactionsOfThreadsComeBackWhole) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
-  if (GetParam() == TrackerKind::fault && host_page_bytes() != kPageBytes) GTEST_SKIP() << "these pages are too small";
+  if (GetParam() == TrackerKind::fault && host_page_bytes() != kPageBytes) {
+    GTEST_SKIP() << "the threads' pages share one of the kernel's, which tells no threads apart";
+  }
   constexpr std::uint64_t kThreads = 3;
   constexpr std::uint64_t kPages = 4;
   CrashWorld world(options_for_pages());

@@ -286,7 +286,8 @@ std::string open_sparse_files(const std::string& path) {
 }
 
 TEST_F(Environment, SparseFileOnFullTmpfs) {
-  if (host_page_bytes() > 16 * kKiB) GTEST_SKIP() << "as much as is captured at once does not fit the log";
+  if (host_page_bytes() > 16 * kKiB)
+    GTEST_SKIP() << "a capture of the kernel's pages does not fit the log of so small a disk";
   EXPECT_IN_CHILD([&]() -> std::string {
     if (auto reason = own_tmpfs(folder_.path(), "size=12m"); !reason.empty()) return reason;
     return open_sparse_files(folder_.path());

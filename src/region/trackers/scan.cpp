@@ -133,7 +133,7 @@ class ScanTracker final : public Tracker {
 
  private:
   // The kernel has one mark for one of its pages. The mark of a page that reaches beyond `range` may say that other
-  // bytes were stored to; it goes if these are collected, and stays otherwise.
+  // bytes were stored to. The mark goes if these bytes are collected, and stays otherwise.
   [[nodiscard]] Range markable(Range range) const {
     const Range around = host_pages_around(range);
     const bool collected = around == range || std::any_of(taken_.begin(), taken_.end(), [around](const Range& taken) {
