@@ -312,6 +312,15 @@ TEST_P(ScanTracker, AReleaseThatLeavesPagesReadOnly) {
   EXPECT_EQ(base_[7 * host_page_bytes() + 17], std::byte{1});
 }
 
+// The kernel has one mark for its page, of which a part goes back to what is home: the rest was stored to.
+TEST_P(ScanTracker, ARestoreOfAPartOfAPageKeepsItsMark) {
+  if (tracker_->kind() != TrackerKind::scan) GTEST_SKIP() << "this kernel has no WP_ASYNC";
+  if (host_page_bytes() == kPageBytes) GTEST_SKIP() << "the kernel's pages have no parts";
+  base_[kPageBytes] = std::byte{1};
+  ASSERT_OK(tracker_->restore({0, kPageBytes}, [](auto...) { return kOk; }, false));
+  EXPECT_EQ(collect(), pages(0, 1));
+}
+
 // What the fault tracker does beyond pages.
 class FaultTracker : public PageTracker {};
 INSTANTIATE_TEST_SUITE_P(Of, FaultTracker, ::testing::Values(TrackerKind::fault), [](const auto&) { return "Fault"; });
