@@ -250,6 +250,11 @@ void Log::take(std::uint64_t bytes) {
   head_ = end;
 }
 
+void Log::tell_head() {
+  const Lsn end = pack_.frame == nullptr ? head_ : pack_.begin.advance(sizeof(FrameHeader) + pack_.payload_bytes);
+  head_lsn_.store(end.value, std::memory_order_seq_cst);
+}
+
 // The payload gets its place in the open pack, or in a new one.
 FrameWriter Log::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
   if (pack_.frame != nullptr && pack_.kind != kind) close_pack();
@@ -259,6 +264,7 @@ FrameWriter Log::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
   if (bytes > 0) take(bytes);
   const std::uint64_t offset = sizeof(FrameHeader) + pack_.payload_bytes;
   pack_.payload_bytes += payload_bytes;
+  tell_head();
   // The pack is the last frame of the batch, and ends where the batch does.
   MEMLITH_ASSERT(pack_.begin == open.begin.advance(static_cast<std::uint64_t>(pack_.frame - open.buffer)));
   MEMLITH_ASSERT(pack_.begin.advance(geometry_.frame_bytes(pack_.payload_bytes)) == head_);
@@ -274,6 +280,7 @@ void Log::close_pack() {
   header.checksum = kUnsealedPack;
   std::memcpy(pack_.frame, &header, sizeof header);
   pack_ = {};
+  tell_head();
 }
 
 // Assigns the frame's place in the log; there is no obstacle.
@@ -290,6 +297,7 @@ FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool wil
   std::byte* const payload = open.buffer + open.used + sizeof(FrameHeader);
   if (will_sync) ++open.committers;
   take(frame_bytes);
+  tell_head();
   if (streamed) {
     // The stream is a batch of its own, already in flight; its bytes are in the stream's buffers.
     open_next_batch();

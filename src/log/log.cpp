@@ -69,6 +69,7 @@ Status Log::recover(const std::function<Status(const Frame&)>& visit) {
   const LockGuard lock(mutex_);
   durable_position_ = recovered();
   head_ = durable_position_.lsn;
+  tell_head();
   return kOk;
 }
 
@@ -233,11 +234,6 @@ LogPosition Log::durable() const {
 bool Log::room_is_waited_for() const {
   const LockGuard lock(mutex_);
   return space_.waiters > 0;
-}
-
-Lsn Log::head() const {
-  const LockGuard lock(mutex_);
-  return pack_.frame == nullptr ? head_ : pack_.begin.advance(sizeof(FrameHeader) + pack_.payload_bytes);
 }
 
 std::uint64_t Log::mapped_bytes() const {

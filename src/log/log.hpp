@@ -223,7 +223,9 @@ class Log {
   [[nodiscard]] LogPosition tail() const;
   [[nodiscard]] LogPosition durable() const;
   [[nodiscard]] Lsn durable_lsn() const { return Lsn{durable_lsn_.load(std::memory_order_acquire)}; }
-  [[nodiscard]] Lsn head() const;  // the end of the newest frame or packed payload
+  // The end of the newest frame or packed payload. Never behind what durable_lsn() has told: both are in one order
+  // with the marks of collectors (store/collectors.hpp).
+  [[nodiscard]] Lsn head() const { return Lsn{head_lsn_.load(std::memory_order_seq_cst)}; }
   [[nodiscard]] LogPosition recovered() const { return recovery_.found().end; }
   [[nodiscard]] char recovery_row() const { return recovery_.found().row; }  // also if recover() refused
   [[nodiscard]] bool started() const { return started_; }                    // not during start()
@@ -375,6 +377,7 @@ class Log {
       MEMLITH_REQUIRES(mutex_);
   FrameWriter place_packed(std::uint64_t payload_bytes, std::uint32_t kind) MEMLITH_REQUIRES(mutex_);
   void take(std::uint64_t bytes) MEMLITH_REQUIRES(mutex_);
+  void tell_head() MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] bool is_packed(std::uint64_t payload_bytes, bool will_sync) const {
     return !will_sync && payload_bytes <= options_.packed_bytes_max &&
            geometry_.frame_bytes(payload_bytes) <= options_.batch_bytes;
@@ -442,6 +445,7 @@ class Log {
   Atomic<std::uint32_t> sealed_sequence_{0};  // batches before it have their headers; release/acquire
   Atomic<std::uint32_t> done_sequence_{0};    // batches before it are durable or failed
   Atomic<std::uint64_t> durable_lsn_{0};      // release in complete(), acquire in sync()
+  std::atomic<std::uint64_t> head_lsn_{0};    // what head() tells; stored with mutex_ held, before the batch is sealed
   Atomic<bool> failed_{false};                // release in keep_failure(), acquire in poisoned()
   Atomic<std::uint32_t> space_word_{0};       // changes when space came free or was refused, or the log failed
   Atomic<std::uint64_t> slot_count_max_{0};   // the log grows up to this
