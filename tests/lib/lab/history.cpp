@@ -102,7 +102,8 @@ void History::placed(std::size_t commit, Lsn lsn) {
 
 void History::acknowledged(std::size_t commit, std::size_t now) {
   const std::lock_guard lock(mutex_);
-  commits_[commit].acknowledged_at = now;
+  std::size_t& first = commits_[commit].acknowledged_at;
+  first = std::min(first, now);
 }
 
 void History::wrote_nothing(std::size_t commit) {
