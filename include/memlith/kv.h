@@ -5,9 +5,9 @@
  * values are strings of bytes, and keys are in the order of memcmp, a prefix before what it begins. Transactions over
  * all maps are strictly serialisable.
  *
- * DURABILITY is chosen per commit. Commits have numbers, 1, 2, 3, ..., in the order in which they took effect; a
- * commit's number is its ticket. After any crash the kv store is as some commit left it: a prefix of the order, all
- * maps together, that holds every commit acknowledged as durable.
+ * DURABILITY is chosen per commit. After any crash the kv store is as some commit left it: a prefix of the order in
+ * which commits took effect, all maps together, that holds every commit acknowledged as durable. A commit's ticket is
+ * one of the memlith store's (memlith_wait): tickets rise in the order of the commits.
  *   SYNC  The call returns when the commit, and with it every commit before it, is durable. Threads share flushes.
  *   WEAK  The call returns when the commit has taken effect in memory. It becomes durable in order, at most the window
  *         (memlith_kv_set_window) later, or with the next commit of the memlith store that is waited for, in whatever
@@ -129,9 +129,9 @@ MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_
 
 /* Commits: everything the transaction wrote takes effect at once, or nothing does. The transaction has ended then,
  * whatever the result; its handle stays until memlith_kv_txn_free. `mode` is one of MEMLITH_COMMIT_*: SYNC returns when
- * the commit is durable, WEAK when it has taken effect. `ticket`, which may be null, receives the number of the commit;
- * of a transaction that wrote nothing, the number of the newest commit. A SYNC commit that wrote nothing makes what it
- * may have read durable.
+ * the commit is durable, WEAK when it has taken effect. `ticket`, which may be null, receives the ticket of the commit;
+ * of a transaction that wrote nothing, that of the newest commit that it may have read. A SYNC commit that wrote
+ * nothing makes that one durable.
  * Errors, nothing took effect: INVALID (ended before), FULL - more than the log may grow to; split the work. NO_SPACE -
  *         the region or the file system is full, or there is no room yet for commits before this one. POISONED,
  *         CORRUPT - a page that had to be changed is damaged. NO_MEMORY.
@@ -247,11 +247,12 @@ MEMLITH_API int32_t memlith_kv_cursor_remove(memlith_kv_cursor* cursor);
  * try again. */
 MEMLITH_API int32_t memlith_kv_persist(memlith_kv* kv);
 
-/* Returns when the commit with that ticket is durable. Hurries it: nothing waits for the window. Errors: INVALID - no
- * such commit yet; those of memlith_kv_persist. */
+/* memlith_wait of the memlith store: returns when everything up to that ticket is durable. Hurries it: nothing waits
+ * for the window. Errors: INVALID - no such ticket yet; those of memlith_kv_persist. */
 MEMLITH_API int32_t memlith_kv_wait(memlith_kv* kv, uint64_t ticket);
 
-/* The newest durable commit: every ticket up to this number is durable. */
+/* The newest ticket up to which the commits of this kv store are durable. Only rises. memlith_store_durable is about
+ * all structures of the memlith store. */
 MEMLITH_API uint64_t memlith_kv_durable(memlith_kv* kv);
 
 /* The window: a weak commit becomes durable at most `interval_ms` (and a flush) after it returned, or as soon as
@@ -264,7 +265,7 @@ MEMLITH_API int32_t memlith_kv_set_eventfd(memlith_kv* kv, int fd);
 /* Calls `done` once, from a thread of the library, when the commit is durable (code 0) or will not be (the code of the
  * failure). Does not hurry the commit. `done` may not close the kv store. Calls come in the order of the tickets, one
  * at a time: a slow `done` delays those behind it, and nothing else.
- * Errors: INVALID - no such commit yet. */
+ * Errors: INVALID - no such ticket yet. */
 MEMLITH_API int32_t memlith_kv_on_durable(memlith_kv* kv, uint64_t ticket,
                                           void (*done)(void* context, uint64_t ticket, int32_t code), void* context);
 
@@ -278,8 +279,8 @@ typedef struct memlith_kv_info {
   uint64_t page_bytes;
   uint64_t pages; /* in use and free */
   uint64_t free_pages;
-  uint64_t commits;        /* the newest ticket */
-  uint64_t durable;        /* the newest durable one */
+  uint64_t commits;        /* ever made in this kv store */
+  uint64_t durable;        /* of them, how many are durable: the first ones */
   uint64_t logged_bytes;   /* since opening: bytes of pages that commits changed and the log took */
   uint64_t conflicts;      /* since opening: transactions ended by a conflict */
   uint64_t snapshot_bytes; /* memory that older states of pages take, for READ_ONLY transactions */

@@ -217,7 +217,7 @@ class KvTransaction {
     return Cursor(handle);
   }
 
-  // The ticket of the commit.
+  // Returns the ticket of the commit, also for Store::wait().
   Result<std::uint64_t> commit(Durability durability = Durability::weak) {
     std::uint64_t ticket = 0;
     const std::int32_t code = memlith_kv_commit(handle_, static_cast<std::uint32_t>(durability), &ticket);

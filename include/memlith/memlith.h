@@ -216,8 +216,14 @@ MEMLITH_API int32_t memlith_store_set_flush_window(memlith_store* store, uint64_
  * Errors: INVALID (the log is larger already). */
 MEMLITH_API int32_t memlith_store_set_log_max(memlith_store* store, uint64_t bytes);
 
-/* The newest durable ticket: every ticket up to this number is durable. The number only rises. 0 for a null store. */
+/* The newest durable ticket: every commit whose ticket is not larger is durable, in whatever structure. The number only
+ * rises. What waits in memory, beside a commit of another thread, holds it back until both are durable; a call that
+ * finds that has the first brought to the disk within 100 ms. 0 for a null store. */
 MEMLITH_API uint64_t memlith_store_durable(const memlith_store* store);
+
+/* A ticket of everything that was committed, captured or appended before the call, in whatever structure: one
+ * memlith_wait for all of it. 0 for a null store. */
+MEMLITH_API uint64_t memlith_store_newest(const memlith_store* store);
 
 /* Moves a store that was opened with MEMLITH_OPEN_FOLLOW on to the newest durable commit, and stores its ticket at
  * `lsn`, which may be null. All open regions change together, in place, and none of them changes between two calls.
@@ -248,7 +254,7 @@ typedef struct memlith_store_info {
   uint64_t region_count;   /* regions of the store, open or not */
   uint64_t log_bytes;      /* size of the log now */
   uint64_t log_used_bytes; /* bytes of log that no checkpoint has written home yet */
-  uint64_t durable_lsn;    /* the newest durable ticket */
+  uint64_t durable_lsn;    /* the log is durable up to here */
   /* Since opening: */
   uint64_t frames;         /* commits that reached the log */
   uint64_t batches;        /* writes + flushes of these commits */
@@ -338,7 +344,7 @@ typedef struct memlith_stats {
   uint64_t logged_bytes;   /* bytes written to the log; divided by captured_bytes: write amplification of the log */
   uint64_t log_bytes;      /* size of the log now */
   uint64_t log_used_bytes; /* bytes of log that no checkpoint has written home yet */
-  uint64_t durable_lsn;    /* the newest durable ticket */
+  uint64_t durable_lsn;    /* the log is durable up to here */
   uint64_t checkpoints;
   uint64_t home_bytes;             /* bytes that checkpoints wrote to home files */
   uint64_t checkpoint_done_bytes;  /* bytes of log that the running checkpoint has processed */
@@ -534,7 +540,9 @@ MEMLITH_API int32_t memlith_persist_all(memlith_store* store, uint32_t scope);
 MEMLITH_API int32_t memlith_persist_range(memlith_region* region, const void* address, uint64_t bytes, uint32_t scope);
 
 /* As memlith_persist, but returns when the bytes are captured. memlith_wait(`ticket`) waits until they are durable.
- * Tickets rise in the order of the captures. Persists become durable in the same order, within the window of
+ * A ticket is an LSN, a place in the log of the store. Tickets rise in the order of the captures. They are numbers of
+ * this opening of the store: what was not durable when the process ended may be lost, and its number is given again.
+ * Persists become durable in the same order, within the window of
  * memlith_store_set_flush_window. A persist of more than 1 MiB also waits for its own write. A failed flush is reported
  * by memlith_wait and by every later persist. Small persists that wait for one flush are packed in the log: each takes
  * its bytes, 16 bytes for each range and 8.
@@ -542,8 +550,10 @@ MEMLITH_API int32_t memlith_persist_range(memlith_region* region, const void* ad
 MEMLITH_API int32_t memlith_persist_async(memlith_region* const* regions, uint64_t count, uint32_t scope,
                                           uint64_t* ticket);
 
-/* Returns when everything up to `ticket` is durable; at once if it is durable already.
- * Errors: INVALID (no such ticket), IO, POISONED. */
+/* Returns when everything up to `ticket` is durable; at once if it is durable already. Tickets of all commits are of
+ * one kind: of persists, transactions, changes and kv stores. What waits in memory for its window goes to the log now.
+ * Errors: INVALID (no such ticket yet), IO, POISONED; NO_SPACE, FULL, NO_MEMORY - there is no room in the log for what
+ *         waits in memory: nothing is lost, try again. */
 MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
 
 /* Undoes the stores, in that scope, since the regions were last persisted, synchronously or asynchronously: memory is

@@ -721,6 +721,8 @@ class Store {
   Result<void> wait(Ticket ticket) const { return detail::result_of(memlith_wait(handle_, ticket)); }
   // The newest durable ticket.
   [[nodiscard]] Ticket durable() const { return memlith_store_durable(handle_); }
+  // A ticket of everything that was committed, captured or appended before, in whatever structure.
+  [[nodiscard]] Ticket newest() const { return memlith_store_newest(handle_); }
   // Lets the log grow to `bytes` from now on, for example after a persist that was FULL. See memlith_store_set_log_max.
   Result<void> set_log_max(std::uint64_t bytes) const {
     return detail::result_of(memlith_store_set_log_max(handle_, bytes));

@@ -181,7 +181,10 @@ int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64_t* ticket) 
     MEMLITH_TRY(check_commit_mode(mode));
     MEMLITH_TRY(transaction_of(txn).check_alone());
     Session& session = transaction_of(txn).kv().open_region()->session;
-    MEMLITH_TRY(transaction_of(txn).commit(static_cast<kv::Durability>(mode), ticket).status());
+    Lsn made;
+    const Status done = transaction_of(txn).commit(static_cast<kv::Durability>(mode), &made).status();
+    if (ticket != nullptr && made != Lsn{}) *ticket = made.value;
+    MEMLITH_TRY(done);
     session.keep_to_memory();
     return kOk;
   });
@@ -367,11 +370,13 @@ int32_t memlith_kv_persist(memlith_kv* handle) {
 int32_t memlith_kv_wait(memlith_kv* handle, uint64_t ticket) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    return kv_of(handle).wait(ticket);
+    return kv_of(handle).wait(Lsn{ticket});
   });
 }
 
-uint64_t memlith_kv_durable(memlith_kv* handle) { return need_ours(handle).ok() ? kv_of(handle).durable() : 0; }
+uint64_t memlith_kv_durable(memlith_kv* handle) {
+  return need_ours(handle).ok() ? kv_of(handle).durable_ticket().value : 0;
+}
 
 int32_t memlith_kv_set_window(memlith_kv* handle, uint64_t interval_ms, uint64_t bytes) {
   return guarded([&]() -> Status {
@@ -398,12 +403,9 @@ int32_t memlith_kv_on_durable(memlith_kv* handle, uint64_t ticket,
     Kv& inner = kv_of(handle);
     if (inner.read_only())
       return fail(Errc::read_only, Detail::kv, "a store that was opened read-only commits nothing");
-    if (ticket > inner.newest()) {
-      return fail(Errc::invalid, Detail::argument, "there is no commit {} yet; the newest is {}", ticket,
-                  inner.newest());
-    }
-    inner.weak_commits().when_durable(ticket, [done, context](std::uint64_t commit, Status status) {
-      done(context, commit, status.ok() ? 0 : code_of(status));
+    MEMLITH_TRY(inner.pages().region().store().check_ticket(Lsn{ticket}));
+    inner.weak_commits().when_durable(Lsn{ticket}, [done, context](Lsn durable, Status status) {
+      done(context, durable.value, status.ok() ? 0 : code_of(status));
     });
     return kOk;
   });

@@ -59,7 +59,7 @@ int32_t memlith_persist_async(memlith_region* const* regions, uint64_t count, ui
 int32_t memlith_wait(memlith_store* store, uint64_t ticket) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(store));
-    return session_of(store).wait(Lsn{ticket});
+    return session_of(store).store().wait(Lsn{ticket});
   });
 }
 

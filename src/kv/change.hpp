@@ -10,6 +10,7 @@ template <class Change>
 Result<std::uint64_t> Kv::change_pages(bool sure, Change&& change) {
   const Stamp stamp = pages_.newest() + 1;
   const std::uint64_t number = stamp - kCheckedStamp + base_commit_;
+  weak_commits_.begin();
   const Status done = no_throw([&]() -> Status {
     pages_.begin(stamp, sure);
     change();

@@ -118,12 +118,12 @@ Status Kv::check_idle() {
 
 std::uint64_t Kv::newest() { return pages_.newest() - kCheckedStamp + base_commit_; }
 
-Status Kv::wait(std::uint64_t ticket) {
-  if (ticket > newest()) {
-    return fail(Errc::invalid, Detail::argument, "there is no commit {} yet; the newest is {}", ticket, newest());
-  }
-  if (ticket <= durable()) return kOk;
-  return weak_commits_.make_durable(ticket);
+Lsn Kv::durable_ticket() {
+  return read_only() || is_volatile() ? pages_.region().store().durable_ticket() : weak_commits_.durable_ticket();
+}
+
+Lsn Kv::newest_ticket() {
+  return read_only() ? pages_.region().store().durable_ticket() : weak_commits_.newest_ticket();
 }
 
 // ---- transactions ----------------------------------------------------------------------------------------------
@@ -254,6 +254,7 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
         auto number = change_pages(in_leaves, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
           write_all(locks, in_leaves ? &leaves : nullptr);
         });
+        left.ticket = weak_commits_.newest_ticket();
         // Also if it failed: its number was used up.
         left.wish = weak_commits_.committed(durability == Durability::weak && number.ok());
         MEMLITH_TRY(number.status());

@@ -73,7 +73,9 @@ class Transaction {
   };
   Status estimate(MapNumber number, std::optional<std::string_view> from, std::optional<std::string_view> to,
                   RangeEstimate& estimate);
-  Result<std::uint64_t> commit(Durability durability, std::uint64_t* ticket);
+  // `ticket`, which may be null, is set once the commit has taken effect (store/collectors.hpp). Returns the number of
+  // the commit.
+  Result<std::uint64_t> commit(Durability durability, Lsn* ticket);
   void abort();
   Result<std::uint64_t> savepoint();
   Status undo_to(std::uint64_t savepoint);
@@ -243,7 +245,12 @@ class Kv final : public RegionUser {
   void free(Transaction* transaction);
 
   Status persist() { return read_only() ? kOk : weak_commits_.make_durable(newest()); }
-  Status wait(std::uint64_t ticket);
+  // Tickets of the store. What durable_ticket() tells is about this kv store's commits.
+  Status wait(Lsn ticket) { return pages_.region().store().wait(ticket); }
+  Lsn durable_ticket();
+  // That of the newest commit that is seen.
+  Lsn newest_ticket();
+  // The number of the newest durable commit, and of the newest.
   std::uint64_t durable() { return read_only() || is_volatile() ? newest() : weak_commits_.durable(); }
   std::uint64_t newest();
   WeakCommits& weak_commits() { return weak_commits_; }
@@ -303,6 +310,7 @@ class Kv final : public RegionUser {
   MapNumber number_of(PageNumber root) MEMLITH_REQUIRES(maps_mutex_);
   // What a commit left for the log.
   struct Left {
+    Lsn ticket;
     WeakCommits::Wish wish;
     std::optional<WriterPace::Time> rest_until;
   };

@@ -332,7 +332,7 @@ bool Transaction::writes() const {
                      [](const auto& each) { return each.second.kind != Pending::Kind::none; });
 }
 
-Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* ticket) {
+Result<std::uint64_t> Transaction::commit(Durability durability, Lsn* ticket) {
   MEMLITH_TRY(need_active());
   // A weak commit takes less time than two looks at the clock are worth: it is counted only.
   std::optional<PersistTimer> timer;
@@ -351,10 +351,11 @@ Result<std::uint64_t> Transaction::commit(Durability durability, std::uint64_t* 
     MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, durability, left));
     failed.transaction = nullptr;
   } else {
+    left.ticket = kv_.newest_ticket();
     number = kv_.newest();
   }
   end();
-  if (ticket != nullptr) *ticket = number;
+  if (ticket != nullptr) *ticket = left.ticket;
   if (kv_.read_only()) return number;
   if (durability == Durability::sync) {
     MEMLITH_TRY(kv_.weak_commits_.make_durable(number));

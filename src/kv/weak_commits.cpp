@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/no_throw.hpp"
-#include "kv/writer_pace.hpp"
 #include "store/refusal.hpp"
 
 namespace memlith::core::kv {
@@ -22,6 +21,7 @@ void WeakCommits::start(Window window, bool manual) {
     numbers_.begin(durable_);
   }
   manual_ = manual;
+  if (manual) close_by_hand();
   interval_ms_ = window.interval_ms;
   window_bytes_ = window.bytes;
   store().collectors().add(*this);
@@ -139,6 +139,11 @@ void WeakCommits::note_sent(const Batch::Piece& piece, Lsn end) {
     numbers_.add(piece.commit, end);
   }
   carried_.drop_front(piece);
+}
+
+void WeakCommits::part_in_log(const Batch::Piece& piece, Lsn end) {
+  note_sent(piece, end);
+  tickets_in_log(end, false);
   note_durable();  // it may be durable by now, and nobody looks again
 }
 
@@ -151,6 +156,7 @@ std::string WeakCommits::what_waits() const {
 Batch::Piece WeakCommits::take_part() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   pages_.cut_batch();
   std::swap(carried_, pages_.batch());
+  set_tickets_aside();
   held_ = false;
   pages_.writer().unlock();
   return carried_.front(~std::uint64_t{0});
@@ -180,12 +186,13 @@ Status WeakCommits::make_durable(std::uint64_t commit) {
 
 void WeakCommits::note_durable() {
   const Lsn lsn = store().log().durable_lsn();
+  const Lsn ticket = durable_ticket();
   bool more = false;
   {
     const LockGuard lock(queue_mutex_);
     const std::uint64_t before = std::exchange(durable_, numbers_.durable(lsn));
     more = durable_ > before;
-    if (!waiting_.empty() && waiting_.begin()->first <= durable_) {
+    if (!waiting_.empty() && waiting_.begin()->first <= ticket) {
       can_tell_ = true;
       tell_.notify_all();
     }
@@ -218,10 +225,10 @@ std::uint64_t WeakCommits::durable() {
 
 // ---- those who want to know ------------------------------------------------------------------------------------
 
-void WeakCommits::when_durable(std::uint64_t commit, Done done) {
+void WeakCommits::when_durable(Lsn ticket, Done done) {
   const LockGuard lock(queue_mutex_);
   if (!manual_ && !telling_.joinable()) telling_ = Thread([this] { run_telling(); });
-  waiting_.emplace(commit, std::move(done));
+  waiting_.emplace(ticket, std::move(done));
   can_tell_ = true;
   tell_.notify_all();
 }
@@ -255,21 +262,22 @@ void WeakCommits::call_done(Status unless_durable) {
   const Status failure = poisoned.ok() ? unless_durable : poisoned;
   for (;;) {
     Done done;
-    std::uint64_t commit = 0;
+    Lsn ticket;
     Status status = kOk;
+    const Lsn durable = durable_ticket();
     {
       const LockGuard lock(queue_mutex_);
       if (waiting_.empty()) return;
       const auto first = waiting_.begin();
-      commit = first->first;
-      if (commit > durable_ && pages_.logs()) {
+      ticket = first->first;
+      if (ticket > durable && pages_.logs()) {
         if (failure.ok()) return;
         status = failure;
       }
       done = std::move(first->second);
       waiting_.erase(first);
     }
-    done(commit, status);
+    done(ticket, status);
   }
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/sync.hpp"
 #include "kv/pages.hpp"
+#include "kv/writer_pace.hpp"
 #include "store/collectors.hpp"
 #include "store/durable_event.hpp"
 #include "store/logged_numbers.hpp"
@@ -31,7 +32,7 @@ struct Window {
 // Threads: any; start() and stop() by the owner.
 class WeakCommits final : public Collector {
  public:
-  using Done = std::function<void(std::uint64_t commit, Status status)>;
+  using Done = std::function<void(Lsn ticket, Status status)>;
 
   WeakCommits(Pages& pages, Collectors& collectors) : Collector(collectors), pages_(pages) {}
   // `manual`: no window.
@@ -44,7 +45,11 @@ class WeakCommits final : public Collector {
   // Whether there is room for a commit of so many bytes, together with what waits in all of the store.
   bool has_room_for(std::uint64_t bytes) { return !pages_.logs() || may_wait(pages_.batch().bytes() + bytes); }
   void commit_failed() { drop_unused_allowance(); }
-  // A commit has changed pages. What the committing thread has to ask the store for, without the lock:
+  // A commit is about to change pages.
+  void begin() {
+    if (pages_.logs()) begin_commit();
+  }
+  // It has changed pages. What the committing thread has to ask the store for, without the lock:
   struct Wish {
     bool window = false;  // it is the first that waits for the window
     bool frame = false;   // so much waits that it is worth a frame
@@ -66,13 +71,13 @@ class WeakCommits final : public Collector {
   void let_part_go() { held_ = false; }
   // What that commit has left, and nothing else. Lets the writer go.
   Batch::Piece take_part();
-  void part_in_log(const Batch::Piece& piece, Lsn end) { note_sent(piece, end); }
+  void part_in_log(const Batch::Piece& piece, Lsn end);
   void lose_part() { carried_.clear(); }
 
   std::uint64_t durable();
   void set_window(Window window);
   void set_eventfd(int fd) { event_.set(fd); }
-  void when_durable(std::uint64_t commit, Done done);
+  void when_durable(Lsn ticket, Done done);
   [[nodiscard]] std::uint64_t logged_bytes() const { return logged_bytes_.load(std::memory_order_relaxed); }
 
  private:
@@ -109,7 +114,7 @@ class WeakCommits final : public Collector {
   mutable Mutex queue_mutex_;
   LoggedNumbers numbers_ MEMLITH_GUARDED_BY(queue_mutex_);
   std::uint64_t durable_ MEMLITH_GUARDED_BY(queue_mutex_) = 0;  // as noted last
-  std::multimap<std::uint64_t, Done> waiting_ MEMLITH_GUARDED_BY(queue_mutex_);
+  std::multimap<Lsn, Done> waiting_ MEMLITH_GUARDED_BY(queue_mutex_);
   // The callbacks have a thread of their own, from the first of them on: a slow one delays those behind it, and no
   // window.
   Thread telling_ MEMLITH_GUARDED_BY(queue_mutex_);

@@ -191,13 +191,6 @@ Status Session::persist_all(Scope scope) {
   return store_->failure();
 }
 
-Status Session::wait(Lsn lsn) {
-  if (store_->read_only() || lsn > store_->log().head()) {
-    return fail(Errc::invalid, Detail::argument, "there is no ticket {} in this store", lsn.value);
-  }
-  return store_->sync(lsn);
-}
-
 Status Session::rollback(std::span<Region* const> regions, Scope scope) {
   MEMLITH_TRY(Region::rollback(regions, scope));
   if (!regions.empty()) keep_to_memory();

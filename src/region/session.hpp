@@ -97,13 +97,11 @@ class Session {
   Status persist(std::span<Region* const> regions, Scope scope);
   // Of the stores to this region of the session, makes those to the range durable.
   Status persist_range(Region& region, const void* address, std::uint64_t bytes, Scope scope);
-  // Captures the stores; a background thread makes them durable. wait() waits for the returned LSN, which is 0 if there
-  // are no regions.
+  // Captures the stores; a background thread makes them durable. Store::wait() waits for the returned LSN, which is 0
+  // if there are no regions.
   Result<Lsn> persist_async(std::span<Region* const> regions, Scope scope);
   // persist() of all open regions. Without open regions: `poisoned` if the store is poisoned.
   Status persist_all(Scope scope);
-  // Returns when everything before `lsn` is durable. `invalid` if the log has not reached `lsn`.
-  Status wait(Lsn lsn);
   Status rollback(std::span<Region* const> regions, Scope scope);
 
   // ---- changes (Region::begin_change)

@@ -49,7 +49,7 @@ void DurableAnswers::answer(const std::vector<Due>& all) {
   for (const Due& each : all) newest = std::max(newest, each.ticket);
   // ORDER durable-before-answer: a crash behind an answer that came before would take an acknowledged commit back.
   // [mutant answer_before_durable]
-  const Status durable = session_.wait(newest);
+  const Status durable = session_.store().wait(newest);
   MEMLITH_SHARED_STEP();
   for (const Due& each : all) {
     if (durable.ok()) each.timer.note_persist(*session_.store().stats());

@@ -9,11 +9,48 @@ namespace memlith::core {
 
 namespace {
 constexpr std::uint64_t kAllowedAtOnce = 256 * kKiB;
-}
+constexpr std::chrono::milliseconds kHeldMax{100};
+constexpr Lsn kNever{~std::uint64_t{0}};  // the log is never durable up to there
+}  // namespace
 
 // ---- a collector -----------------------------------------------------------------------------------------------
 
+// ORDER hold-before-head: the durable ticket is held back before the head is read that the ticket is behind. Whoever
+// finds out how far the log is durable, and then sees nothing held back here, found a place that is not behind that
+// head. All of these loads and stores have one order. [mutant head_before_hold]
+void Collector::hold_back() {
+  const Log& log = all_.store_.log();
+  const std::uint64_t newest = std::max(ticket_.load(std::memory_order_relaxed), all_.ticket_floor_.load());
+  const std::uint64_t held = std::max(newest, log.head().value);
+  held_at_.store(held, std::memory_order_seq_cst);
+  set_ticket(std::max(held, log.head().value) + 1);
+}
+
+Lsn Collector::held_at() const {
+  const std::uint64_t waiting = held_at_.load(std::memory_order_seq_cst);
+  return Lsn{std::min(waiting, aside_at_.load(std::memory_order_seq_cst))};
+}
+
+Lsn Collector::durable_ticket() {
+  const Lsn durable = all_.store_.log().durable_lsn();
+  return durable_ticket(durable);
+}
+
+// ORDER aside-before-open: whoever looks in between finds the tickets held back in both places, and never in none.
+// [mutant tickets_between_places]
+void Collector::set_tickets_aside() noexcept {
+  MEMLITH_ASSERT(aside_at_.load() == kNone);
+  aside_at_.store(held_at_.load());
+  held_at_.store(kNone);
+}
+
+void Collector::tickets_in_log(Lsn end, bool more) noexcept {
+  held_tickets_.add(Lsn{aside_at_.load()}, end);
+  if (!more) aside_at_.store(kNone);
+}
+
 void Collector::note_first() {
+  if (held_at_.load(std::memory_order_relaxed) == kNone) hold_back();
   waits_.store(true, std::memory_order_release);
   all_.waiting_.fetch_add(1, std::memory_order_release);
 }
@@ -48,6 +85,8 @@ void Collectors::add(Collector& collector) {
   aside_.reserve(all_.size() + 1);
   held_.reserve(all_.size() + 1);
   pieces_.reserve(all_.size() + 1);
+  log_ = &store_.log();
+  collector.set_ticket(log_->head().value);
   all_.push_back(&collector);
   count_.store(all_.size(), std::memory_order_release);
 }
@@ -64,8 +103,54 @@ void Collectors::remove(Collector& collector, bool acknowledged) {
   if (waited) waiting_.fetch_sub(1);
   MEMLITH_ASSERT(allowed_.load() >= collector.allowed_ + collector.allowed_aside_);
   allowed_.fetch_sub(collector.allowed_ + collector.allowed_aside_);
-  lost_ = lost_ || (acknowledged && (was_aside || waited));
+  held_tickets_.add(collector.held_tickets_);
+  if (acknowledged && (was_aside || waited)) {
+    lost_ = true;
+    held_tickets_.add(collector.held_at(), kNever);
+  }
   note_refused();
+}
+
+// ---- tickets ---------------------------------------------------------------------------------------------------
+
+Lsn Collectors::durable_ticket() {
+  const Lsn durable = store_.log().durable_lsn();  // before what is held back
+  Lsn ticket = durable;
+  bool waits = false;
+  {
+    const LockGuard moved(moved_mutex_);
+    for (Collector* const each : all_) {
+      ticket = std::min(ticket, each->durable_ticket(durable));
+      waits = waits || (!each->by_hand_ && each->held_at() < durable);
+    }
+    ticket = held_tickets_.durable(durable, ticket);
+  }
+  if (waits) store_.want_closing(SteadyClock::now() + kHeldMax);
+  return ticket;
+}
+
+Lsn Collectors::newest_ticket() {
+  Lsn newest = store_.log().head();
+  const LockGuard moved(moved_mutex_);
+  for (const Collector* const each : all_) newest = std::max(newest, each->newest_ticket());
+  return newest;
+}
+
+Result<Lsn> Collectors::bring_to_log(Lsn ticket) {
+  const auto any_waits = [&] {
+    const LockGuard moved(moved_mutex_);
+    return std::ranges::any_of(all_, [ticket](const Collector* each) { return each->held_at() < ticket; });
+  };
+  if (any_waits()) {
+    const auto closed = close(true);
+    if (!closed.ok() && any_waits()) return closed.error();
+  }
+  Lsn end = std::min(ticket, store_.log().head());
+  const LockGuard moved(moved_mutex_);
+  for (Collector* const each : all_) end = std::max(end, each->held_tickets_.end_for(ticket));
+  end = std::max(end, held_tickets_.end_for(ticket));
+  if (end == kNever) return commits_are_lost();
+  return end;
 }
 
 void Collectors::durable_moved() {
@@ -104,10 +189,14 @@ Status Collectors::set_aside_all() {
   // Before waiting_ is less: any_waits() is true throughout. [mutant set_aside_not_waiting]
   if (!held_.empty()) aside_waits_.store(true);
   MEMLITH_ASSERT(waiting_.load() >= held_.size());
+  for (const Collector* const each : held_) {
+    ticket_floor_.store(std::max(ticket_floor_.load(), each->newest_ticket().value));
+  }
   for (Collector* const each : held_) {
     MEMLITH_ASSERT(each->waits_.load(std::memory_order_relaxed));
     MEMLITH_ASSERT(std::ranges::find(aside_, each) == aside_.end());
     each->set_aside();
+    each->set_tickets_aside();
     each->waits_.store(false, std::memory_order_relaxed);
     waiting_.fetch_sub(1);
     each->allowed_aside_ += std::exchange(each->allowed_, 0);
@@ -136,12 +225,7 @@ Result<Lsn> Collectors::commit(std::span<const Collector::Piece> pieces, bool wi
 Status Collectors::send(bool will_sync) {
   std::uint64_t frame_bytes_max = ~std::uint64_t{0};
   while (!aside_.empty()) {
-    if (lost_) {
-      return fail(Errc::no_space, Detail::object,
-                  "{}: commits of a structure that was closed without them are lost, and nothing may follow them; "
-                  "reopen the store",
-                  store_.path());
-    }
+    if (lost_) return commits_are_lost();
     pieces_.clear();
     std::uint64_t bytes = 0;
     std::size_t steps = 0;
@@ -156,9 +240,13 @@ Status Collectors::send(bool will_sync) {
       newest_ = *end;
       std::size_t left = pieces_.size();
       std::erase_if(aside_, [&](Collector* each) {
-        if (left == 0 || (--left, each->in_log(*end))) return false;
-        allowed_.fetch_sub(std::exchange(each->allowed_aside_, 0));
-        return true;
+        if (left == 0) return false;
+        --left;
+        const bool more = each->in_log(*end);
+        each->tickets_in_log(*end, more);
+        if (!more) allowed_.fetch_sub(std::exchange(each->allowed_aside_, 0));
+        each->durable_moved();  // it may be durable by now, and nobody looks again
+        return !more;
       });
     } else if (is_refusal(end.error()) && aside_.size() == 1 && steps > 1) {
       frame_bytes_max = bytes / 2;
@@ -187,6 +275,13 @@ Result<Lsn> Collectors::close_held(bool will_sync) {
   if (sent.ok()) sent = send(will_sync);
   if (sent.ok()) return newest_;
   return is_refusal(sent) ? refused_because(sent) : sent;
+}
+
+Status Collectors::commits_are_lost() const {
+  return fail(Errc::no_space, Detail::object,
+              "{}: commits of a structure that was closed without them are lost, and nothing may follow them; reopen "
+              "the store",
+              store_.path());
 }
 
 Status Collectors::refused_because(Status cause) {

@@ -13,10 +13,19 @@
 // commit of the store: none may lie before those that wait. If a single collector waits, smaller frames are tried, each
 // of which ends between two of its commits.
 //
+// TICKETS. A ticket is an LSN: its commit is durable once Store::durable_ticket() has reached the ticket. A commit that
+// is in the log has the end of its frame. Of a commit that waits nobody knows the frame's place yet, and a weak commit
+// takes no lock of the log to find one. Its ticket is an LSN right behind the head of the log, as the commit finds it:
+// the frame will end behind that. If a commit of another thread comes in between, the log may be durable behind the
+// ticket before the frame is. So each collector holds the durable ticket back: below the tickets of what waits in it,
+// until that is durable. [mutant tickets_not_held_back] Whoever looks at the durable ticket then may look again until
+// it has moved, and causes a closing within 100 ms.
+//
 // Threads: any. mutex() is taken before the locks of collectors and regions, and held until what was set aside is in
 // the log. A transaction of several structures holds it, too, until its frame is in the log.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -27,6 +36,8 @@
 
 #include "base/status.hpp"
 #include "base/sync.hpp"
+#include "log/log.hpp"
+#include "store/held_tickets.hpp"
 #include "store/objects.hpp"
 
 namespace memlith::core {
@@ -67,6 +78,11 @@ class Collector {
   Collector& operator=(const Collector&) = delete;
   virtual ~Collector() = default;
 
+  // The newest ticket up to which this structure's commits are durable. Only rises.
+  [[nodiscard]] Lsn durable_ticket();
+  // That of the newest commit whose effect is seen.
+  [[nodiscard]] Lsn newest_ticket() const { return Lsn{ticket_.load(std::memory_order_acquire)}; }
+
  protected:
   // Of what was set aside.
   struct Piece {
@@ -76,6 +92,16 @@ class Collector {
     std::uint64_t bytes = 0;
     std::size_t steps = 0;  // places between two commits, its end included
   };
+  // With the structure's lock held, before a commit takes effect: gives it its ticket. While the lock is held,
+  // note_waiting_commit() follows; or, if the commit's frame has the changes of other structures, too, and with
+  // Collectors::mutex() held, set_tickets_aside(), and tickets_in_log() once the frame is in the log.
+  void begin_commit();
+  void set_tickets_aside() noexcept;
+  void tickets_in_log(Lsn end, bool more) noexcept;  // `more`: of the commits that were set aside, not all are in it
+  // Nobody's look at the durable ticket causes a closing for what waits here.
+  void close_by_hand() { by_hand_ = true; }
+  // Whether the log did not take what waited (Collectors::refused()).
+  [[nodiscard]] bool log_refused() const;
   // With the structure's lock held. A commit waits, if none did yet:
   void note_waiting_commit() {
     if (!waits_.load(std::memory_order_relaxed)) note_first();
@@ -110,11 +136,25 @@ class Collector {
 
   void note_first();
   bool allow_more(std::uint64_t bytes);
+  void hold_back();  // and gives the commit its ticket
+  void set_ticket(std::uint64_t at_least) {
+    ticket_.store(std::max(ticket_.load(std::memory_order_relaxed), at_least), std::memory_order_release);
+  }
+  // Behind it are the tickets of what waits here, or is set aside.
+  [[nodiscard]] Lsn held_at() const;
+  Lsn durable_ticket(Lsn durable_lsn) { return held_tickets_.durable(durable_lsn, held_at()); }
+
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
   Collectors& all_;
-  std::atomic<bool> waits_{false};   // something waits that was not set aside; changed under the structure's lock
-  std::uint64_t allowed_ = 0;        // bytes that may wait; under the structure's lock
-  std::uint64_t allowed_aside_ = 0;  // likewise, of what was set aside; under Collectors::mutex()
+  std::atomic<std::uint64_t> ticket_{0};   // the newest; changed under the structure's lock
+  Atomic<std::uint64_t> held_at_{kNone};   // the tickets of what waits are behind it; likewise
+  Atomic<std::uint64_t> aside_at_{kNone};  // those of what was set aside; changed under Collectors::mutex()
+  HeldTickets held_tickets_;               // those of what is in the log
+  bool by_hand_ = false;                   // constant once it was added
+  std::atomic<bool> waits_{false};         // something waits that was not set aside; changed under the structure's lock
+  std::uint64_t allowed_ = 0;              // bytes that may wait; under the structure's lock
+  std::uint64_t allowed_aside_ = 0;        // likewise, of what was set aside; under Collectors::mutex()
 };
 
 class Collectors {
@@ -142,6 +182,13 @@ class Collectors {
   }
   Result<Lsn> close_held(bool will_sync) MEMLITH_REQUIRES(mutex_);
 
+  // The newest ticket up to which every commit of the store is durable. Only rises.
+  [[nodiscard]] Lsn durable_ticket();
+  // A ticket that no commit is behind that has returned.
+  [[nodiscard]] Lsn newest_ticket();
+  // How far the log has to be durable for the commits up to that ticket. Puts them into the log if they wait.
+  Result<Lsn> bring_to_log(Lsn ticket);
+
   // For the store and its flusher.
   void durable_moved();
   void after_background_closing(Status closed);
@@ -152,6 +199,7 @@ class Collectors {
   Status send(bool will_sync) MEMLITH_REQUIRES(mutex_);
   Result<Lsn> commit(std::span<const Collector::Piece> pieces, bool will_sync) MEMLITH_REQUIRES(mutex_);
   Status refused_because(Status cause) MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] Status commits_are_lost() const;
   // No closing is under way: what is set aside still was refused.
   void note_refused() MEMLITH_REQUIRES(mutex_);
 
@@ -167,11 +215,22 @@ class Collectors {
   JointFrame frame_ MEMLITH_GUARDED_BY(mutex_);
   Lsn newest_ MEMLITH_GUARDED_BY(mutex_);
   bool lost_ MEMLITH_GUARDED_BY(mutex_) = false;
+  // Tickets of waiting commits that begin now are behind this one, which is behind those that were set aside.
+  std::atomic<std::uint64_t> ticket_floor_{0};
+  HeldTickets held_tickets_;  // of collectors that are gone
   // Held while collectors are told that more is durable, which waits for nothing; and while they prepare ahead.
   Mutex moved_mutex_;
   Mutex ahead_mutex_;
   std::atomic<std::size_t> count_{0};
   std::vector<Collector*> all_;  // read under any of the three mutexes, changed under all
+  const Log* log_ = nullptr;     // of the store, from the first collector on
 };
+
+inline bool Collector::log_refused() const { return all_.refused(); }
+
+inline void Collector::begin_commit() {
+  if (held_at_.load(std::memory_order_relaxed) == kNone) return hold_back();
+  set_ticket(all_.log_->head().value + 1);
+}
 
 }  // namespace memlith::core

@@ -9,7 +9,6 @@ namespace memlith::core {
 
 namespace {
 constexpr std::chrono::microseconds kLookEvery{100};
-constexpr std::chrono::milliseconds kTryAgainAfter{100};  // a closing that the log refused
 }  // namespace
 
 Flusher::Flusher(StoreFiles& files, Background& background, Collectors* collectors)

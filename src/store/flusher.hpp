@@ -28,6 +28,7 @@ class Flusher {
   void set_window(FlushWindow window) MEMLITH_EXCLUDES(mutex_);
   // What waits in the collectors shall be durable soon after `due`; or be in the log soon, because it is much.
   void want_closing(Workers::Time due) MEMLITH_EXCLUDES(mutex_);
+  static constexpr std::chrono::milliseconds kTryAgainAfter{100};  // a closing that the log refused
   void want_frame() MEMLITH_EXCLUDES(mutex_);
   // When this returns, no thread flushes, and none will.
   void stop() MEMLITH_EXCLUDES(mutex_);

@@ -12,6 +12,7 @@
 #include "base/host.hpp"
 #include "store/archived.hpp"
 #include "store/recovery.hpp"
+#include "store/refusal.hpp"
 
 namespace memlith::core {
 
@@ -281,6 +282,28 @@ Status Store::set_reserve(ObjectId id, std::uint64_t reserve_bytes) {
 Status Store::reserve_home(ObjectId id, std::uint64_t size_bytes) {
   MEMLITH_TRY(check_process());
   return directory_->reserve_home(id, size_bytes);
+}
+
+// ---- tickets ---------------------------------------------------------------------------------------------------
+
+Status Store::check_ticket(Lsn ticket) {
+  const Lsn newest = newest_ticket();
+  if (ticket <= newest) return kOk;
+  return fail(Errc::invalid, Detail::argument, "{}: there is no ticket {} yet; the newest is {}", path(), ticket.value,
+              newest.value);
+}
+
+Status Store::wait(Lsn ticket) {
+  MEMLITH_TRY(check_process());
+  MEMLITH_TRY(check_ticket(ticket));
+  if (ticket <= durable_ticket()) return kOk;
+  const auto end = collectors_.bring_to_log(ticket);
+  if (!end.ok()) {
+    const KeptSentence sentence;
+    if (is_refusal(end.error())) want_closing(SteadyClock::now() + Flusher::kTryAgainAfter);
+    return end.error();
+  }
+  return sync(*end);
 }
 
 // ---- homes -----------------------------------------------------------------------------------------------------

@@ -391,7 +391,7 @@ TEST_F(KvInCpp, AppendsInOrder) {
   EXPECT_EQ(*kv->append(map, records(kMany / 2)), std::uint64_t{kMany} / 2);
   EXPECT_EQ(*kv->append(map, records(kMany)), std::uint64_t{kMany} / 2);
   EXPECT_EQ(*kv->append(map, records(kMany)), 0u);
-  EXPECT_EQ(kv->durable(), kv->info()->commits);
+  EXPECT_EQ(kv->info()->durable, kv->info()->commits);
   ASSERT_TRUE(kv->verify());
   const auto info = *kv->info();
   EXPECT_EQ(info.records, std::uint64_t{kMany} + 1);
@@ -467,7 +467,7 @@ TEST_F(KvInCpp, WaitsAndCallsWhenDurable) {
   EXPECT_GE(kv->durable(), second);
   while (called == 0) std::this_thread::yield();
   EXPECT_EQ(called, 1);
-  EXPECT_EQ(kv->on_durable(second + 1, [](std::int32_t) {}).error().category(), MEMLITH_INVALID);
+  EXPECT_EQ(kv->on_durable(~std::uint64_t{0}, [](std::int32_t) {}).error().category(), MEMLITH_INVALID);
   // A sync commit takes the weak ones before it along.
   const std::uint64_t third = put("c", "1");
   put("d", "1", Durability::sync);

@@ -81,7 +81,7 @@ class Client {
   // The newest sync commit that returned.
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
   void set_sync_one_in(std::uint64_t share) { sync_one_in_ = share; }
-  // Also appends to maps. What others commit has to stand still during a step, because an append tells no ticket.
+  // Also appends to maps. What others commit has to stand still during a step, because an append tells no number.
   void set_appends() { appends_ = true; }
   // How often each call has done what it is for.
   struct Counts {
@@ -129,15 +129,15 @@ class Client {
   void commit() {
     const bool sync = random_.one_in(sync_one_in_);
     const bool read_only = transaction_->read_only();
-    std::uint64_t ticket = 0;
-    ASSERT_OK(transaction_->commit(sync ? core::kv::Durability::sync : core::kv::Durability::weak, &ticket).status());
+    const auto made = transaction_->commit(sync ? core::kv::Durability::sync : core::kv::Durability::weak, nullptr);
+    ASSERT_OK(made.status());
     recorded_.committed = true;
     if (recorded_.wrote) {
-      recorded_.ticket = ticket;
-      recorded_.from = recorded_.to = ticket - 1;
-      if (sync) acknowledged_ = std::max(acknowledged_, ticket);
+      recorded_.number = *made;
+      recorded_.from = recorded_.to = *made - 1;
+      if (sync) acknowledged_ = std::max(acknowledged_, *made);
     } else if (!read_only) {
-      recorded_.from = recorded_.to = ticket;  // its locks kept what it saw until then
+      recorded_.from = recorded_.to = *made;  // its locks kept what it saw until then
     }
     finish();
   }
@@ -236,9 +236,9 @@ class Client {
     } else {
       ++counts_.appends;
       recorded_.committed = recorded_.wrote = true;
-      recorded_.ticket = kv_.newest();
-      recorded_.from = recorded_.to = recorded_.ticket - 1;
-      acknowledged_ = std::max(acknowledged_, recorded_.ticket);
+      recorded_.number = kv_.newest();
+      recorded_.from = recorded_.to = recorded_.number - 1;
+      acknowledged_ = std::max(acknowledged_, recorded_.number);
     }
     journal_.add(std::move(recorded_));
   }

@@ -12,10 +12,10 @@ constexpr std::array kEdgeNames{"ww", "wr", "rw", "rw (scan)", "time", "order"};
 constexpr std::array kKinds{"G0", "G1c", "G2-item", "G2", "strictness", "order"};
 constexpr std::size_t kNobody = ~std::size_t{0};
 
-// A state of a record. It is there from the writer's ticket on, up to the next version's.
+// A state of a record. It is there from the writer's number on, up to the next version's.
 struct Version {
   std::size_t writer = kNobody;  // of none: it was there before
-  std::uint64_t ticket = 0;
+  std::uint64_t number = 0;
   Seen value;
 };
 
@@ -66,10 +66,10 @@ class Checker {
         last[action.key] = action.value;
       }
       if (!each.committed) continue;
-      for (const auto& [key, value] : last) versions_[key].push_back({i, each.ticket, value});
+      for (const auto& [key, value] : last) versions_[key].push_back({i, each.number, value});
     }
     for (auto& [key, all] : versions_) {
-      std::sort(all.begin(), all.end(), [](const Version& a, const Version& b) { return a.ticket < b.ticket; });
+      std::sort(all.begin(), all.end(), [](const Version& a, const Version& b) { return a.number < b.number; });
       for (std::size_t i = 2; i < all.size(); ++i) add(all[i - 1].writer, all[i].writer, Edge::ww, key);
     }
   }
@@ -146,14 +146,14 @@ class Checker {
     if (index != kNobody) saw(self, key, index, false);
   }
 
-  // A transaction that wrote took place between two tickets.
+  // A transaction that wrote took place between two numbers.
   void count(std::size_t self, const std::map<std::string, Seen>& own, const Action& removal) {
     std::uint64_t there = 0;
     for (const std::string& key : history_.keys) {
       if (key < removal.key || key > removal.end) continue;
       const Seen* state = nullptr;
       for (const Version& each : versions_.at(key)) {
-        if (each.writer != self && each.ticket <= history_.transactions[self].from) state = &each.value;
+        if (each.writer != self && each.number <= history_.transactions[self].from) state = &each.value;
       }
       if (const auto mine = own.find(key); mine != own.end()) state = &mine->second;
       if (state != nullptr && state->has_value()) ++there;
@@ -172,15 +172,15 @@ class Checker {
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (!fits(all[i].value)) continue;
       fitting.push_back(i);
-      const std::uint64_t end = i + 1 < all.size() ? all[i + 1].ticket : ~std::uint64_t{0};
-      if (all[i].ticket <= seer.to && seer.from < end) then.push_back(i);
+      const std::uint64_t end = i + 1 < all.size() ? all[i + 1].number : ~std::uint64_t{0};
+      if (all[i].number <= seer.to && seer.from < end) then.push_back(i);
     }
     if (then.size() == 1) return then[0];
     if (!then.empty() || fitting.empty()) return kNobody;
     // None was there then: the last one before, or the first one behind.
     std::size_t best = fitting[0];
     for (const std::size_t i : fitting) {
-      if (all[i].ticket <= seer.to) best = i;
+      if (all[i].number <= seer.to) best = i;
     }
     return best;
   }
@@ -196,7 +196,7 @@ class Checker {
       }
     }
     std::sort(writers.begin(), writers.end(),
-              [&](std::size_t a, std::size_t b) { return all[a].ticket < all[b].ticket; });
+              [&](std::size_t a, std::size_t b) { return all[a].number < all[b].number; });
     for (std::size_t i = 1; i < writers.size(); ++i) add(writers[i - 1], writers[i], Edge::order, "");
   }
 
@@ -260,12 +260,12 @@ class Checker {
 
 std::optional<Anomaly> find_anomaly(const History& history) { return Checker(history).run(); }
 
-std::map<std::string, std::string> content_after(const History& history, std::uint64_t ticket) {
+std::map<std::string, std::string> content_after(const History& history, std::uint64_t number) {
   std::vector<const Recorded*> writers;
   for (const Recorded& each : history.transactions) {
-    if (each.committed && each.wrote && each.ticket <= ticket) writers.push_back(&each);
+    if (each.committed && each.wrote && each.number <= number) writers.push_back(&each);
   }
-  std::sort(writers.begin(), writers.end(), [](const Recorded* a, const Recorded* b) { return a->ticket < b->ticket; });
+  std::sort(writers.begin(), writers.end(), [](const Recorded* a, const Recorded* b) { return a->number < b->number; });
   std::map<std::string, std::string> content = history.before;
   for (const Recorded* each : writers) {
     for (const Action& action : each->actions) {

@@ -8,8 +8,8 @@
 //   G2-item     with overwriting of what was read (rw)
 //   G2          with a write of a record that a scan did not find, or found otherwise (predicate edges): phantoms
 //   strictness  with the order of time: a transaction that began after another had ended comes later
-//   order       with the order of the tickets, in which a crash cuts: it has to be a serial order, too
-//   count       a removal of a range told another number of records than there were before its ticket
+//   order       with the order of the numbers, in which a crash cuts: it has to be a serial order, too
+//   count       a removal of a range told another number of records than there were before its number
 //
 // Every value that is written is written once, so a value tells who wrote it. That there is no record does not: of
 // several states without the record, the one counts that was there when the transaction took place, if only one was.
@@ -41,7 +41,7 @@ struct Recorded {
   std::vector<Action> actions;
   bool committed = false;
   bool wrote = false;
-  std::uint64_t ticket = 0;  // of a committed one that wrote
+  std::uint64_t number = 0;  // of a committed one that wrote
   // What it saw is the state after a commit from `from` to `to`.
   std::uint64_t from = 0;
   std::uint64_t to = 0;
@@ -64,6 +64,6 @@ struct Anomaly {
 std::optional<Anomaly> find_anomaly(const History& history);
 
 // What the kv store holds after so many commits, by the history alone.
-std::map<std::string, std::string> content_after(const History& history, std::uint64_t ticket);
+std::map<std::string, std::string> content_after(const History& history, std::uint64_t number);
 
 }  // namespace memlith::test

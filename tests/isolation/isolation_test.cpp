@@ -1,5 +1,5 @@
 // docs/kv.md, "Isolation" and "What survives": random histories of concurrent transactions are strictly serialisable in
-// the order of their tickets, also together with what a crash leaves. Planted faults of each kind show that the checker
+// the order of their numbers, also together with what a crash leaves. Planted faults of each kind show that the checker
 // would see it, if they were not.
 #include <gtest/gtest.h>
 
@@ -25,11 +25,11 @@ class Written {
     history_.keys = std::move(keys);
     history_.before = std::move(before);
   }
-  Written& commit(std::uint64_t ticket, std::vector<Action> actions) {
+  Written& commit(std::uint64_t number, std::vector<Action> actions) {
     Recorded each = recorded(std::move(actions));
     each.committed = each.wrote = true;
-    each.ticket = ticket;
-    each.from = each.to = ticket - 1;
+    each.number = number;
+    each.from = each.to = number - 1;
     history_.transactions.push_back(std::move(each));
     return *this;
   }
@@ -121,7 +121,7 @@ TEST(Checker, KnowsRemovedRanges) {
             "");
   EXPECT_EQ(history().commit(1, {write("z", "z1"), removal("y", "z", 2), read("y", std::nullopt)}).kind(), "");
   EXPECT_EQ(history().commit(1, {removal("x", "y", 2), removal("x", "z", 0), read("x", "x0")}).kind(), "own");
-  // A record that came into the range before the removal's ticket, and was not seen; and one that it left.
+  // A record that came into the range before the removal's number, and was not seen; and one that it left.
   EXPECT_EQ(history().commit(1, {write("z", "z1")}).commit(2, {removal("y", "z", 1)}).kind(), "count");
   EXPECT_EQ(history().commit(1, {removal("x", "y", 2)}).later().reads(1, {read("y", "y0")}).kind(), "strictness");
 }
@@ -173,7 +173,7 @@ TEST(Checker, NamesEachAnomaly) {
             "order");
 }
 
-// The tickets are the order of each record's versions, so a dirty write (G0) shows in what is read afterwards: of two
+// The numbers are the order of each record's versions, so a dirty write (G0) shows in what is read afterwards: of two
 // transactions that wrote the same two records, each is the last in one.
 TEST(Checker, SeesDirtyWrites) {
   Written both({"x", "y"}, {});

@@ -132,6 +132,7 @@ void World::look_at_store() {
   EXPECT_TRUE(store->one_file || info.region_count == store->regions.size()) << story();
   const std::uint64_t durable = MEMLITH_CALL(memlith_store_durable, store->handle);
   EXPECT_TRUE(store->read_only || durable >= info.durable_lsn) << story();
+  EXPECT_GE(MEMLITH_CALL(memlith_store_newest, store->handle), durable) << story();
   memlith_stats stats{};
   stats.struct_size = sizeof stats;
   const std::int32_t code = MEMLITH_CALL(memlith_store_get_stats, store->handle, &stats);

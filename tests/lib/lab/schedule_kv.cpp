@@ -1,5 +1,5 @@
 // The cases of schedule_workloads.cpp in which threads commit to a kv store. The oracle holds the region's bytes
-// against the commits in the order of their tickets.
+// against the commits in the order of their numbers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 // Not kKvName: its bytes are compared, not only its records.
 constexpr const char* kName = "tree";
 constexpr const char* kOtherName = "twig";
-constexpr std::uint64_t kTickets = 1;  // commits side by side: their order is that of their tickets
+constexpr std::uint64_t kBeside = 1;  // commits side by side: their order is that of their numbers
 constexpr int kTriesMax = 4;
 
 // What a kv store holds: a record of each key, all values of the same length.
@@ -27,7 +27,8 @@ struct Shape {
   std::uint64_t value_bytes = 24;
   std::uint64_t region_bytes = 40 * kPageBytes;  // room for what a commit may need, so that it never grows
   const char* name = kName;
-  std::uint64_t group = kTickets;  // 0: one thread commits, and all of its commits are one sequence
+  std::uint64_t group = kBeside;  // 0: one thread commits, and all of its commits are one sequence
+  bool with_regions = false;      // one commit, beside commits of regions: its place among their frames is its ticket
 };
 
 // A kv store in the session's store.
@@ -73,7 +74,7 @@ class KvCase {
 
   // One transaction that writes these records, with values of the same length. It begins anew while others are in its
   // way, a few times. Returns its ticket, 0 without one.
-  std::uint64_t commit(std::string_view keys, kv::Durability durability) {
+  Lsn commit(std::string_view keys, kv::Durability durability) {
     const char fill = static_cast<char>('A' + fills_++);
     const std::string value(shape_.value_bytes, fill);
     kv::Transaction transaction(*kv_, false);
@@ -87,7 +88,7 @@ class KvCase {
       if (!in_the_way) break;
       yield_thread();
     }
-    if (!transaction.active()) return 0;
+    if (!transaction.active()) return Lsn{0};
     const std::size_t number = s_.history.started(
         fmt::format("write {} to records {}", fill, keys),
         [this_places = places_, keys = std::string(keys), value, name = shape_.name](Content& content) {
@@ -100,17 +101,18 @@ class KvCase {
           std::memcpy(counter, &commits, sizeof commits);
         },
         now(), shape_.group);
-    const auto ticket = transaction.commit(durability, nullptr);
-    told("committing", ticket.status());
-    if (!ticket.ok()) {
+    Lsn ticket;
+    const auto place = transaction.commit(durability, &ticket);
+    told("committing", place.status());
+    if (!place.ok()) {
       // Of a weak commit that fails nothing took effect.
       if (durability == kv::Durability::weak) s_.history.cancelled(number);
-      return 0;
+      return Lsn{0};
     }
-    if (shape_.group != 0) s_.history.placed(number, Lsn{*ticket});
-    committed_.push_back({*ticket, number});
+    if (shape_.group != 0) s_.history.placed(number, shape_.with_regions ? ticket : Lsn{*place});
+    committed_.push_back({ticket, number});
     if (durability == kv::Durability::sync) s_.history.acknowledged(number, now());
-    return *ticket;
+    return ticket;
   }
   // Older states of pages are let go as soon as no snapshot needs them.
   void forget_soon() { kv_->pages().forget_from(1); }
@@ -136,7 +138,7 @@ class KvCase {
     const std::vector<Committed> before = committed_;
     const Status done = kv_->persist();
     told("persisting", done);
-    if (done.ok()) acknowledge(before, ~std::uint64_t{0});
+    if (done.ok()) acknowledge(before, Lsn{~std::uint64_t{0}});
     return done.ok();
   }
   // From now on files cannot grow.
@@ -148,7 +150,12 @@ class KvCase {
   void must(bool holds, const char* what) {
     if (!holds) s_.broken(fmt::format("{}: {}", what, last_error_text()));
   }
-  void wait(std::uint64_t ticket) {
+  // What the store says is durable, of what was committed before or since.
+  void look_at_durable_ticket() {
+    const Lsn durable = s_.store->durable_ticket();
+    acknowledge(committed_, durable);
+  }
+  void wait(Lsn ticket) {
     const std::vector<Committed> before = committed_;
     const Status done = kv_->wait(ticket);
     told("waiting", done);
@@ -173,7 +180,7 @@ class KvCase {
     return std::string(shape_.value_bytes, static_cast<char>(key - 'a' + '0'));
   }
   struct Committed {
-    std::uint64_t ticket = 0;
+    Lsn ticket;
     std::size_t number = 0;
   };
   [[nodiscard]] std::size_t now() const { return s_.volume.operations(); }
@@ -182,7 +189,7 @@ class KvCase {
       s_.broken(fmt::format("{} failed although nothing had: {}", doing, last_error_text()));
     }
   }
-  void acknowledge(const std::vector<Committed>& committed, std::uint64_t up_to) {
+  void acknowledge(const std::vector<Committed>& committed, Lsn up_to) {
     for (const Committed& each : committed) {
       if (each.ticket <= up_to) s_.history.acknowledged(each.number, now());
     }
@@ -241,7 +248,7 @@ void kv_window(Session& s) {
   KvCase kv(s, KvCase::Thread::window);
   s.side_by_side({[&] {
                     kv.commit("a", kv::Durability::weak);
-                    if (const std::uint64_t ticket = kv.commit("b", kv::Durability::weak); ticket != 0) kv.wait(ticket);
+                    if (const Lsn ticket = kv.commit("b", kv::Durability::weak); ticket != Lsn{0}) kv.wait(ticket);
                   },
                   [&] { kv.commit("c", kv::Durability::sync); }});
 }
@@ -282,14 +289,15 @@ void kv_refused(Session& s) {
   constexpr std::string_view kKeys = "abcdefghijkl";
   KvCase kv(s, KvCase::Thread::none, {kKeys, 1100, 120 * kPageBytes});
   kv.fill_disk();
-  kv.must(kv.commit(kKeys, kv::Durability::weak) != 0, "a weak commit was refused that fits memory");
+  kv.must(kv.commit(kKeys, kv::Durability::weak) != Lsn{0}, "a weak commit was refused that fits memory");
   kv.must(!kv.persist(), "a commit was called durable that the log has no room for");
   s.side_by_side({[&] {
-                    kv.must(kv.commit("a", kv::Durability::weak) == 0,
+                    kv.must(kv.commit("a", kv::Durability::weak) == Lsn{0},
                             "a commit was taken although those before it cannot become durable");
                     kv.free_disk();
                     kv.must(kv.persist(), "there was space again, and a persist failed");
-                    kv.must(kv.commit("b", kv::Durability::weak) != 0, "there was space again, and a commit failed");
+                    kv.must(kv.commit("b", kv::Durability::weak) != Lsn{0},
+                            "there was space again, and a commit failed");
                   },
                   [&] { kv.commit("c", kv::Durability::weak); }});
   kv.must(kv.persist(), "there was space again, and a persist failed");
@@ -331,6 +339,23 @@ void kv_before_persist(Session& s) {
                     s.commit("a", 0, 600);
                   },
                   [&] { kv.persist(); }});
+}
+
+// A commit of a region that a weak commit of a kv store may come before, while it waits for its frame. What the store
+// then calls durable survives.
+void kv_tickets(Session& s) {
+  KvCase kv(s, KvCase::Thread::none, {.keys = "ab", .with_regions = true});
+  s.side_by_side({[&] {
+                    kv.commit("a", kv::Durability::weak);
+                    kv.look_at_durable_ticket();
+                    kv.close_what_waits();
+                    kv.look_at_durable_ticket();
+                  },
+                  [&] {
+                    s.commit("a", 0, 600);
+                    kv.look_at_durable_ticket();
+                  }});
+  kv.look_at_durable_ticket();
 }
 
 }  // namespace memlith::lab

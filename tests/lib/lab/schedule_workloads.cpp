@@ -503,6 +503,8 @@ constexpr ScheduleWorkload kCases[] = {
      with_room_for_pages, kv_two_stores, 1},
     {"kv-persist", "a weak commit of a kv store and a commit behind it, beside a persist of the store",
      with_room_for_pages, kv_before_persist, 2},
+    {"kv-tickets", "a weak commit of a kv store whose ticket is compared with what is durable, beside a commit",
+     with_room_for_pages, kv_tickets, 2},
 };
 
 // A closed store of objects a, b, c, and wide; the same for all, so made once for each set of options.

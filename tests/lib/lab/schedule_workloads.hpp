@@ -114,6 +114,7 @@ void kv_refused(Session& session);
 void kv_small_frames(Session& session);
 void kv_two_stores(Session& session);
 void kv_before_persist(Session& session);
+void kv_tickets(Session& session);
 
 std::span<const ScheduleWorkload> schedule_workloads();
 const ScheduleWorkload* find_schedule_workload(std::string_view name);

@@ -126,6 +126,9 @@
   X(stop_told_outside_lock, base, "the threads in the background are told to end without their lock")              \
   X(collectors_closed_apart, store, "what waits in several structures goes to the log in a frame for each")        \
   X(set_aside_not_waiting, store, "what a closing has set aside does not count as waiting until it is in the log")   \
+  X(head_before_hold, store, "a ticket's place in the log is read before the durable ticket is held back")          \
+  X(tickets_not_held_back, store, "a ticket counts as durable when the log is durable up to there")                \
+  X(tickets_between_places, store, "tickets that are set aside are held back nowhere for a moment")                \
   X(flusher_ends_without_a_look, store, "the flusher ends without a last look at what it shall make durable")      \
   X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                        \
   X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                     \

@@ -249,12 +249,10 @@ TEST(KvMaps, ManyAreCountedAtOnce) {
 TEST_F(KvTest, ACommitThatChangesNothingKeepsItsNumber) {
   kv::MapNumber map = world.map();
   const auto commit_nothing = [&] {
-    std::uint64_t ticket = 0;
     const auto transaction = begin();
     EXPECT_OK(transaction->put(map, "key", "value"));
     EXPECT_TRUE(must(transaction->remove(map, "key")));
-    EXPECT_OK(transaction->commit(Durability::sync, &ticket).status());
-    return ticket;
+    return must(transaction->commit(Durability::sync, nullptr));
   };
   EXPECT_EQ(commit_nothing(), 2u);
   world.crash();
@@ -448,23 +446,23 @@ TEST_F(KvTest, AViewTakesItsCopiesWithIt) {
 TEST(KvWindow, WeakCommitsBecomeDurable) {
   KvWorld world({true, {5, 16 * kMiB}, false});
   const PageNumber map = world.map();
-  std::vector<std::uint64_t> told;
+  std::vector<Lsn> told;
   std::mutex mutex;
-  std::uint64_t last = 0;
+  Lsn last;
   for (int i = 0; i < 50; ++i) {
     Transaction transaction(world.kv(), false);
     ASSERT_OK(transaction.begin());
     ASSERT_OK(transaction.put(map, std::to_string(i), "v"));
     ASSERT_OK(transaction.commit(Durability::weak, &last).status());
-    world.kv().weak_commits().when_durable(last, [&](std::uint64_t commit, Status status) {
+    world.kv().weak_commits().when_durable(last, [&](Lsn ticket, Status status) {
       EXPECT_OK(status);
       const std::lock_guard lock(mutex);
-      told.push_back(commit);
+      told.push_back(ticket);
     });
   }
-  while (world.kv().durable() < last) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (world.kv().durable_ticket() < last) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_OK(world.kv().wait(last));
-  EXPECT_EQ(world.kv().wait(last + 1).category, Errc::invalid);
+  EXPECT_EQ(world.kv().wait(Lsn{~std::uint64_t{0}}).category, Errc::invalid);
   EXPECT_OK(world.kv().stop());
   EXPECT_EQ(told.size(), 50u);
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
@@ -475,7 +473,7 @@ TEST(KvWindow, ASlowCallbackStretchesNoWindow) {
   KvWorld world({true, {5, 16 * kMiB}, false});
   const kv::MapNumber map = world.map();
   const auto commit = [&] {
-    std::uint64_t ticket = 0;
+    Lsn ticket;
     Transaction transaction(world.kv(), false);
     EXPECT_OK(transaction.begin());
     EXPECT_OK(transaction.put(map, "key", "v"));
@@ -485,16 +483,16 @@ TEST(KvWindow, ASlowCallbackStretchesNoWindow) {
   std::atomic<bool> called{false};
   std::atomic<std::uint64_t> second{0};
   std::atomic<bool> passed{false};
-  world.kv().weak_commits().when_durable(commit(), [&](std::uint64_t, Status) {
+  world.kv().weak_commits().when_durable(commit(), [&](Lsn, Status) {
     called = true;
     // It gives up some day, so that a failure is one and no hang.
     for (int i = 0; i < 5000 && !passed; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      passed = second != 0 && world.kv().durable() >= second;
+      passed = second != 0 && world.kv().durable_ticket().value >= second;
     }
   });
   while (!called) std::this_thread::yield();
-  second = commit();
+  second = commit().value;
   EXPECT_OK(world.kv().stop());
   EXPECT_TRUE(passed);
 }

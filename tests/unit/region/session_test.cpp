@@ -72,8 +72,8 @@ TEST_F(Sessions, PersistsAreTimedAndCanBeWaitedFor) {
   EXPECT_OK(session->persist_all(Scope::process));
   regions[0]->address()[8] = std::byte{3};
   const Lsn end = must(session->persist_async({regions, 1}, Scope::process));
-  EXPECT_EQ(session->wait(end.advance(1)).category, Errc::invalid);
-  EXPECT_OK(session->wait(end));
+  EXPECT_EQ(session->store().wait(end.advance(1)).category, Errc::invalid);
+  EXPECT_OK(session->store().wait(end));
   EXPECT_GE(session->store().log().durable_lsn(), end);
   regions[1]->address()[8] = std::byte{4};
   EXPECT_OK(session->rollback({regions + 1, 1}, Scope::process));
