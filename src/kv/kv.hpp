@@ -100,14 +100,16 @@ class Transaction {
   // The root of the map, for a transaction that is active and a key that is possible.
   Result<PageNumber> check(MapNumber number, std::string_view key);
   Status need_active() const;
-  Status took(Taken taken);  // unless it is yes, the transaction ends
-  Status keep_locks();       // until it ends
-  Status had_locks();        // up to here
+  // Unless it is yes, the transaction ends.
+  Status took(Taken taken) { return taken == Taken::yes ? kOk : not_taken(taken); }
+  Status not_taken(Taken taken);
+  Status keep_locks();  // until it ends
+  Status had_locks();   // up to here
   Status confirm_map(MapNumber number);
   Status write(MapNumber number, PageNumber map, std::string_view key, Pending pending);
-  Status reckon(const RecordKey& record, const Pending* before, Pending& pending);
+  // What the transaction needs with this write.
+  Status reckon(const RecordKey& record, const Pending* before, Pending& pending, LogNeed& then);
   Status look_for_places();
-  void change(const RecordKey& record, const Pending& before, const Pending& pending);
   Result<std::optional<std::string_view>> read_tree(PageNumber map, std::string_view key);
   Result<std::string_view> read_overflow(TreeReader& reader, PageNumber map, const Cell& cell, std::string& room);
   std::string_view keep(std::string_view bytes);
@@ -122,8 +124,10 @@ class Transaction {
   bool active_ = false;
   Stamp view_ = kNewest;
   Snapshots::Place snapshot_;
-  MapNumber known_map_ = 0;       // was found to exist; while it is used no other transaction can remove it
-  PageNumber known_root_ = 0;     // its root
+  // The map that was used last, whose root was looked at, maybe by an earlier use of this object.
+  const MapEntry* known_ = nullptr;
+  MapNumber known_map_ = 0;
+  bool is_confirmed_ = false;     // it exists, and no other transaction can remove it before this one ends
   LogNeed need_;                  // of the writes
   bool looked_ = false;           // which of them are in place is known
   std::uint64_t generation_ = 0;  // counts beginnings; cursors of an earlier one are over

@@ -34,7 +34,7 @@ Status Transaction::begin() {
     return fail(Errc::invalid, Detail::kv, "the transaction is active; commit or abort it before it begins anew");
   }
   ++generation_;
-  known_map_ = known_root_ = 0;
+  is_confirmed_ = false;
   if (read_only_) {
     snapshot_ = kv_.pages_.take_snapshot();
     view_ = snapshot_.stamp;
@@ -67,8 +67,7 @@ Status Transaction::need_active() const {
   return quick_failure(Errc::invalid, Detail::kv, "the transaction has ended; begin another one, or begin it anew");
 }
 
-Status Transaction::took(Taken taken) {
-  if (taken == Taken::yes) return kOk;
+Status Transaction::not_taken(Taken taken) {
   end();
   kv_.conflicts_.fetch_add(1, std::memory_order_relaxed);
   const std::string_view why = taken == Taken::circle ? "this transaction and another wait for each other"
@@ -87,11 +86,13 @@ Result<PageNumber> Transaction::check(MapNumber number, std::string_view key) {
   MEMLITH_TRY(need_active());
   MEMLITH_TRY(Kv::check_key(key));
   if (!read_only_) kv_.locks_.note_use(locks_);
-  if (known_root_ != 0 && number == known_map_) return known_root_;
-  const MapEntry* const entry = kv_.numbers_.find(number);
+  const bool is_known = known_ != nullptr && number == known_map_;
+  if (is_known && is_confirmed_) return known_->root;
+  const MapEntry* const entry = is_known ? known_ : kv_.numbers_.find(number);
   if (entry == nullptr) return kv_.no_map(number);
   const Stamp removed = entry->removed.load();
   if (removed != kNewest && removed <= view_) return kv_.no_map(number);
+  if (is_known) return entry->root;
   const Status there = TreeReader(kv_.pages_, entry->root, view_).check_map();
   if (there.category == Errc::invalid) return kv_.no_map(number);
   MEMLITH_TRY(there);
@@ -100,11 +101,14 @@ Result<PageNumber> Transaction::check(MapNumber number, std::string_view key) {
 
 // Called with a lock in the map, so that no other transaction removes it from now on.
 Status Transaction::confirm_map(MapNumber number) {
-  if (known_root_ != 0 && number == known_map_) return kOk;
-  if (!read_only_ && kv_.numbers_.find(number)->going.load()) return took(Taken::conflict);  // pairs with remove_map()
-  MEMLITH_TRY_ASSIGN(const PageNumber root, check(number, "k"));
+  const bool is_known = known_ != nullptr && number == known_map_;
+  if (is_known && is_confirmed_) return kOk;
+  const MapEntry* const entry = is_known ? known_ : kv_.numbers_.find(number);
+  if (!read_only_ && entry->going.load()) return took(Taken::conflict);  // pairs with remove_map()
+  MEMLITH_TRY(check(number, "k").status());
+  known_ = entry;
   known_map_ = number;
-  known_root_ = root;
+  is_confirmed_ = true;
   return kOk;
 }
 
@@ -214,9 +218,9 @@ Result<bool> is_in_place(Pages& pages, const RecordKey& record, const Pending& p
 
 // A transaction that becomes too large learns it here and not after all its work, at the commit. As long as it is small
 // in any case, nothing is looked up.
-Status Transaction::reckon(const RecordKey& record, const Pending* before, Pending& pending) {
+Status Transaction::reckon(const RecordKey& record, const Pending* before, Pending& pending, LogNeed& then) {
   const auto log_bytes = [&] {
-    LogNeed then = need_;
+    then = need_;
     if (before != nullptr) then -= LogNeed::of(record.key, *before);
     then += LogNeed::of(record.key, pending);
     return then.log_bytes(kv_.pages_.count());
@@ -241,24 +245,20 @@ Status Transaction::look_for_places() {
   return kOk;
 }
 
-void Transaction::change(const RecordKey& record, const Pending& before, const Pending& pending) {
-  need_ -= LogNeed::of(record.key, before);
-  need_ += LogNeed::of(record.key, pending);
-  kv_.locks_.set(locks_, record, pending);
-}
-
 Status Transaction::write(MapNumber number, PageNumber map, std::string_view key, Pending pending) {
   const auto own = locks_.writes.find({map, key});
   const bool had = own != locks_.writes.end();
   const RecordKey record{map, had ? own->first.key : keep(key)};
-  MEMLITH_TRY(reckon(record, had ? &own->second : nullptr, pending));
+  LogNeed then;
+  MEMLITH_TRY(reckon(record, had ? &own->second : nullptr, pending, then));
   if (!savepoints_.empty()) undo_.push_back({record, had ? own->second : Pending{}});
   if (had) {
-    change(record, Pending(own->second), pending);
+    kv_.locks_.set(locks_, record, pending);
+    need_ = then;
     return kOk;
   }
   MEMLITH_TRY(took(kv_.locks_.write(locks_, record, pending)));
-  need_ += LogNeed::of(record.key, pending);
+  need_ = then;
   return confirm_map(number);
 }
 
@@ -319,8 +319,10 @@ Status Transaction::undo_to(std::uint64_t savepoint) {
   }
   const std::size_t length = savepoints_[savepoint - 1];
   while (undo_.size() > length) {
-    const auto now = locks_.writes.find(undo_.back().record);
-    change(undo_.back().record, Pending(now->second), undo_.back().before);
+    const Undo& last = undo_.back();
+    need_ -= LogNeed::of(last.record.key, locks_.writes.find(last.record)->second);
+    need_ += LogNeed::of(last.record.key, last.before);
+    kv_.locks_.set(locks_, last.record, last.before);
     undo_.pop_back();
   }
   savepoints_.resize(savepoint);

@@ -64,11 +64,6 @@ void WeakCommits::ask_for(const Wish& wish) {
   if (wish.frame) store().want_frame();
 }
 
-Status WeakCommits::keep_up() {
-  if (!store().collectors().refused() && waiting_bytes_.load(std::memory_order_relaxed) < kWaitingBytesMax) return kOk;
-  return hand_over(~std::uint64_t{0}, false).status();
-}
-
 void WeakCommits::set_window(Window window) {
   interval_ms_ = window.interval_ms;
   window_bytes_ = window.bytes;

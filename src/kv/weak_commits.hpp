@@ -60,7 +60,10 @@ class WeakCommits final : public Collector {
 
   void ask_for(const Wish& wish);
   // Waits while too much waits for the log. Errors: what waits was refused, and no commit may follow it.
-  Status keep_up();
+  Status keep_up() {
+    if (!log_refused() && waiting_bytes_.load(std::memory_order_relaxed) < kWaitingBytesMax) return kOk;
+    return hand_over(~std::uint64_t{0}, false).status();
+  }
   // Brings commits up to that number to the log.
   Result<Lsn> hand_over(std::uint64_t commit, bool will_sync);
   Status make_durable(std::uint64_t commit);

@@ -216,8 +216,7 @@ std::uint64_t Session::copied_bytes() const {
   return pages * kPageBytes;
 }
 
-void Session::keep_to_memory() {
-  if (!memory_budget_.limited()) return;
+void Session::release_if_used_up() {
   // A thread that releases, opens or closes a region holds the lock; the next persist checks again.
   if (!regions_mutex_.try_lock()) return;
   const LockGuard lock(regions_mutex_, std::adopt_lock);

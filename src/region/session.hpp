@@ -131,7 +131,9 @@ class Session {
   Result<Lsn> commit_buffers(std::span<const BufferedWrite> writes, bool wait);
 
   // Releases memory if the budget is used up. After each persist and commit, without locks.
-  void keep_to_memory();
+  void keep_to_memory() {
+    if (memory_budget_.limited()) release_if_used_up();
+  }
   // The result of the last release of memory that the budget demanded. The persist that demanded it was durable, or
   // captured, in any case.
   [[nodiscard]] Status memory_status() const { return memory_status_.load(std::memory_order_relaxed); }
@@ -139,6 +141,7 @@ class Session {
  private:
   Session(Place place, std::uint64_t memory_max_bytes)
       : volume_(std::move(place.volume)), memory_budget_(memory_max_bytes) {}
+  void release_if_used_up();
   Status move_view(const std::function<Status()>& move) MEMLITH_REQUIRES(regions_mutex_);
   OpenRegion* find_open(ObjectId object) MEMLITH_REQUIRES(regions_mutex_);
   Result<Region*> region_at(const void* address);
