@@ -197,9 +197,9 @@ std::uint64_t Store::persist_async() {
   return through_gate([this] {
     std::vector<memlith_region*> all;
     for (const auto& [name, open] : regions_) all.push_back(open.region);
-    std::uint64_t ticket = memlith_store_durable(handle_);
+    std::uint64_t ticket = 0;
     if (!all.empty()) check(memlith_persist_async(all.data(), all.size(), MEMLITH_SCOPE_PROCESS, &ticket));
-    return ticket;
+    return memlith_store_newest(handle_);  // of what dictionaries have, too
   });
 }
 

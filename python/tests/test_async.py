@@ -3,9 +3,11 @@
 import asyncio
 import concurrent.futures
 import pathlib
+import signal
 import threading
 
 import pytest
+from conftest import Program
 
 import memlith
 
@@ -43,6 +45,25 @@ def test_a_ticket_stays_open_within_the_flush_window_until_somebody_waits(folder
         assert first.result(60) is None
         second.result()
         assert second.done()
+
+
+@pytest.mark.parametrize("with_array", [False, True])
+def test_a_ticket_is_of_dictionaries_too(program: Program, folder: pathlib.Path, with_array: bool) -> None:
+    ended = program.run("""
+        import os, signal, sys
+        import memlith
+        store = memlith.open("s")
+        words = memlith.Dict(store, "words", weak=True)
+        if eval(sys.argv[1]):
+            store.array("numbers", 10)
+        store.persist()
+        words["a"] = 1
+        store.persist_async().result()
+        os.kill(os.getpid(), signal.SIGKILL)
+        """, with_array)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    with memlith.open(folder / "s") as store:
+        assert memlith.Dict(store, "words") == {"a": 1}
 
 
 def test_await(folder: pathlib.Path) -> None:
