@@ -99,8 +99,11 @@ func (s *Store) Checkpoint() error { return errorOf(capi.StoreCheckpoint(s.handl
 // Durable is the newest durable ticket.
 func (s *Store) Durable() uint64 { return capi.Durable(s.handle) }
 
-// Wait returns when the commit with that ticket is durable, or when the context ends; the commit becomes durable all
-// the same.
+// Newest is a ticket of everything that was committed or appended before, in whatever structure.
+func (s *Store) Newest() uint64 { return capi.Newest(s.handle) }
+
+// Wait returns when everything up to that ticket is durable, or when the context ends; it becomes durable all the same.
+// It takes the tickets of kv stores, too.
 func (s *Store) Wait(ctx context.Context, ticket uint64) error {
 	return Await(ctx, func() error { return errorOf(capi.Wait(s.handle, ticket)) })
 }

@@ -129,6 +129,9 @@ func TestOneCommitForAKVStoreAndALog(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if newest := store.Newest(); newest < ticket {
+			t.Fatal(newest, ticket)
+		}
 		return store.Wait(context.Background(), ticket)
 	})
 	if value, consumed, newest := state(); value != "1" || consumed != 1 || newest != 5 {

@@ -156,7 +156,7 @@ func (k *KV) Wait(ctx context.Context, ticket uint64) error {
 	return memlith.Await(ctx, func() error { return memlith.ErrorOf(capi.KvWait(k.handle, ticket)) })
 }
 
-// Durable is the newest durable ticket.
+// Durable is the newest ticket up to which the commits of this kv store are durable.
 func (k *KV) Durable() uint64 { return capi.KvDurable(k.handle) }
 
 // Verify checks every page; commits wait meanwhile.

@@ -149,6 +149,10 @@ func Wait(store Handle, ticket uint64) *Failure {
 	return of(C.mgo_wait(C.uintptr_t(store), C.uint64_t(ticket)))
 }
 
+func Newest(store Handle) uint64 {
+	return uint64(C.mgo_newest(C.uintptr_t(store)))
+}
+
 func Durable(store Handle) uint64 {
 	return uint64(C.mgo_durable(C.uintptr_t(store)))
 }

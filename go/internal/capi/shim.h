@@ -93,6 +93,7 @@ static inline mgo_result mgo_wait(uintptr_t store, uint64_t ticket) {
   return mgo_of(memlith_wait((memlith_store*)store, ticket));
 }
 
+static inline uint64_t mgo_newest(uintptr_t store) { return memlith_store_newest((memlith_store*)store); }
 static inline uint64_t mgo_durable(uintptr_t store) { return memlith_store_durable((memlith_store*)store); }
 static inline uint64_t mgo_kv_durable(uintptr_t kv) { return memlith_kv_durable((memlith_kv*)kv); }
 static inline uint64_t mgo_applog_durable(uintptr_t log) { return memlith_applog_durable((memlith_applog*)log); }

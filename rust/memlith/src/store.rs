@@ -139,14 +139,21 @@ impl Store {
         self.handle.0
     }
 
-    /// Every commit up to this number is durable.
+    /// Every commit up to this ticket is durable.
     #[must_use]
     pub fn durable(&self) -> u64 {
         // SAFETY: the handle is open.
         unsafe { sys::memlith_store_durable(self.raw()) }
     }
 
-    /// Returns when the commit is durable.
+    /// A ticket of everything that was committed or appended before, in whatever structure.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        // SAFETY: the handle is open.
+        unsafe { sys::memlith_store_newest(self.raw()) }
+    }
+
+    /// Returns when everything up to that ticket is durable: tickets of [`Kv`](crate::kv::Kv), too.
     pub fn wait(&self, ticket: u64) -> Result<()> {
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_wait(self.raw(), ticket) })

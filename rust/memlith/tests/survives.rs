@@ -103,6 +103,23 @@ fn names(records: memlith::kv::Records<'_>) -> Result<Vec<Vec<u8>>> {
 }
 
 #[test]
+fn one_wait_for_all_structures() -> Result<()> {
+    let folder = Folder::new("tickets");
+    let store = made(&folder.0.join("s"))?;
+    let kv = Kv::open(&store, "kv")?;
+    let map = kv.map("m")?;
+    let log = AppLog::open(&store, "log", applog::Options { create: true, ..Default::default() })?;
+    let mut txn = kv.begin()?;
+    txn.put(map, b"a", b"1")?;
+    let ticket = txn.commit(Durability::Weak)?;
+    let entry = log.append(b"entry")?;
+    assert!(store.newest() >= ticket);
+    store.wait(store.newest())?;
+    assert!(store.durable() >= ticket && kv.durable() >= ticket && log.durable() >= entry);
+    Ok(())
+}
+
+#[test]
 fn compare_and_swap() -> Result<()> {
     let folder = Folder::new("swap");
     let kv = Kv::open(&made(&folder.0.join("s"))?, "kv")?;
