@@ -394,7 +394,7 @@ impl<'kv> Transaction<'kv> {
         estimate(self.raw, map, &keys)
     }
 
-    /// Commits: everything the transaction wrote takes effect, or nothing. Returns the number of the commit.
+    /// Commits: everything the transaction wrote takes effect, or nothing. Returns the ticket of the commit.
     pub fn commit(self, durability: Durability) -> Result<u64> {
         let mode = match durability {
             Durability::Sync => sys::MEMLITH_COMMIT_SYNC,
