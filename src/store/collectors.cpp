@@ -85,7 +85,7 @@ void Collectors::add(Collector& collector) {
   aside_.reserve(all_.size() + 1);
   held_.reserve(all_.size() + 1);
   pieces_.reserve(all_.size() + 1);
-  log_ = &store_.log();
+  if (log_ == nullptr) log_ = &store_.log();  // others read it meanwhile
   collector.set_ticket(log_->head().value);
   all_.push_back(&collector);
   count_.store(all_.size(), std::memory_order_release);
