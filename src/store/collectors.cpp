@@ -9,8 +9,8 @@ namespace memlith::core {
 
 namespace {
 constexpr std::uint64_t kAllowedAtOnce = 256 * kKiB;
-constexpr std::chrono::milliseconds kHeldMax{100};
-constexpr Lsn kNever{~std::uint64_t{0}};  // the log is never durable up to there
+constexpr std::chrono::milliseconds kHeldMax{100};  // from a look at held tickets to a closing
+constexpr Lsn kNever{~std::uint64_t{0}};            // the log is never durable up to there
 }  // namespace
 
 // ---- a collector -----------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ class Store {
   // Tickets, of whatever structure (store/collectors.hpp): returns when everything up to that one is durable, also
   // what waits in memory for its frame. Errors: invalid - there is no such ticket yet; those of commit().
   Status wait(Lsn ticket);
-  Status check_ticket(Lsn ticket);
+  Status check_ticket(Lsn ticket);  // `invalid`: there is no such ticket yet
   [[nodiscard]] Lsn durable_ticket() { return read_only() ? durable_lsn() : collectors_.durable_ticket(); }
   // Everything that was committed or appended before the call is durable when this ticket is.
   [[nodiscard]] Lsn newest_ticket() { return read_only() ? durable_lsn() : collectors_.newest_ticket(); }

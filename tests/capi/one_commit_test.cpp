@@ -297,5 +297,29 @@ TEST(OneCommit, WritesThatComeToNothingAreAPartAsWell) {
   expect_agreement(opened, 1, 1);
 }
 
+// Of a commit with parts, of a kv commit that waits behind it, and of both together.
+TEST(OneCommit, OneWaitIsForTheTicketsOfAllStructures) {
+  const TempFolder folder;
+  Opened opened = Opened::open(folder / "s");
+  ASSERT_TRUE(opened.step(1, true, false));
+  const std::uint64_t first = opened.store.newest();
+  ASSERT_TRUE(opened.store.wait(first));
+  EXPECT_GE(opened.store.durable(), first);
+  EXPECT_GE(opened.kv.durable(), first);
+  auto alone = opened.kv.begin();
+  ASSERT_TRUE(alone->put(opened.map, "alone", "behind"));
+  auto ticket = alone->commit(Durability::weak);
+  ASSERT_TRUE(ticket);
+  EXPECT_GE(*ticket, first);
+  auto read = opened.kv.begin(true);
+  EXPECT_GE(*read->commit(), *ticket);  // what it has seen
+  const std::uint64_t newest = opened.store.newest();
+  EXPECT_GE(newest, *ticket);
+  ASSERT_TRUE(opened.store.wait(newest));
+  EXPECT_GE(opened.store.durable(), newest);
+  EXPECT_GE(opened.kv.durable(), newest);
+  expect_agreement(opened, 1, 1);
+}
+
 }  // namespace
 }  // namespace memlith::test::one_commit_test
