@@ -218,11 +218,11 @@ MEMLITH_API int32_t memlith_store_set_log_max(memlith_store* store, uint64_t byt
 
 /* The newest durable ticket: every commit whose ticket is not larger is durable, in whatever structure. The number only
  * rises. What waits in memory, beside a commit of another thread, holds it back until both are durable; a call that
- * finds that has the first brought to the disk within 100 ms. 0 for a null store. */
+ * finds that has the first brought to the disk within 100 ms. 0 for a null store, and in a forked child. */
 MEMLITH_API uint64_t memlith_store_durable(const memlith_store* store);
 
 /* A ticket of everything that was committed, captured or appended before the call, in whatever structure: one
- * memlith_wait for all of it. 0 for a null store. */
+ * memlith_wait for all of it. 0 for a null store, and in a forked child. */
 MEMLITH_API uint64_t memlith_store_newest(const memlith_store* store);
 
 /* Moves a store that was opened with MEMLITH_OPEN_FOLLOW on to the newest durable commit, and stores its ticket at

@@ -181,11 +181,11 @@ int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_m
 }
 
 uint64_t memlith_store_newest(const memlith_store* store) {
-  return store == nullptr ? 0 : session_of(store).store().newest_ticket().value;
+  return need_ours(store).ok() ? session_of(store).store().newest_ticket().value : 0;
 }
 
 uint64_t memlith_store_durable(const memlith_store* store) {
-  return store == nullptr ? 0 : session_of(store).store().durable_ticket().value;
+  return need_ours(store).ok() ? session_of(store).store().durable_ticket().value : 0;
 }
 
 int32_t memlith_store_refresh(memlith_store* store, uint64_t* lsn) {

@@ -135,7 +135,7 @@ TEST_F(Limits, AForkedChildIsRefusedAtOnce) {
                   ++which;
                   if (memlith_category(code) != MEMLITH_INVALID) return which;
                 }
-                return 0;
+                return memlith_store_durable(store_) == 0 && memlith_store_newest(store_) == 0 ? 0 : 100;
               }),
               0);
   }
