@@ -25,6 +25,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+INTEGRATIONS = ROOT / "integrations"
 PLOT_PACKAGES = ["python3-matplotlib"]
 PYTHON_PACKAGES = ["python3-dev", "python3-torch", "python3-venv"]  # pip installs the other peers
 HEAP_TARGET = "bin/memlith-heap-bench"
@@ -237,27 +238,27 @@ def run_kvcalls(programs, words):
 
 
 def run_redis(programs, words):
-    """plugins/redis/bench/bench.py, with Redis built before."""
+    """integrations/redis/bench/bench.py, with Redis built before."""
     redis = programs.resolve().parent / "redis"
     if "--help" not in words:
         library = programs.resolve().parent / "lib/libmemlith.a"
-        built = subprocess.run([sys.executable, "-B", ROOT / "plugins/redis/build.py", "--work", redis, "--library",
+        built = subprocess.run([sys.executable, "-B", INTEGRATIONS / "redis/build.py", "--work", redis, "--library",
                                 library], stdout=sys.stderr, check=False).returncode
         if built != 0:
             return built
-    return run_in_folder([sys.executable, "-B", ROOT / "plugins/redis/bench/bench.py", "--bin", programs, "--redis",
+    return run_in_folder([sys.executable, "-B", INTEGRATIONS / "redis/bench/bench.py", "--bin", programs, "--redis",
                           redis], words)
 
 
 def run_rocksdb(programs, words):
-    """plugins/rocksdb/bench/bench.py; as root in a mount namespace of its own, because of its loop device."""
-    return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "plugins/rocksdb/bench/bench.py", "--bin",
+    """integrations/rocksdb/bench/bench.py; as root in a mount namespace of its own, because of its loop device."""
+    return run_in_folder([*own_mounts(), sys.executable, "-B", INTEGRATIONS / "rocksdb/bench/bench.py", "--bin",
                           programs], words)
 
 
 def run_postgres(programs, words):
-    """plugins/postgres/bench/bench.py; as root in a mount namespace of its own, because of its loop device."""
-    return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "plugins/postgres/bench/bench.py", "--bin",
+    """integrations/postgres/bench/bench.py; as root in a mount namespace of its own, because of its loop device."""
+    return run_in_folder([*own_mounts(), sys.executable, "-B", INTEGRATIONS / "postgres/bench/bench.py", "--bin",
                           programs], words)
 
 
@@ -278,7 +279,7 @@ def run_sqlite(programs, words):
     options, rest = Options("dir", "out").split(words[1:])
     folder = folder_of(options.dir)
     out = options.out or folder / "sqlite.md"
-    status = subprocess.run([plotting_python(), "-B", ROOT / "plugins/sqlite/bench/report.py", "--bench", program,
+    status = subprocess.run([plotting_python(), "-B", INTEGRATIONS / "sqlite/bench/report.py", "--bench", program,
                              "--dir", folder, "--out", out, *rest], check=False).returncode
     if status == 0:
         say(f"the figures: {out}")
@@ -316,7 +317,7 @@ def run_replica(programs, words):
     place.mkdir(exist_ok=True)
     environment = {**os.environ, "CGO_LDFLAGS": f"-L{library} -Wl,-rpath,{library}"}
     for name in ("storebench", "clusterbench", "retwis", "kvnode"):
-        built = subprocess.run(["go", "build", "-o", place / name, f"./cmd/{name}"], cwd=ROOT / "go/raftstore",
+        built = subprocess.run(["go", "build", "-o", place / name, f"./cmd/{name}"], cwd=INTEGRATIONS / "raft",
                                env=environment, stdout=sys.stderr, check=False).returncode
         if built != 0:
             return built
@@ -324,7 +325,7 @@ def run_replica(programs, words):
         return run_in_folder([place / "storebench"], words[1:], "entries_per_s")
     if words[0] == "retwis":
         built = subprocess.run(["go", "build", "-modfile=stock.mod", "-o", place / "etcd", "./cmd/retwis"],
-                               cwd=ROOT / "go/etcd", env={**os.environ, "GOTOOLCHAIN": "local"}, stdout=sys.stderr,
+                               cwd=INTEGRATIONS / "etcd", env={**os.environ, "GOTOOLCHAIN": "local"}, stdout=sys.stderr,
                                check=False).returncode
         if built != 0:
             say("etcd is not measured: it cannot be built")
@@ -334,17 +335,18 @@ def run_replica(programs, words):
 
 
 def run_bbolt(programs, words):
-    """Go's bbolt and go/bbolt in turns: durable puts, and reads beside them (bboltbench)."""
+    """Go's bbolt and integrations/bbolt in turns: durable puts, and reads beside them (bboltbench)."""
     place, library = folder_of(None) / "bbolt", programs.resolve().parent / "lib"
     place.mkdir(exist_ok=True)
     environment = {**os.environ, "CGO_LDFLAGS": f"-L{library} -Wl,-rpath,{library}"}
     built = subprocess.run(["go", "build", "-o", place / "bboltbench", "./cmd/bboltbench"],
-                           cwd=ROOT / "go/bboltconvert", env=environment, stdout=sys.stderr, check=False).returncode
+                           cwd=INTEGRATIONS / "bbolt/bboltconvert", env=environment, stdout=sys.stderr,
+                           check=False).returncode
     return built or run_in_folder([place / "bboltbench"], words)
 
 
 def run_etcd(programs, words):
-    """etcd with memlith below it, with memlith below its database alone, and as it comes, in turns (go/etcd)."""
+    """etcd with memlith below it, with memlith below its database alone, and as it comes, in turns."""
     options, rest = Options("dir", "rounds", "keys", "seconds").split(words)
     if rest:
         raise Misused("./dev bench etcd [--rounds N] [--keys N] [--seconds N]")
@@ -353,7 +355,7 @@ def run_etcd(programs, words):
     for name, value in (("KEYS", options.keys), ("SECONDS", options.seconds)):
         if value:
             environment[f"MEMLITH_ETCD_{name}"] = value
-    return subprocess.run([ROOT / "go/etcd/bench.sh", folder_of(options.dir) / "etcd", options.rounds or "3"],
+    return subprocess.run([INTEGRATIONS / "etcd/bench.sh", folder_of(options.dir) / "etcd", options.rounds or "3"],
                           env=environment, check=False).returncode
 
 
@@ -371,7 +373,7 @@ def run_python(programs, words):
     libraries = programs.resolve().parent / "lib"
     place = folder_of(None) / "python"
     python = next(each for each in ("/usr/bin/python3", sys.executable) if pathlib.Path(each).exists())
-    made = subprocess.run([python, "-B", ROOT / "python/tests/environment.py", "make", "--folder", place,
+    made = subprocess.run([python, "-B", ROOT / "bindings/python/tests/environment.py", "make", "--folder", place,
                            "--prebuilt", libraries, "--requirements", ROOT / "bench/python/requirements.txt",
                            "--system-packages"], stdout=sys.stderr, check=False).returncode
     if made != 0:

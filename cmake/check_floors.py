@@ -14,7 +14,7 @@ import tempfile
 SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 # Where the build looks for an include that is not beside the file: -I in CMakeLists.txt.
-ROOTS = ["src", "include", "tests/lib", "bench", "plugins", "tools", "tools/preload", "tests", "fuzz"]
+ROOTS = ["src", "include", "tests/lib", "bench", "integrations", "tools", "integrations/run", "tests"]
 SKIPPED = {"build", ".git", ".cache"}
 
 
@@ -90,8 +90,9 @@ def self_test():
     tree = {
         "cmake/floors.txt": "# parts\npublic include/memlith\nbase src/base\nlog src/log base\ncapi src/capi log "
                             "public\n"
-                            "kit bench/kit public\none plugins/one/src log\none-tests plugins/one/tests one support\n"
-                            "two plugins/two/src log\nsupport tests/lib/support log\ncli tools/cli kit\n",
+                            "kit bench/kit public\none integrations/one/src log\n"
+                            "one-tests integrations/one/tests one support\n"
+                            "two integrations/two/src log\nsupport tests/lib/support log\ncli tools/cli kit\n",
         "include/memlith/memlith.h": "\n",
         "src/base/a.hpp": '#include <vector>\n#include "base/b.hpp"\n#include "log/a.hpp"\n',
         "src/base/b.hpp": "\n",
@@ -100,19 +101,19 @@ def self_test():
         "src/attic/a.cpp": '#include "base/a.hpp"\n',
         "bench/kit/own.hpp": '#include <memlith/memlith.h>\n#include "../../src/base/a.hpp"\n',
         "tools/cli/a.cpp": '#include "kit/own.hpp"\n#include "one/src/own.hpp"\n',
-        "plugins/one/src/a.cpp": '#include <sqlite3.h>\n#include "own.hpp"\n#include "log/a.hpp"\n#include '
+        "integrations/one/src/a.cpp": '#include <sqlite3.h>\n#include "own.hpp"\n#include "log/a.hpp"\n#include '
                                  '"two/src/a.hpp"\n'
                                  '#include "support/expect.hpp"\n',
-        "plugins/one/src/own.hpp": "\n",
-        "plugins/one/tests/a.cpp": '#include "one/src/own.hpp"\n#include "support/expect.hpp"\n'
+        "integrations/one/src/own.hpp": "\n",
+        "integrations/one/tests/a.cpp": '#include "one/src/own.hpp"\n#include "support/expect.hpp"\n'
                                    '#include "kit/own.hpp"\n',
-        "plugins/two/src/a.hpp": "\n",
+        "integrations/two/src/a.hpp": "\n",
         "tests/lib/support/expect.hpp": "\n",
         "build/release/made.cpp": '#include "capi/a.hpp"\n',
     }
-    expected = ["bench/kit/own.hpp:2: kit includes", "plugins/one/src/a.cpp:4: one includes two/src/a.hpp of two",
-                "plugins/one/src/a.cpp:5: one includes support/expect.hpp of support",
-                "plugins/one/tests/a.cpp:3: one-tests includes", "src/attic/a.cpp:1: lies in no part",
+    expected = ["bench/kit/own.hpp:2: kit includes", "integrations/one/src/a.cpp:4: one includes two/src/a.hpp of two",
+                "integrations/one/src/a.cpp:5: one includes support/expect.hpp of support",
+                "integrations/one/tests/a.cpp:3: one-tests includes", "src/attic/a.cpp:1: lies in no part",
                 "src/base/a.hpp:3: base includes log/a.hpp of log", "src/capi/a.hpp:3: capi includes nowhere.hpp, "
                                                                     "which is no file",
                 "src/log/a.hpp:2: log includes capi/a.hpp of capi", "src/log/a.hpp:3: log includes memlith/memlith.h "

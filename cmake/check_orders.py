@@ -25,7 +25,7 @@ def names_in(root, folder, pattern):
 
 def existing(root):
     """Everything that a reference may name."""
-    tests = {test for folder in ("tests", "plugins")
+    tests = {test for folder in ("tests", "integrations")
              for test in names_in(root, folder, r"\bTEST(?:_F|_P)?\((\w+),\s*(\w+)\)")}
     return {
         "mutant": names_in(root, "tests/lib/mutants", r"\bX\((\w+), \w+, \""),
@@ -51,7 +51,7 @@ def orders(file):
 
 def violations(root):
     known = existing(root)
-    folders = [root / "src", *sorted((root / "plugins").glob("*/src"))]
+    folders = [root / "src", *sorted((root / "integrations").glob("*/src"))]
     for file in sorted(file for folder in folders for file in folder.rglob("*") if file.suffix in {".cpp", ".hpp"}):
         for number, text in orders(file):
             where = f"{file.relative_to(root)}:{number}"
@@ -79,13 +79,13 @@ def self_test():
                            "// ORDER four: why. [test Log.ComesBack, test Log.No]\n"
                            "// ORDER five: why. [workload one-commit]\nint y;\n"
                            "// Order six: no tag is no tag. [mutant none]\n",
-        "plugins/one/src/marks.cpp": "// ORDER one-before-two: why. [mutant skip_mark]\nint x;\n"
+        "integrations/one/src/marks.cpp": "// ORDER one-before-two: why. [mutant skip_mark]\nint x;\n"
                                      "// ORDER two-before-three: why. [mutant keep_mark]\n",
         "tests/lib/lab/workloads.cpp": 'Row rows[] = {\n    {"two-commits", "two commits", options},\n};\n',
         "tests/lib/lab/more.cpp": 'Row rows[] = {\n    {.name = "reopened",\n     .sentence = "reopening"},\n};\n',
         "tests/unit/log/log_test.cpp": "TEST_F(Log,\n       ComesBack) {}\n",
     }
-    expected = ["plugins/one/src/marks.cpp:3: there is no mutant keep_mark", "src/log/bad.cpp:1: it reads",
+    expected = ["integrations/one/src/marks.cpp:3: there is no mutant keep_mark", "src/log/bad.cpp:1: it reads",
                 "src/log/bad.cpp:2: it reads", "src/log/bad.cpp:4: there is no mutant",
                 "src/log/bad.cpp:5: there is no test Log.No", "src/log/bad.cpp:6: there is no workload one-commit"]
     with tempfile.TemporaryDirectory() as folder:

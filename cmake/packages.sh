@@ -6,7 +6,7 @@ packages_base=(build-essential ccache cmake git libblkid-dev libcli11-dev libfmt
 # abidiff (tests/golden); a debugger, manual pages and completion (tests/cli); a client of the servers of
 # docs/tutorials; Boost's containers in a heap, examples/cache; the tests of examples/webapp, of SQLite as Perl and Ruby
 # use it, of tools/memlith.supp, and of the Python package, whose other needs pip installs
-# (python/tests/requirements.txt).
+# (bindings/python/tests/requirements.txt).
 packages_test=(abigail-tools curl gdb groff-base libboost-dev libevent-dev python3-flask libdbd-sqlite3-perl php-cli
   php-sqlite3 ruby-sqlite3 valgrind python3-dev python3-venv zsh
   # a terminal for memlith browse
@@ -30,8 +30,9 @@ packages_servers=(gunicorn php-cli php-sqlite3 puma python3-uvicorn ruby-sqlite3
 packages_pypi=(python3-venv) # soak sqlite-sqlalchemy, sqlite-django, sqlite-clients
 packages_pytorch=(libpython3.11-testsuite python3-torch) # soak python, bench python
 packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of another origin
-packages_rust=(cargo-web rustc-web) # the crates in rust/, where there is no cargo of another origin
-packages_go=(golang-go) # the module in go/, where there is no go of another origin; go/raftstore needs Go 1.20
+packages_rust=(cargo-web rustc-web) # the crates in bindings/rust, where there is no cargo of another origin
+# The module in bindings/go, where there is no go of another origin; integrations/raft needs Go 1.20.
+packages_go=(golang-go)
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
 # soak guests
@@ -72,25 +73,26 @@ need() {
   say "Installed, $(took $((SECONDS - began)))"
 }
 
-# The modules of others that go/raftstore needs, in Go's own cache, which is outside of the tree.
+# The modules of others that integrations/raft needs, in Go's own cache, which is outside of the tree.
 need_go_modules() {
   command -v go >/dev/null || return
-  quietly env GOTOOLCHAIN=local go -C "$root/go/etcd" mod download &&
-    quietly env GOTOOLCHAIN=local go -C "$root/go/etcdconvert" mod download ||
-    say "go/etcd is not tested: its modules cannot be downloaded, or Go is older than 1.24"
-  quietly env GOTOOLCHAIN=local go -C "$root/go/bboltconvert" mod download ||
-    say "go/bboltconvert is not tested: its modules cannot be downloaded, or Go is older than 1.23"
-  quietly env GOTOOLCHAIN=local go -C "$root/go/raftstore" mod download && return
-  say "go/raftstore is not tested: its modules cannot be downloaded, or Go is older than 1.20"
+  quietly env GOTOOLCHAIN=local go -C "$root/integrations/etcd" mod download &&
+    quietly env GOTOOLCHAIN=local go -C "$root/integrations/etcd/etcdconvert" mod download ||
+    say "integrations/etcd is not tested: its modules cannot be downloaded, or Go is older than 1.24"
+  quietly env GOTOOLCHAIN=local go -C "$root/integrations/bbolt/bboltconvert" mod download ||
+    say "integrations/bbolt/bboltconvert is not tested: its modules cannot be downloaded, or Go is older than 1.23"
+  quietly env GOTOOLCHAIN=local go -C "$root/integrations/raft" mod download && return
+  say "integrations/raft is not tested: its modules cannot be downloaded, or Go is older than 1.20"
   return 1
 }
 
-# What go/etcd and etcd itself need.
+# What integrations/etcd and etcd itself need.
 need_etcd_modules() {
   local -x GOTOOLCHAIN=local
   command -v go >/dev/null || need "${packages_go[@]}" || return
-  quietly go -C "$root/go/etcd" mod download && quietly go -C "$root/go/etcdconvert" mod download &&
-    quietly env GOFLAGS=-modfile=stock.mod go -C "$root/go/etcd" mod download && return
+  quietly go -C "$root/integrations/etcd" mod download &&
+    quietly go -C "$root/integrations/etcd/etcdconvert" mod download &&
+    quietly env GOFLAGS=-modfile=stock.mod go -C "$root/integrations/etcd" mod download && return
   say "etcd cannot be built: its modules cannot be downloaded, or Go is older than 1.24"
   return 1
 }

@@ -57,7 +57,7 @@ MEMLITH_API memlith_heap* memlith_heap_current(void);
 MEMLITH_API memlith_heap* memlith_heap_use(memlith_heap* heap);
 
 /* The heap that the calling thread named with memlith_heap_use, else null; null also inside of a call of memlith, whose
- * own memory never comes from a heap. For allocators that stand in for malloc: see plugins/malloc. */
+ * own memory never comes from a heap. For allocators that stand in for malloc: see integrations/malloc. */
 MEMLITH_API memlith_heap* memlith_heap_used(void);
 
 /* 1: the address lies in a heap that this process has, or had, open. What was a block of a heap that is closed by now

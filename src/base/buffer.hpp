@@ -1,7 +1,7 @@
 // Page-aligned memory for direct I/O. Floor: base.
 //
 // Buffers of 2 MiB and more ask for huge pages: a transfer from 4 KiB pages is cut into one segment per page, which on
-// virtio disks can halve the speed of a 1 MiB transfer (docs/notes/performance-history.md).
+// virtio disks can halve the speed of a 1 MiB transfer (results/performance-history.md).
 #pragma once
 
 #include <cstddef>

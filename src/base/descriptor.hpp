@@ -42,7 +42,7 @@ inline int above_standard(int fd) {
 }
 
 // The text of one of the kernel's files (/proc, /sys), which have no length before they are read. Empty if the file
-// cannot be read. Unlike a stream of the C library, calls no malloc but C++'s (tools/preload/engine_heap.cpp).
+// cannot be read. Unlike a stream of the C library, calls no malloc but C++'s (integrations/run/engine_heap.cpp).
 inline std::string text_of(const char* path) {
   const Descriptor file(above_standard(::open(path, O_RDONLY | O_CLOEXEC)));
   std::string text;

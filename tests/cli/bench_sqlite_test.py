@@ -157,7 +157,7 @@ class Bench(unittest.TestCase):
         self.assertIn("standard output", done.stderr)
 
     def test_report(self):
-        report = pathlib.Path(__file__).resolve().parents[2] / "plugins/sqlite/bench/report.py"
+        report = pathlib.Path(__file__).resolve().parents[2] / "integrations/sqlite/bench/report.py"
         out = self.folder / "figures.md"
         done = subprocess.run([sys.executable, "-B", report, "--bench", PROGRAM, "--dir", self.folder, "--out", out,
                                "--quick", "--repetitions", "1"], capture_output=True, text=True, check=False)

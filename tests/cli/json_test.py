@@ -60,10 +60,10 @@ class Fields(unittest.TestCase):
             del cls.fields["memlith-ycsb-bench"], cls.fields["memlith-ycsb-bench --recovery-log-mib"]
         del cls.fields["bench copy"]  # tests/cli/bench_copy_test.py
         del cls.fields["bench replica"]  # programs in Go, run by hand
-        del cls.fields["bench etcd"]  # go/etcd, by hand
-        del cls.fields["bench bbolt"]  # go/bboltconvert/cmd/bboltbench/main_test.go
+        del cls.fields["bench etcd"]  # integrations/etcd, by hand
+        del cls.fields["bench bbolt"]  # integrations/bbolt/bboltconvert/cmd/bboltbench/main_test.go
         del cls.fields["bench files"]  # tests/run/bench_files_test.py
-        # llvm/tests/kyoto_test.py and pmdk_test.py
+        # integrations/compiler/tests/kyoto_test.py and pmdk_test.py
         del cls.fields["bench instrumented kyoto"], cls.fields["bench pmdk"]
         del cls.fields["memlith format"]  # tests/cli/raw_device_test.py
         if DBBENCH is None:

@@ -2,8 +2,8 @@
 """Runs `go test` in a module's folder, or exits with 77 and says why it cannot.
 
     go_test.py GO FOLDER [-race] [PACKAGE...]
-    go_test.py GO FOLDER --soak BIN [ARGS...]  three nodes under faults (go/raftstore/cmd/kvsoak), a few runs; BIN is
-                                               the folder of power-disk
+    go_test.py GO FOLDER --soak BIN [ARGS...]  three nodes under faults (kvsoak of integrations/raft), a few runs; BIN
+                                               is the folder of power-disk
     go_test.py GO FOLDER --planted PACKAGE     the package's tests find each fault of FOLDER/planted.py
 
 Nothing is downloaded: modules that are not in Go's cache are a reason not to run (`./dev test` downloads them).
@@ -41,9 +41,9 @@ def need(go, folder, environment, race):
     listed = subprocess.run([go, "list", "-deps", "-test", "./..."], cwd=folder, env=environment, capture_output=True,
                             text=True, check=False)
     if listed.returncode != 0 and "GOPROXY=off" in listed.stderr:
-        skip("modules of others are not in Go's cache: run `go mod download` in go/" + folder.name)
+        skip("modules of others are not in Go's cache: run `go mod download` in " + str(folder))
     if race:
-        tried = subprocess.run([go, "build", "-race", "-o", os.devnull, "./internal/gen"], cwd=folder, env=environment,
+        tried = subprocess.run([go, "build", "-race", "-o", os.devnull, "."], cwd=folder, env=environment,
                                capture_output=True, text=True, check=False)
         if tried.returncode != 0:
             skip("this Go has no race detector: " + tried.stderr.strip().splitlines()[-1])

@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "plugins" / "redis" / "tests"))
+sys.path.insert(0, str(HERE.parents[1] / "integrations" / "redis" / "tests"))
 from server import Server, skip_without  # noqa: E402, beside the tests of Redis
 
 STRINGS, MEMBERS = 300, 50

@@ -21,7 +21,7 @@ NOT_IN_PACKAGES = {
     "usr/bin/memlith-cc", "usr/bin/memlith-c++", "usr/lib/libmemlith_track.a",
     "usr/lib/memlith_track.so", "usr/share/doc/memlith/LICENSE"}
 
-wheel_py = importlib.util.spec_from_file_location("wheel", ROOT / "packaging" / "wheel.py")
+wheel_py = importlib.util.spec_from_file_location("wheel", ROOT / "dist" / "wheel.py")
 wheel = importlib.util.module_from_spec(wheel_py)
 wheel_py.loader.exec_module(wheel)
 
@@ -36,7 +36,7 @@ class Parts(unittest.TestCase):
     def test_the_source_archive(self):
         archives = []
         for name in "a", "b":
-            said = subprocess.run(["bash", ROOT / "packaging" / "source.sh", self.folder / name], capture_output=True,
+            said = subprocess.run(["bash", ROOT / "dist" / "source.sh", self.folder / name], capture_output=True,
                                   text=True, check=True)
             archives.append(pathlib.Path(said.stdout.strip()))
         self.assertEqual(archives[0].read_bytes(), archives[1].read_bytes())
@@ -45,7 +45,8 @@ class Parts(unittest.TestCase):
             self.assertEqual({member.uid for member in archive}, {0})
         self.assertEqual(archives[0].name, f"{top}.tar.xz")
         self.assertLessEqual({f"{top}/{name}" for name in ("CMakeLists.txt", "LICENSE", "include/memlith/memlith.h",
-                                                           "packaging/debian/rules", "python/pyproject.toml")}, names)
+                                                           "dist/debian/rules", "bindings/python/pyproject.toml")},
+                             names)
         self.assertFalse([name for name in names if name.startswith((f"{top}/build/", f"{top}/.git/"))])
 
     @unittest.skipUnless(BUILD, "not everything that is packed is built")
@@ -54,7 +55,7 @@ class Parts(unittest.TestCase):
         subprocess.run([CMAKE, "--install", BUILD, "--prefix", place / "usr"], check=True, stdout=subprocess.DEVNULL)
         installed = {str(path.relative_to(place)) for path in place.rglob("*") if not path.is_dir()}
         taken = set()
-        for listing in sorted((ROOT / "packaging" / "debian").glob("*.install")):
+        for listing in sorted((ROOT / "dist" / "debian").glob("*.install")):
             for pattern in listing.read_text(encoding="utf-8").split():
                 if "python3" in pattern or "gdb/auto-load" in pattern:
                     continue  # made by debian/rules

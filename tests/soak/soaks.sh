@@ -42,7 +42,7 @@ soak_sqlite() {
   local beside=()
   if [[ $1 == shared ]]; then beside=(memlith_sqlite_mutant_plugin power_disk); fi
   build_preset release memlith_sqlite "${beside[@]}" || return
-  python3 -B "$root/plugins/sqlite/tests/suite/run_$1.py" --plugin "$root/build/release/lib/memlith_sqlite.so" \
+  python3 -B "$root/integrations/sqlite/tests/suite/run_$1.py" --plugin "$root/build/release/lib/memlith_sqlite.so" \
     --work "$root/build/sqlite-$1" "${@:2}"
 }
 
@@ -94,14 +94,14 @@ soak_shared() {
 
 soak_redis() {
   build_redis || return
-  python3 -B "$root/plugins/redis/tests/kill_test.py" --program "$root/build/release/redis/bin/redis-server" \
+  python3 -B "$root/integrations/redis/tests/kill_test.py" --program "$root/build/release/redis/bin/redis-server" \
     --work "$root/build/redis" --kills 500 "$@"
 }
 
 # Kills of a cluster of three masters and three replicas, and of a master with its replicas, also under Sentinel.
 soak_redis_cluster() {
   build_redis || return
-  local tests=$root/plugins/redis/tests
+  local tests=$root/integrations/redis/tests
   local arguments=(--program "$root/build/release/redis/bin/redis-server" --work "$root/build/redis" --rounds 200)
   python3 -B "$tests/cluster_test.py" "${arguments[@]}" "$@" &&
     python3 -B "$tests/replication_test.py" "${arguments[@]}" "$@"
@@ -109,13 +109,13 @@ soak_redis_cluster() {
 
 soak_redis_suite() {
   build_redis || return
-  python3 -B "$root/plugins/redis/tests/suite/run_suite.py" --redis "$root/build/release/redis" \
+  python3 -B "$root/integrations/redis/tests/suite/run_suite.py" --redis "$root/build/release/redis" \
     --work "$root/build/redis-suite" "$@"
 }
 
 # Kills, and power cuts on the disk of the power rigs.
 soak_rocksdb() {
-  local program=$bin/memlith-rocksdb-load tests=$root/plugins/rocksdb/tests
+  local program=$bin/memlith-rocksdb-load tests=$root/integrations/rocksdb/tests
   build_preset release memlith_rocksdb_load power_disk || return
   python3 -B "$tests/kill_test.py" --program "$program" --work "$root/build/rocksdb" --kills 200 "$@" &&
     python3 -B "$tests/power_test.py" --program "$program" --bin "$bin" --rig "$root/tests/power/rig" \
@@ -127,13 +127,13 @@ soak_rocksdb() {
 soak_replica() {
   local work=$root/build/replica
   build_preset release memlith power_disk power_no_flush && mkdir -p "$work" &&
-    go -C "$root/go/raftstore" build -tags clockjumps -o "$work/kvnode" ./cmd/kvnode &&
-    go -C "$root/go/raftstore" build -o "$work/kvsoak" ./cmd/kvsoak || return
+    go -C "$root/integrations/raft" build -tags clockjumps -o "$work/kvnode" ./cmd/kvnode &&
+    go -C "$root/integrations/raft" build -o "$work/kvsoak" ./cmd/kvsoak || return
   "$work/kvsoak" -node "$work/kvnode" -work "$work/nodes" -disk "$bin/power-disk" -no-flush "$bin/power-no-flush.so" \
     -runs 200 -rounds 500 -cuts 100 "$@"
 }
 
-# bbolt's own tests with bbolt, and with go/bbolt in its place.
+# bbolt's own tests with bbolt, and with integrations/bbolt in its place.
 soak_bbolt_suite() {
   local lib=$root/build/release/lib
   build_preset release memlith || return
@@ -151,12 +151,12 @@ soak_etcd() {
   local lib=$root/build/release/lib bin=$root/build/release/etcd/bin
   local -x GOTOOLCHAIN=local CGO_LDFLAGS="-L$lib -Wl,-rpath,$lib" MEMLITH_ETCD_STOCK=$work/stock \
     MEMLITH_ETCD_UTL=$bin/etcdutl MEMLITH_ETCD_CONVERT_DATABASE=$work/convert MEMLITH_ETCD_KILLS=$kills
-  mkdir -p "$work" && python3 -B "$root/go/etcd/build.py" --work "$work/memlith" --tests &&
-    python3 -B "$root/go/etcd/build.py" --work "$work/planted" --planted unsynced --tests &&
-    go test -C "$root/go/etcd" -c -o "$work/database" &&
-    go test -C "$root/go/etcd" -modfile=stock.mod -c -o "$work/stock" &&
-    go build -C "$root/go/bboltconvert" -o "$work/convert" . &&
-    go build -C "$root/go/raftstore" -o "$work/kvsoak" ./cmd/kvsoak || return
+  mkdir -p "$work" && python3 -B "$root/integrations/etcd/build.py" --work "$work/memlith" --tests &&
+    python3 -B "$root/integrations/etcd/build.py" --work "$work/planted" --planted unsynced --tests &&
+    go test -C "$root/integrations/etcd" -c -o "$work/database" &&
+    go test -C "$root/integrations/etcd" -modfile=stock.mod -c -o "$work/stock" &&
+    go build -C "$root/integrations/bbolt/bboltconvert" -o "$work/convert" . &&
+    go build -C "$root/integrations/raft" -o "$work/kvsoak" ./cmd/kvsoak || return
   for side in memlith/bin/tests database; do
     for members in 1 3; do
       MEMLITH_ETCD_MEMBERS=$members "$work/$side" -test.v -test.timeout 0 -test.run '^TestKills$' || return
@@ -189,27 +189,27 @@ soak_power() {
 
 soak_rocksdb_suite() {
   build_preset release memlith_rocksdb || return
-  python3 -B "$root/plugins/rocksdb/tests/suite/run_suite.py" --plugin "$root/build/release/lib/memlith_rocksdb.so" \
-    --work "$root/build/rocksdb-suite" "$@"
+  python3 -B "$root/integrations/rocksdb/tests/suite/run_suite.py" \
+    --plugin "$root/build/release/lib/memlith_rocksdb.so" --work "$root/build/rocksdb-suite" "$@"
 }
 
 # Kills of everything, of the keeper and of backends, power cuts on the disk of the power rigs, replicas and recoveries
 # that are killed, and disks that are full or fail.
 soak_postgres() {
   build_preset release memlith_postgres memlith_cli power_disk || return
-  bash "$root/plugins/postgres/tests/run_all.sh" "$root/build/release" "$root/build/postgres" 1000 300 20 60
+  bash "$root/integrations/postgres/tests/run_all.sh" "$root/build/release" "$root/build/postgres" 1000 300 20 60
 }
 
 # Kills of the PostgreSQL 17 of Debian 13, in a system of its own.
 soak_postgres_17() {
   build_preset release memlith_postgres memlith_cli || return
-  bash "$root/plugins/postgres/tests/in_debian13.sh" "$root" "$root/build/postgres-17" --kills 200 "$@"
+  bash "$root/integrations/postgres/tests/in_debian13.sh" "$root" "$root/build/postgres-17" --kills 200 "$@"
 }
 
 soak_postgres_suite() {
   build_preset release memlith_postgres || return
-  python3 -B "$root/plugins/postgres/tests/suite/run_suite.py" --plugin "$root/build/release/lib/memlith_postgres.so" \
-    --work "$root/build/postgres-suite" "$@"
+  python3 -B "$root/integrations/postgres/tests/suite/run_suite.py" \
+    --plugin "$root/build/release/lib/memlith_postgres.so" --work "$root/build/postgres-suite" "$@"
 }
 
 # Programs and tests of other projects under `memlith run`, and random calls for longer than in ctest.
@@ -227,17 +227,18 @@ soak_guests() {
 
 soak_tracking() {
   build_preset release memlith memlith_track_runtime || return
-  python3 -B "$root/llvm/tests/random_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
-    python3 -B "$root/llvm/tests/csmith_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
-    python3 -B "$root/llvm/tests/demo_test.py" "$root/build/release" "$root"
+  python3 -B "$root/integrations/compiler/tests/random_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
+    python3 -B "$root/integrations/compiler/tests/csmith_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
+    python3 -B "$root/integrations/compiler/tests/demo_test.py" "$root/build/release" "$root"
 }
 
 # Debian's own Python, whose PyTorch computes without a GPU and is small.
 soak_python() {
-  local environment=(/usr/bin/python3 -B "$root/python/tests/environment.py") folder=$root/build/python-extended
+  local folder=$root/build/python-extended
+  local environment=(/usr/bin/python3 -B "$root/bindings/python/tests/environment.py")
   build_preset release memlith_static memlith_sqlite &&
     "${environment[@]}" make --folder "$folder" --prebuilt "$root/build/release/lib" --system-packages \
-      --requirements "$root/python/tests/requirements-extended.txt" || return
+      --requirements "$root/bindings/python/tests/requirements-extended.txt" || return
   MEMLITH_TEST_DIR=$root/build/release/test-data "${environment[@]}" test --folder "$folder"
 }
 

@@ -1,7 +1,7 @@
 // The cases of schedule_workloads.cpp in which threads commit and read as the connections of a SQLite database in WAL
-// mode do (plugins/sqlite/src/in_doubt.cpp): a writer captures its commit under the write lock, releases the lock, and
-// waits for the flush afterwards, so that the next writer builds upon a commit that is not durable; a reader sees the
-// newest commit, and waits until it is durable before it returns anything.
+// mode do (integrations/sqlite/src/in_doubt.cpp): a writer captures its commit under the write lock, releases the lock,
+// and waits for the flush afterwards, so that the next writer builds upon a commit that is not durable; a reader sees
+// the newest commit, and waits until it is durable before it returns anything.
 //
 // What a reader returned counts as acknowledged: the oracle finds a crash that takes it back. Each commit adds one to a
 // counter, in the order of the log.

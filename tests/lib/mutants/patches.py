@@ -229,7 +229,7 @@ def refresh(root):
 
 
 def product_files(root):
-    for folder in (root / "src", *sorted((root / "plugins").glob("*/src"))):
+    for folder in (root / "src", *sorted((root / "integrations").glob("*/src"))):
         yield from sorted(file for file in folder.rglob("*") if file.suffix in {".cpp", ".hpp"})
 
 
@@ -331,9 +331,9 @@ def self_test():
         write(f"{FOLDER}/mutants.hpp", lists.replace("one is left", "it is left"))
         expect("a header that tells another sentence", any("do not tell" in said for said in violations(root)))
         write(f"{FOLDER}/mutants.hpp", lists)
-        write("plugins/one/src/three.cpp", "int three();  // a mutant\n")
+        write("integrations/one/src/three.cpp", "int three();  // a mutant\n")
         expect("a mutant in the product's text",
-               any(said.startswith("plugins/one/src/three.cpp:1:") for said in violations(root)))
+               any(said.startswith("integrations/one/src/three.cpp:1:") for said in violations(root)))
         (root / "src/two.cpp").unlink()
         expect("a patch whose file is gone", any("there is no src/two.cpp" in said for said in violations(root)))
     print("\n".join(f"self-test FAILED: {failure}" for failure in failures) or "self-test: all of it was found")

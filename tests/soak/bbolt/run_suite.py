@@ -2,9 +2,9 @@
 """bbolt's own tests on memlith: ./dev soak bbolt-suite.
 
 Gets the source of go.etcd.io/bbolt by Go's module cache, and builds its tests twice: with that source, and with
-go/bbolt in its place. Runs each test with both, and holds what differs against known.txt, which says why. Tests of
-bbolt's pages, nodes and freelist do not build with go/bbolt and are left out (LEFT_OUT). Exit code 0: nothing else
-passes with plain bbolt and not with memlith.
+integrations/bbolt in its place. Runs each test with both, and holds what differs against known.txt, which says why.
+Tests of bbolt's pages, nodes and freelist do not build with integrations/bbolt and are left out (LEFT_OUT). Exit code
+0: nothing else passes with plain bbolt and not with memlith.
 """
 import argparse
 import concurrent.futures
@@ -18,8 +18,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path.insert(0, str(ROOT / "plugins/sqlite/tests/suite"))
-sys.path.insert(0, str(ROOT / "go/etcd"))
+sys.path.insert(0, str(ROOT / "integrations/sqlite/tests/suite"))
+sys.path.insert(0, str(ROOT / "integrations/etcd"))
 from build import copy, go  # noqa: E402
 from beside_plain import ending, report, run_for  # noqa: E402
 
@@ -47,10 +47,10 @@ def make_memlith(source, folder):
             (folder / path.name).write_bytes(path.read_bytes())
     for each in ("internal/btesting", "internal/common"):
         copy(source / each, folder / each)
-    for path in (ROOT / "go/bbolt").glob("*.go"):
+    for path in (ROOT / "integrations/bbolt").glob("*.go"):
         if not path.name.endswith("_test.go"):
             (folder / path.name).write_bytes(path.read_bytes())
-    copy(ROOT / "go/bbolt/errors", folder / "errors")
+    copy(ROOT / "integrations/bbolt/errors", folder / "errors")
     for each in ("go.mod", "go.sum"):
         (folder / each).write_bytes((source / each).read_bytes())
     go(folder, "mod", "edit", "-require=memlith.org/memlith@v0.0.0", f"-replace=memlith.org/memlith={ROOT / 'go'}")

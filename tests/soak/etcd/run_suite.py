@@ -2,10 +2,10 @@
 """etcd's own tests on memlith: ./dev soak etcd-suite.
 
 Gets the sources of etcd's server and of its tests by Go's module cache, and builds the tests of their packages twice:
-as they come, and with go/bbolt and go/etcd/wal in their places. Runs each package with both, and each test that did not
-pass once more by itself. Holds what differs against known.txt, which says why. Tests of the files of etcd's write-ahead
-log do not build with another one and are left out (LEFT_OUT). Exit code 0: nothing else passes with plain etcd and not
-with memlith.
+as they come, and with integrations/bbolt and integrations/etcd/wal in their places. Runs each package with both, and
+each test that did not pass once more by itself. Holds what differs against known.txt, which says why. Tests of the
+files of etcd's write-ahead log do not build with another one and are left out (LEFT_OUT). Exit code 0: nothing else
+passes with plain etcd and not with memlith.
 """
 import argparse
 import json
@@ -18,8 +18,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path.insert(0, str(ROOT / "plugins/sqlite/tests/suite"))
-sys.path.insert(0, str(ROOT / "go/etcd"))
+sys.path.insert(0, str(ROOT / "integrations/sqlite/tests/suite"))
+sys.path.insert(0, str(ROOT / "integrations/etcd"))
 import build  # noqa: E402
 from beside_plain import report, run_for  # noqa: E402
 

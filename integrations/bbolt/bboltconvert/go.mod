@@ -1,0 +1,18 @@
+module memlith.org/memlith/bboltconvert
+
+go 1.23
+
+require (
+	go.etcd.io/bbolt v1.4.3
+	memlith.org/bbolt v0.0.0
+)
+
+require (
+	golang.org/x/sys v0.29.0 // indirect
+	memlith.org/memlith v0.0.0 // indirect
+)
+
+// The original keeps its path. integrations/bbolt gets another one here, and takes the original's errors.
+replace memlith.org/bbolt => ../
+
+replace memlith.org/memlith => ../../../bindings/go

@@ -1,0 +1,3 @@
+module memlith.org/memlith/retwis
+
+go 1.19

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Redis on memlith beside the same Redis with an append-only file: ./dev bench redis [SUITE ...].
+
+SUITE is mixes (SET and GET), pauses (SET while files are rewritten), start (how long a start takes); none: all three.
+All servers run at once, and only one of them is asked at a time, in turns.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "integrations/redis/tests"))
+from server import Gone, Refused, Server  # noqa: E402
+
+NO_SAVE = ("save", '""')
+# side: memlith's durability or None, directives, how durable an acknowledged write is
+SIDES = {"memlith-strong": ("strong", [], "durable"),
+         "aof-always": (None, [("appendonly", "yes"), ("appendfsync", "always")], "durable"),
+         "memlith-weak": ("weak", [("memlith-window-ms", 1000)], "within 1 s"),
+         "aof-everysec": (None, [("appendonly", "yes"), ("appendfsync", "everysec")], "within 1 to 2 s"),
+         "aof-no": (None, [("appendonly", "yes"), ("appendfsync", "no")], "when the kernel writes")}
+
+
+class Bench:
+    def __init__(self, given):
+        self.given, self.lines = given, []
+        self.programs = {True: given.redis / "bin/redis-server", False: given.redis / "plain/redis-server"}
+
+    def server(self, side, *directives):
+        memlith, own, _ = SIDES[side]
+        directives = [NO_SAVE, ("memlith-log-size", f"{self.given.log_mib}mb"), *own, *directives]
+        if not memlith:
+            directives = [each for each in directives if not each[0].startswith("memlith")]
+        return Server(self.programs[bool(memlith)], self.given.dir / "redis-bench" / side, memlith, directives)
+
+    def load(self, server, **options):
+        """What memlith-redis-load says."""
+        words = [self.given.bin / "memlith-redis-load", "--socket", server.folder / "s", "--value-bytes",
+                 str(self.given.value_bytes)]
+        for name, value in options.items():
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        told = subprocess.run(words, capture_output=True, text=True, check=False)
+        if told.returncode != 0:
+            sys.exit(f"{server.folder.name}: {told.stderr}\n{server.log()[-2000:]}")
+        return json.loads(told.stdout) if told.stdout else None
+
+    def tell(self, suite, side, workload, threads, runs, **more):
+        """A line: throughput of all runs, the median of each percentile."""
+        line = {"suite": f"redis-{suite}", "side": side, "workload": workload, "durability": SIDES[side][2],
+                "threads": threads, "ops_per_s": round(sum(run["ops"] for run in runs) /
+                                                       sum(run["seconds"] for run in runs))}
+        for name in ("p50_us", "p99_us", "p999_us"):
+            line[name] = round(statistics.median(run[name] for run in runs), 1)
+        line["max_us"] = round(max(run["max_us"] for run in runs), 1)
+        self.say(line | more)
+
+    def say(self, line):
+        self.lines.append(line)
+        if self.given.json:
+            print(json.dumps(line), flush=True)
+        else:
+            print("  ".join(f"{name} {value}" for name, value in line.items() if name != "suite"), flush=True)
+
+    def filled(self, sides):
+        servers = {side: self.server(side).fresh().start() for side in sides}
+        for server in servers.values():
+            self.load(server, keys=self.given.keys, fill=True)
+        return servers
+
+    def mixes(self):
+        servers = self.filled(self.given.sides)
+        for clients in self.given.clients:
+            for writes in self.given.writes:
+                runs = {side: [] for side in servers}
+                for _ in range(self.given.rounds):
+                    for side, server in servers.items():
+                        runs[side].append(self.load(server, clients=clients, writes=writes, keys=self.given.keys,
+                                                    seconds=self.given.seconds))
+                for side, told in runs.items():
+                    more = {}
+                    if SIDES[side][0]:
+                        info = servers[side].info()
+                        more = {"cut_max_us": int(info["memlith_cut_max_us"]),
+                                "waits_for_room": int(info["memlith_waits_for_room"])}
+                    self.tell("mixes", side, f"{writes}% SET", clients, told, **more)
+        for server in servers.values():
+            server.stop()
+
+    def pauses(self):
+        """SET by 10 clients; beside it, a child writes a file: a new append-only file, or an RDB file."""
+        jobs = [("memlith-strong", None), ("memlith-strong", "BGSAVE"), ("aof-always", None),
+                ("aof-always", "BGREWRITEAOF"), ("aof-always", "BGSAVE")]
+        servers = self.filled(["memlith-strong", "aof-always"])
+        runs = {job: [] for job in jobs}
+        for _ in range(self.given.rounds):
+            for side, command in jobs:
+                ending = threading.Event()
+                again = threading.Thread(target=repeat, args=(servers[side], command, ending))
+                again.start()
+                runs[side, command].append(self.load(servers[side], clients=10, keys=self.given.keys,
+                                                     seconds=self.given.seconds))
+                ending.set()
+                again.join()
+        for (side, command), told in runs.items():
+            self.tell("pauses", side, f"100% SET, {command or 'nothing beside'}", 10, told)
+        for server in servers.values():
+            server.stop()
+
+    def start(self):
+        """From the process's begin to the first reply."""
+        for millions in self.given.start_millions:
+            keys = int(millions * 1_000_000)
+            for side, ending in (("memlith-strong", "stop"), ("memlith-strong", "kill"), ("aof-no", "rdb"),
+                                 ("aof-no", "kill")):
+                server = self.server(side).fresh().start()
+                self.load(server, keys=keys, fill=True)
+                client = server.client()
+                if ending == "rdb":
+                    client("SAVE")
+                    server.kill()
+                    config = server.folder / "redis.conf"
+                    config.write_text(config.read_text(encoding="utf-8") + "appendonly no\n", encoding="utf-8")
+                elif ending == "stop":
+                    server.stop()
+                else:
+                    server.kill()
+                took = []
+                for _ in range(self.given.rounds):
+                    began = time.monotonic()
+                    server.start()
+                    took.append(time.monotonic() - began)
+                    assert server.client()("DBSIZE") == keys
+                    server.kill()
+                what = {"stop": "kv store", "kill": "after kill -9", "rdb": "RDB file"}[ending]
+                self.say({"suite": "redis-start", "side": "plain" if ending == "rdb" else side,
+                          "workload": f"start, {what}", "durability": SIDES[side][2], "threads": 1, "keys": keys,
+                          "ops_per_s": round(keys / min(took)), "seconds": round(min(took), 3)})
+
+
+def repeat(server, command, ending):
+    """The command whenever no child writes, until it is enough."""
+    client = server.client()
+    while command and not ending.is_set():
+        try:
+            client(command)
+        except Refused:
+            pass  # one is under way
+        except Gone:
+            return
+        ending.wait(0.05)
+    while command and any(server.info(client)[name] == "1" for name in ("rdb_bgsave_in_progress",
+                                                                       "aof_rewrite_in_progress")):
+        time.sleep(0.02)
+
+
+def numbers(text):
+    return [int(each) for each in text.split(",")]
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("suites", nargs="*", help="mixes, pauses, start")
+    options.add_argument("--bin", required=True, type=pathlib.Path, help=argparse.SUPPRESS)
+    options.add_argument("--redis", required=True, type=pathlib.Path, help=argparse.SUPPRESS)
+    options.add_argument("--dir", required=True, type=pathlib.Path, help="where the servers' files go")
+    options.add_argument("--json", action="store_true")
+    options.add_argument("--clients", type=numbers, default=[1, 10, 40])
+    options.add_argument("--writes", type=numbers, default=[10, 20, 40, 60, 80, 100], help="per cent of SET")
+    options.add_argument("--sides", type=lambda text: text.split(","), default=list(SIDES))
+    options.add_argument("--seconds", type=float, default=3)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--keys", type=int, default=100_000)
+    options.add_argument("--value-bytes", type=int, default=100)
+    options.add_argument("--log-mib", type=int, default=4, help="memlith-log-size; 4 is a quarter of the data")
+    options.add_argument("--start-millions", type=lambda text: [float(each) for each in text.split(",")], default=[1.0],
+                         help="keys: 1,5,10")
+    given = options.parse_args()
+    given.dir = given.dir.resolve()
+    wrong = [each for each in given.suites if each not in ("mixes", "pauses", "start")]
+    if wrong or [side for side in given.sides if side not in SIDES]:
+        options.error(f"suites are mixes, pauses, start; sides are {', '.join(SIDES)}")
+    bench = Bench(given)
+    try:
+        for suite in given.suites or ["mixes", "pauses", "start"]:
+            getattr(bench, suite)()
+    finally:
+        Server.kill_all()
+
+
+if __name__ == "__main__":
+    main()
