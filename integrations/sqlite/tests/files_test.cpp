@@ -553,8 +553,8 @@ TEST_F(Files, AHugeTransactionDoesNotLeaveAHugeLog) {
   EXPECT_EQ(plain().all("select length(a) from t"), "6000000");
 }
 
-// README, "What lies on the disk": a log of 1 MiB beside an open database, and nothing beside one that was closed
-// cleanly, nor beside what a backup or VACUUM INTO has made.
+// docs/how-to/sizing.md, "What lies on the disk": a log of 1 MiB beside an open database, and nothing beside one that
+// was closed cleanly, nor beside what a backup or VACUUM INTO has made.
 TEST_F(Files, NoLogIsLeftBesideADatabaseThatWasClosed) {
   {
     Db db = open();

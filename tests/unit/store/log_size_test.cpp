@@ -1,5 +1,5 @@
-// README, "What lies on the disk": a log begins with 4 MiB, that of one file with 1 MiB, grows at once while commits
-// fill it quickly, and is small again after a clean close.
+// docs/how-to/sizing.md, "What lies on the disk": a log begins with 4 MiB, that of one file with 1 MiB, grows at once
+// while commits fill it quickly, and is small again after a clean close.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
