@@ -5,7 +5,7 @@
 // opening. Growing a home file with zeros is the only change ahead of the log; it is durable before any frame refers to
 // it.
 //
-// The parts, lowest first; each knows only those before it:
+// The parts, lowest first; each knows only those before it, but Collectors also calls Store, which makes its frames:
 //     StoreFiles    the volume, the log, the homes of the objects that are open, the options
 //     Directory     which objects there are; all that differs between a folder store and a one-file store
 //     Replay        writes homes, with what a power cut must not spoil (KeptBlocks) and what a marked file says of
