@@ -15,7 +15,8 @@ from mkdocs.structure.files import File
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(ROOT / "cmake")]
+import check_promises  # noqa: E402
 import commands  # noqa: E402
 import headers  # noqa: E402
 from lists import four_columns  # noqa: E402
@@ -47,6 +48,7 @@ def reference():
             return there and (f"#{word}" if there == here else f"{there}.html#{word}")
         yield f"reference/{name}.md", headers.page(name, text, links)
     yield "reference/commands.md", commands.page(os.environ["MEMLITH_PROGRAM"])
+    yield "promises.md", "\n".join(check_promises.page(ROOT))
 
 
 def fenced(text, language):

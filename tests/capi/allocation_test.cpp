@@ -1,4 +1,4 @@
-// docs/guarantees.md, "memory": once warm, memlith_persist allocates nothing, for one region or several; where memory
+// docs/guarantees.md, "Memory": once warm, memlith_persist allocates nothing, for one region or several; where memory
 // runs out, that is an error, and no store is forgotten.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// docs/guarantees.md, "Copies": a copy of the file of a heap, a kv store or an application log that was taken while the
+// docs/guarantees.md, "Damage": a copy of the file of a heap, a kv store or an application log that was taken while the
 // file was in use is refused, and never taken for an older or an empty one.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "kill -9": whenever a program is killed, reopening finds every persist it was told had succeeded,
-// and of the one it was in the middle of, all or nothing, in all regions.
+// docs/guarantees.md, "What survives what": whenever a program is killed, reopening finds every persist it was told had
+// succeeded, and of the one it was in the middle of, all or nothing, in all regions.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

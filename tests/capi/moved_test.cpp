@@ -1,4 +1,4 @@
-// docs/guarantees.md, "paths": an open store goes on where its descriptors point. The program may change its current
+// docs/guarantees.md, "Paths": an open store goes on where its descriptors point. The program may change its current
 // folder, the store may be renamed or moved, another process may put a store where it was, and the program may give up
 // the rights that it opened it with.
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-// docs/guarantees.md, "persist": plain stores to mapped memory, captured by each tracker, come back whole after a crash
-// at any device operation; a one-file store's file is the user's, byte for byte, until a persist is acknowledged.
+// docs/guarantees.md, "memlith_persist": plain stores to mapped memory, captured by each tracker, come back whole after
+// a crash at any device operation; a one-file store's file is the user's, byte for byte, until a persist is
+// acknowledged.
 #include <gtest/gtest.h>
 
 #include <array>

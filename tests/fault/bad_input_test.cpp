@@ -1,4 +1,4 @@
-// docs/guarantees.md, "damage": whatever is done to a store's files, opening it gives a state that was persisted or an
+// docs/guarantees.md, "Damage": whatever is done to a store's files, opening it gives a state that was persisted or an
 // error that says which file is wrong; never a crash, a hang, a mixture, or a region that quietly is not there any
 // more.
 #include <fmt/format.h>

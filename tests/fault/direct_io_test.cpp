@@ -1,4 +1,4 @@
-// docs/guarantees.md, "what is assumed of the medium": a file system that takes O_DIRECT when a file is opened, and
+// docs/guarantees.md, "What is assumed of the medium": a file system that takes O_DIRECT when a file is opened, and
 // then refuses transfers of some sizes, costs speed and nothing else.
 #include <fcntl.h>
 #include <gtest/gtest.h>

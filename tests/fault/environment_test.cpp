@@ -1,5 +1,5 @@
-// docs/guarantees.md, "errors": what the machine refuses (permission, a read-only file system, space) is told as such,
-// names the file, changes nothing, and the store goes on as soon as it can.
+// docs/guarantees.md, "Call by call": what the machine refuses (permission, a read-only file system, space) is told as
+// such, names the file, changes nothing, and the store goes on as soon as it can.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>

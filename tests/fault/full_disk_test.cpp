@@ -1,5 +1,5 @@
-// docs/guarantees.md, "errors": what is acknowledged before it is durable, on a disk that is full. It waits in memory,
-// within its bounds, or is refused; and what was acknowledged becomes durable when there is space again.
+// docs/guarantees.md, "Call by call": what is acknowledged before it is durable, on a disk that is full. It waits in
+// memory, within its bounds, or is refused; and what was acknowledged becomes durable when there is space again.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// docs/guarantees.md, "nothing leaks": no store reaches a file unless a persist captured it, whatever the kernel does
+// docs/guarantees.md, "Stores": no store reaches a file unless a persist captured it, whatever the kernel does
 // and however long it takes; and no home changes but by replay.
 #include <fcntl.h>
 #include <gtest/gtest.h>

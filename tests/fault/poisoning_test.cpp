@@ -1,4 +1,4 @@
-// docs/guarantees.md, "after a failed write or flush": the call that met it says io, every later one says poisoned,
+// docs/guarantees.md, "memlith_persist": the call that met it says io, every later one says poisoned,
 // memory stays readable, and reopening gives exactly one state between the last acknowledged and the last begun.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// docs/guarantees.md, "Readers beside a writer": a reader of another process, at every device operation of the writer
+// docs/guarantees.md, "MEMLITH_OPEN_FOLLOW": a reader of another process, at every device operation of the writer
 // and at every point of its own reading, sees the state after exactly one commit, which a power cut at that moment
 // keeps, and never an older one than before. And the tests notice each mistake that is planted.
 #include <gtest/gtest.h>

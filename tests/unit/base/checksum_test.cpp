@@ -1,4 +1,4 @@
-// docs/guarantees.md, "damage is found": one bit changed anywhere changes the checksum, every way of computing it
+// docs/guarantees.md, "Rot": one bit changed anywhere changes the checksum, every way of computing it
 // agrees, and another seed is another checksum.
 #include "base/checksum.hpp"
 

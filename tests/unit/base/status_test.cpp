@@ -1,5 +1,5 @@
-// docs/guarantees.md, "errors": an error is a number that travels upward unchanged, with a sentence that is whole, of
-// this thread, and never longer than its buffer.
+// docs/guarantees.md, "Call by call": an error is a number that travels upward unchanged, with a sentence that is
+// whole, of this thread, and never longer than its buffer.
 #include "base/status.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// docs/guarantees.md, "what is assumed of the disk", and the contract at the head of device/device.hpp: a transfer is
+// docs/guarantees.md, "What is assumed of the medium", and the contract at the head of device/device.hpp: a transfer is
 // whole or an error; after the first failure nothing more is written; names are where they were put.
 #include "device/posix.hpp"
 

@@ -1,5 +1,5 @@
-// raw_map.hpp: a map of files in three copies, of which a crash spoils at most two; damage and foreign devices are
-// refused by name; extents never overlap.
+// docs/guarantees.md, "Raw devices": the map of files is in three copies, of which a crash spoils at most two; damage
+// and foreign devices are refused by name; extents never overlap.
 #include "device/raw_map.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// raw_volume.hpp: files on a device without a file system behave as those of a folder; new bytes are zeros, whatever
-// was there; a removed file's extents are nobody else's while it is open; one lock holds for the whole device; another
-// process's changes are seen; a crash leaves every acknowledged change.
+// docs/guarantees.md, "Raw devices": files on a device without a file system behave as those of a folder; new bytes are
+// zeros, whatever was there; a removed file's extents belong to no other file while it is open; one lock holds for the
+// whole device; another process's changes are seen; a crash leaves every acknowledged change.
 #include "device/raw_volume.hpp"
 
 #include <gtest/gtest.h>

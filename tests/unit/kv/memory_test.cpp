@@ -1,4 +1,4 @@
-// docs/guarantees.md, "memory": a commit of a kv store that finds no memory changes nothing, whichever allocation
+// docs/guarantees.md, "Memory": a commit of a kv store that finds no memory changes nothing, whichever allocation
 // fails, and the store goes on.
 #include <gtest/gtest.h>
 

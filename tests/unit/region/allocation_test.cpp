@@ -1,4 +1,4 @@
-// docs/guarantees.md, "memory": once warm, persist allocates nothing, so running out of memory cannot strike in its
+// docs/guarantees.md, "Memory": once warm, persist allocates nothing, so running out of memory cannot strike in its
 // middle.
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "one-file stores": the region is the file. Its size is the file's, to the byte, and changes only
-// with a persist.
+// docs/guarantees.md, "memlith_file_open": the region is the file. Its size is the file's, to the byte, and changes
+// only with a persist.
 #include <gtest/gtest.h>
 
 #include "support/region_words.hpp"

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "persist": what was stored before a persist that returned ok is there after a crash, all of it
-// and nothing else; memory lies where it lay; an error loses nothing.
+// docs/guarantees.md, "memlith_persist": what was stored before a persist that returned ok is there after a crash, all
+// of it and nothing else; memory lies where it lay; an error loses nothing.
 #include "region/region.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// docs/guarantees.md, "Undoing stores": a rollback of a few bytes costs what it undoes. It reads them from home and
+// docs/guarantees.md, "memlith_rollback": a rollback of a few bytes costs what it undoes. It reads them from home and
 // from the log, and neither runs a checkpoint nor waits for one.
 #include <gtest/gtest.h>
 

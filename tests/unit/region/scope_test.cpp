@@ -1,4 +1,4 @@
-// docs/guarantees.md, "Whose stores", "Asynchronous persists", "Rollback", "Fork".
+// docs/guarantees.md, "Whose stores", "memlith_persist_async", "memlith_rollback", "fork".
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-// docs/guarantees.md, "the fault tracker": it catches its own faults and hands every other on; a program's own handlers
+// docs/guarantees.md, "Signal handlers": it catches its own faults and hands every other on; a program's own handlers
 // and a program's own crashes are what they would be without it.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

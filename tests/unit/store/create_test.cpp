@@ -1,5 +1,5 @@
-// docs/guarantees.md, "creating": a store or an object exists completely or not at all; a full disk is an error that
-// changes nothing; of several simultaneous creators one wins, and the others get BUSY.
+// docs/guarantees.md, "memlith_store_open": a store or an object exists completely or not at all; a full disk is an
+// error that changes nothing; of several simultaneous creators one wins, and the others get BUSY.
 #include <gtest/gtest.h>
 
 #include <barrier>

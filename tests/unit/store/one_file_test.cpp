@@ -1,4 +1,4 @@
-// docs/guarantees.md, "one-file stores": the file is the user's. Its length and bytes follow commits only; after a
+// docs/guarantees.md, "memlith_file_open": the file is the user's. Its length and bytes follow commits only; after a
 // clean close it is complete without its log; a crash undoes what was not committed.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "read-only": a reader sees everything that was committed, replayed or not, changes no byte of any
-// file, and keeps writers out as they keep out readers.
+// docs/guarantees.md, "memlith_store_open": a reader sees everything that was committed, replayed or not, changes no
+// byte of any file, and keeps writers out as they keep out readers.
 #include <gtest/gtest.h>
 
 #include "support/store_words.hpp"

@@ -1,4 +1,4 @@
-// docs/guarantees.md, "commit" and "the log": what was committed is there after reopening, whether the store was closed
+// docs/guarantees.md, "After a crash": what was committed is there after reopening, whether the store was closed
 // or dropped; a commit too large changes nothing; a log that is full makes room or says so.
 #include "store/store.hpp"
 
