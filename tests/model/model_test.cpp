@@ -69,8 +69,9 @@ bool FullDisk::refused() const { return has_refused; }
 
 namespace {
 
-constexpr std::uint64_t kCalls = kSanitized ? 100'000 : 1'000'000;
-constexpr std::uint64_t kCallsOnDisk = kCalls / 50;
+// `./dev test` has less time than `./dev test all`.
+const std::uint64_t kCalls = kSanitized || std::getenv("MEMLITH_TEST_SHORT") != nullptr ? 100'000 : 1'000'000;
+const std::uint64_t kCallsOnDisk = kCalls / 50;
 constexpr int kKills = kSanitized ? 10 : 40;
 constexpr int kFailures = kSanitized ? 30 : 200;
 

@@ -60,7 +60,7 @@ def test_a_killed_training_with_pytorch(program: Program) -> None:
     assert lines[-1] == wanted and not lines[0].startswith("1 ")
 
 
-@pytest.mark.parametrize("page", ["README.md", "python/README.md", "docs/python.md"])
+@pytest.mark.parametrize("page", ["README.md", "bindings/python/README.md", "docs/python.md"])
 def test_the_program_of_the_page_runs(program: Program, page: str) -> None:
     match = re.search(r"```python\n(import memlith\n.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     assert match

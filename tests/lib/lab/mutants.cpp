@@ -296,13 +296,15 @@ std::string describe_mutants() {
 int mutants_command(const MutantOptions& options) {
   const auto began = std::chrono::steady_clock::now();
   std::vector<KnownMutant> wanted;
-  for (const KnownMutant& entry : kMutants) {
-    if (options.only.empty() || options.only == entry.name) wanted.push_back(entry);
+  for (const std::string& name : options.only) {
+    if (std::none_of(std::begin(kMutants), std::end(kMutants), [&](const auto& entry) { return name == entry.name; })) {
+      fmt::print(stderr, "memlith-crashlab: there is no mutant \"{}\"; `memlith-crashlab list` names them\n", name);
+      return 2;
+    }
   }
-  if (wanted.empty()) {
-    fmt::print(stderr, "memlith-crashlab: there is no mutant \"{}\"; `memlith-crashlab list` names them\n",
-               options.only);
-    return 2;
+  for (const KnownMutant& entry : kMutants) {
+    const bool named = std::find(options.only.begin(), options.only.end(), entry.name) != options.only.end();
+    if (options.only.empty() || named) wanted.push_back(entry);
   }
   json rows = json::array();
   std::size_t killed = 0;

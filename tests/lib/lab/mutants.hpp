@@ -3,11 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace memlith::lab {
 
 struct MutantOptions {
-  std::string only;
+  std::vector<std::string> only;  // none: all
   bool json = false;
   bool markdown = false;
   std::size_t jobs = 0;
