@@ -10,7 +10,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1])
-sys.path.insert(0, str(ROOT / "site"))
+sys.path.insert(0, str(ROOT / "dist" / "site"))
 import headers  # noqa: E402
 import lists  # noqa: E402
 
@@ -73,13 +73,13 @@ class Site(unittest.TestCase):
         self.assertEqual(with_code - listed, set())
 
     def test_every_page_is_in_the_navigation(self):
-        navigation = (ROOT / "site" / "mkdocs.yml").read_text(encoding="utf-8")
+        navigation = (ROOT / "dist" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
         pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
         pages |= {f"reference/{name}.md" for name in HEADERS}
         self.assertEqual({page for page in pages if f"- {page}\n" not in navigation}, set())
 
     def test_dead_links_are_found(self):
-        subprocess.run([sys.executable, "-B", ROOT / "site" / "check_links.py", "--self-test"], check=True,
+        subprocess.run([sys.executable, "-B", ROOT / "dist" / "site" / "check_links.py", "--self-test"], check=True,
                        stdout=subprocess.DEVNULL)
 
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "site"))
+sys.path.insert(0, str(HERE.parents[1] / "dist" / "site"))
 import headers  # noqa: E402 pylint: disable=wrong-import-position
 
 SKIPPED = 77
