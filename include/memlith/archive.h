@@ -43,7 +43,7 @@ typedef struct memlith_archive_options {
   uint32_t reserved;
   uint64_t wait_ms;      /* how long frames wait for others to share their segment; 0: 500 */
   uint64_t full_every_s; /* seconds between full copies; 0: a day; MEMLITH_ARCHIVE_NEVER: only where they are needed */
-  uint64_t keep_s;       /* states of the last so many seconds stay restorable; 0: a week; MEMLITH_ARCHIVE_NEVER: all */
+  uint64_t keep_s;       /* how many seconds back states stay restorable; 0: a week; MEMLITH_ARCHIVE_NEVER: all */
   /* While the handle is open, the store's log is not reused before it is archived; the log grows instead, up to this
    * size and to the log's own limit. 0: the log does not wait. What the program asks for frees the log nevertheless:
    * memlith_store_checkpoint, the removal of a region, closing the store. */

@@ -134,7 +134,7 @@ MEMLITH_API int32_t memlith_heap_verify(memlith_heap* heap, memlith_heap_report*
 /* Looks for blocks to which nothing leads, in the heaps of a store that is closed, or whose process was killed, and
  * calls `found` for each: the region's name, the block's offset in the region, and its bytes. Such blocks are what a
  * program held outside of the heap (a local memlith::string) when a persist captured them and the program was killed
- * before it had freed them. Nobody frees them any more.
+ * before it had freed them. No thread frees them any more.
  * A block is kept by a name; by any eight bytes, wherever they lie, in a block that is kept or in another region of the
  * store, whose value is an address in the block, or at its end; and by a word that leads to its beginning as a distance
  * from the word's own address (boost::interprocess::offset_ptr). So a number may keep a block that nothing owns.

@@ -37,9 +37,9 @@
 extern "C" {
 #endif
 
-#define MEMLITH_KV_KEY_BYTES_MAX 1024 /* a key has 1 to so many bytes */
+#define MEMLITH_KV_KEY_BYTES_MAX 1024 /* maximum length of a key in bytes; the minimum is 1 */
 #define MEMLITH_KV_VALUE_BYTES_MAX (16 << 20)
-#define MEMLITH_KV_NAME_BYTES_MAX 255 /* a map's name has 1 to so many bytes, none of them zero */
+#define MEMLITH_KV_NAME_BYTES_MAX 255 /* maximum length of a map's name; the minimum is 1; no zeros */
 
 typedef struct memlith_kv memlith_kv;
 typedef struct memlith_kv_txn memlith_kv_txn;
@@ -105,7 +105,7 @@ MEMLITH_API int32_t memlith_kv_map_append(memlith_kv* kv, memlith_kv_map map,
                                           void* context, uint64_t* count);
 
 /* The name of map number `index` (0, 1, ...) in the order of the names, cut to `bytes` and terminated by a zero.
- * Errors: NOT_FOUND - there are not so many. */
+ * Errors: NOT_FOUND - the store has fewer maps. */
 MEMLITH_API int32_t memlith_kv_map_at(memlith_kv* kv, uint64_t index, char* name, size_t bytes);
 
 /* ---- transactions ---------------------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ MEMLITH_API int32_t memlith_kv_begin(memlith_kv* kv, uint32_t flags, memlith_kv_
 MEMLITH_API int32_t memlith_kv_txn_set_wait(memlith_kv_txn* txn, uint64_t wait_ms);
 
 /* A transaction that was not used for `timeout_ms` milliseconds loses its locks to the first one that needs any of
- * them, and its next call returns CONFLICT; so an abandoned transaction keeps nobody waiting for ever. For all
+ * them, and its next call returns CONFLICT; so no transaction waits for an abandoned one for ever. For all
  * transactions of the kv store, until it is closed; 0, as it begins: never. Errors: INVALID (more than a day). */
 MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_ms);
 

@@ -289,7 +289,7 @@ typedef struct memlith_store_info {
   uint32_t disk;         /* MEMLITH_DISK_*: the disk under the log; 0: the kernel tells nothing of one */
   uint32_t disk_sector_bytes;          /* what the disk addresses */
   uint32_t disk_physical_sector_bytes; /* what it writes as a whole */
-  uint64_t disk_atomic_write_bytes; /* a write of up to so much is whole after a power cut, or not there; 0: unknown */
+  uint64_t disk_atomic_write_bytes; /* a write of at most this size is whole or absent after a power cut; 0: unknown */
   char disk_name[32];               /* such as "nvme0n1"; cut if longer, and always with a 0 at the end */
 } memlith_store_info;
 
