@@ -28,6 +28,10 @@ COMMENT = re.compile(r"\s*//.*")
 LITERAL = re.compile(r'(\s*)"((?:[^"\\]|\\.)*)"')
 NEXT_LITERAL = re.compile(r'\s*"((?:[^"\\ ]|\\.)* ?)')
 CUT_COLUMNS_MAX = 60  # of a line that is too short to have been filled
+# Words that hide a noun, and beginnings of comments that hide a subject, in the engine and where users read.
+PLAIN = re.compile(r"(src|include|docs)/.*|README\.md|CONTRIBUTING\.md")
+HIDING_WORD = re.compile(r"\b(nobody|whoever|whomever|somebody)\b", re.IGNORECASE)
+HIDING_BEGINNING = re.compile(r"^\s*(?://|\*|/\*\*?|#) (What|Of|So|Whether) ")
 URL = re.compile(r"\bhttps?://\S+")
 # An absolute path: no path goes on in front of it, but a compiler's -I or -L may stand there.
 MACHINE_PATH = re.compile(r"(?:^|(?<=-[IL])|(?<![\w.~/$}*-]))/(?:work/|home/[A-Za-z])[\w.-]*")
@@ -87,6 +91,14 @@ def wide_lines(name, lines):
             yield f"{name}:{number}: {len(line)} columns, over {COLUMNS_MAX}; wrap the line"
 
 
+def hidden_nouns(name, lines):
+    for number, line in enumerate(lines, 1):
+        if match := HIDING_WORD.search(line):
+            yield f'{name}:{number}: "{match[1]}" hides a noun; name the thread, the process or the caller'
+        if name.suffix != ".md" and (match := HIDING_BEGINNING.match(line)):
+            yield f'{name}:{number}: a comment begins with "{match[1]}"; begin with the subject'
+
+
 def cut_literals(name, lines):
     """What a rewrap leaves: a line with some words in the middle of a string, to which the next words would fit."""
     for number in range(1, len(lines) - 1):
@@ -114,6 +126,8 @@ def violations(root, still_long=frozenset(STILL_LONG)):
                 yield from cut_literals(name, lines)
         if not WIDE.fullmatch(name.as_posix()):
             yield from wide_lines(name, lines)
+        if PLAIN.fullmatch(name.as_posix()):
+            yield from hidden_nouns(name, lines)
         for number, line in enumerate(lines, 1):
             if match := MACHINE_PATH.search(URL.sub("", line)):
                 yield f"{name}:{number}: {match[0]} is a path of one machine; write it relative to the repository"
@@ -133,6 +147,7 @@ def self_test():
                              f"int g() {{\n{body(whole)}}}\nconstexpr int kTable[] = {{\n{body(long)}}};\n"
                              "\n}  // namespace a\n",
         "src/class.hpp": f"class A {{\n  A()\n      : a_(1) {{\n{body(long)}  }}\n  void f();\n{body(long)}}};\n",
+        "src/plain.hpp": "// What is there.\n// Nobody waits. Whatever waits is woken.\n",
         "tests/functions.cpp": f"int f() {{\n{body(long)}}}\n",
         "tests/strings.cpp": 'f("a b "\n  "c "\n  "d e");\ng("a\\n"\n  "b;"\n  "c\\n"\n  "d");\n'
                              f'h("a"\n  "bbbb bbbb "\n  "{"c" * 112}");\n',
@@ -150,7 +165,8 @@ def self_test():
     }
     expected = ["src/gone.cpp:1: there is no such file", "docs/home.md:2:", "docs/wide.md:2: 121",
                 "src/class.hpp:2: 71 lines", "src/engine.cpp:501:",
-                "src/functions.cpp:3: 71 lines", "src/short.cpp:500: it is short enough", "tests/long.cpp:801:",
+                "src/functions.cpp:3: 71 lines", 'src/plain.hpp:1: a comment begins with "What"',
+                'src/plain.hpp:2: "Nobody" hides', "src/short.cpp:500: it is short enough", "tests/long.cpp:801:",
                 "tests/strings.cpp:2: a string is cut", "tests/wide.py:1: 122",
                 "tools/build.sh:1:"]
     with tempfile.TemporaryDirectory() as folder:

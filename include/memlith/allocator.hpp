@@ -7,7 +7,7 @@
 //  - a container that lies in a heap allocates in that heap;
 //  - a container elsewhere (on the stack, for one, as a temporary) allocates in the heap that it was given, else in the
 //    current heap of the thread: the one named with memlith::use_heap, or the only one that is open.
-// So memory of a container with this allocator is always memory of a heap, and containers can be moved into one.
+// Therefore memory of a container with this allocator is always memory of a heap, and containers can be moved into one.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@
 
 namespace memlith {
 
-// What allocate() of the allocator throws. what() is the sentence; code() is a code of memlith.h.
+// The exception that the allocator's allocate() throws. what() is the sentence; code() is a code of memlith.h.
 class heap_error : public std::bad_alloc {
  public:
   explicit heap_error(std::int32_t code) noexcept : code_(code) { memlith_last_error(text_, sizeof text_); }
@@ -228,7 +228,7 @@ concept FindsByText =
       container.key_eq()(key, text);
     });
 
-// What the maps and sets have in common.
+// The common part of the maps and sets.
 template <class Standard>
 class Keyed : public Standard {
  public:
@@ -392,9 +392,9 @@ std::strong_ordering operator<=>(const string& one,
   return std::string_view(one) <=> std::string_view(other);
 }
 
-// What may live in a heap: containers with the heap's allocator, of the standard library, of Boost or another one,
-// whose elements may; and what is made of such. Comparisons and hashes that have no state are not looked at; a pointer
-// to a function, or a std::function, is refused there too.
+// Types that may live in a heap: containers with the heap's allocator, of the standard library, of Boost or another
+// one, whose elements may; and what is made of such. Comparisons and hashes that have no state are not looked at; a
+// pointer to a function, or a std::function, is refused there too.
 namespace detail {
 template <class T>
 void is_allocator(const allocator<T>* allocator);

@@ -28,7 +28,7 @@ extern "C" {
 
 typedef struct memlith_applog memlith_applog;
 
-/* What an append does that finds no room, because entries are not consumed.
+/* The effect of an append that finds no room, because entries are not consumed.
  * BLOCK  It waits until another thread has consumed entries; what was appended is written meanwhile.
  * FAIL   It fails with FULL.
  * GROW   The log grows, up to max_size; at max_size it fails with FULL. A log never shrinks. */
@@ -104,7 +104,7 @@ MEMLITH_API int32_t memlith_applog_rewind(memlith_applog* log);
 MEMLITH_API int32_t memlith_applog_consume(memlith_applog* log, uint64_t number);
 
 /* ---- by number -------------------------------------------------------------------------------------------------
- * What a consensus engine needs of a log: docs/applog.md, "The log of a consensus engine". The first entry is number
+ * The needs of a consensus engine: docs/applog.md, "The log of a consensus engine". The first entry is number
  * consumed + 1 of memlith_applog_info, the last one is `newest`. Truncating and restarting take effect at once and in
  * order, without waiting for the disk: a crash keeps all that came before if it keeps what came behind. Each is durable
  * a moment later, and at the latest with the next write. */

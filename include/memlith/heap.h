@@ -82,7 +82,7 @@ MEMLITH_API int32_t memlith_heap_free(memlith_heap* heap, void* block);
 /* How many bytes the block has, at least as many as were asked for. Errors: as memlith_heap_free. */
 MEMLITH_API int32_t memlith_heap_block_bytes(memlith_heap* heap, const void* block, uint64_t* bytes);
 
-/* What is kept of a named object's type. All four are compared when the object is asked for. */
+/* The stored description of a named object's type. All four are compared when the object is asked for. */
 typedef struct memlith_type {
   uint64_t struct_size; /* set by the caller */
   const char* name;     /* up to 1023 bytes */

@@ -31,8 +31,8 @@ namespace detail {
 
 inline constexpr std::size_t kHeapTypeNameLongest = 1000;
 
-// What std::pmr containers in a heap lead to: it lies in the heap. Its pointer to virtual functions is another one in
-// each run, and is written anew when the heap is opened or rolled back.
+// The memory resource of std::pmr containers in a heap: it lies in the heap. Its pointer to virtual functions is
+// another one in each run, and is written anew when the heap is opened or rolled back.
 class HeapResource final : public std::pmr::memory_resource {
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
@@ -273,7 +273,7 @@ class Heap {
     return object;
   }
 
-  // What was written by another process, or before a rollback: the resource's pointer to virtual functions.
+  // Another process, or a moment before a rollback, wrote the resource's pointer to virtual functions.
   Result<void> refresh() const {
     auto found = find<detail::HeapResource>(detail::kResourceName);
     if (!found)

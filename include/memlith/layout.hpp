@@ -40,7 +40,7 @@ struct AnyBase {
   constexpr operator Base() const noexcept;  // NOLINT(google-explicit-constructor)
 };
 
-// Whether T can be made of so many {}, one a member, and `More` behind them.
+// True if T can be made of as many {} as `More` and one more.
 template <class T, std::size_t kCount, class... More>
 constexpr bool takes() {
   if constexpr (kCount == 0)

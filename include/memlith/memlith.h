@@ -66,7 +66,7 @@ enum {
 /* The category of a code: one of the numbers above. */
 static inline int32_t memlith_category(int32_t code) { return code & 0xff; }
 
-/* What a code concerns. MEMLITH_DETAIL_VERSION, which comes with MEMLITH_INCOMPATIBLE, means that the store has a
+/* The object of an error. MEMLITH_DETAIL_VERSION, which comes with MEMLITH_INCOMPATIBLE, means that the store has a
  * format version that this library does not read; the store is not damaged. The other numbers only serve to make the
  * message. */
 enum { MEMLITH_DETAIL_VERSION = 15 };
@@ -680,7 +680,7 @@ typedef struct memlith_change memlith_change;
  *     if (!rename_everything(region)) memlith_change_undo(change);
  *     else if (memlith_change_commit(change, MEMLITH_COMMIT_SYNC, NULL) != 0) memlith_change_undo(change);
  *
- * What was stored before and not persisted is persisted first, by itself: it becomes durable, as after
+ * Earlier stores that were not persisted are persisted first, by itself: it becomes durable, as after
  * memlith_persist_async, and is not undone.
  * Until the change has ended, persists, rollbacks and discards of these regions that any thread asks for, this one
  * included, return BUSY and do nothing, as they would make half of the change durable; so does closing a region, and

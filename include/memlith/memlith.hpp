@@ -58,7 +58,7 @@ class Error {
 };
 
 namespace detail {
-// What type_name() made of a type, "_ZTS8Notebook {_ZTSi, _ZTSd}", as "Notebook {int, double}".
+// The result of type_name(), such as "_ZTS8Notebook {_ZTSi, _ZTSd}", as "Notebook {int, double}".
 inline std::string readable_type_name(std::string_view type_name) {
   constexpr std::string_view kSymbol = "_ZTS";
   std::string text;
@@ -160,7 +160,7 @@ enum class Scope : std::uint32_t {
   thread = MEMLITH_SCOPE_THREAD,
 };
 
-// Whether an object of type T may live in a region. A region's bytes come back in another process, so T must not own
+// True if an object of type T may live in a region. A region's bytes come back in another process, so T must not own
 // memory of the process (std::string, std::vector, std::unique_ptr), and T must not have virtual functions, because the
 // pointer to their table is another one in each run. Of an aggregate (a struct without constructors) each member must
 // pass, however deeply it is nested. Another class passes if it can be copied as bytes and needs no destructor.
@@ -170,7 +170,7 @@ enum class Scope : std::uint32_t {
 //
 // A class of your own that keeps everything it owns in the region, such as a container whose allocator allocates there,
 // passes if you declare it:  template <> struct memlith::is_persistable<MyTree> : std::true_type {};
-// So does a struct that contains itself, such as a tree of vectors, which the compiler cannot look into.
+// The same holds for a struct that contains itself, such as a tree of vectors, which the compiler cannot look into.
 template <class T>
 struct is_persistable;
 
@@ -266,7 +266,7 @@ Result<void> persist_and_unlock(memlith_store* store, memlith_region* const* reg
 
 namespace detail {
 
-// What transact() returns for a function that returns T: Result<T>; and the same for one that returns Result<T>.
+// The result of transact() for a function that returns T: Result<T>; and the same for one that returns Result<T>.
 template <class T>
 struct result_for {
   using type = Result<T>;
@@ -732,7 +732,7 @@ class Store {
     return detail::result_of(memlith_store_set_flush_window(handle_, interval_ms, bytes));
   }
   Result<void> checkpoint() const { return detail::result_of(memlith_store_checkpoint(handle_)); }
-  // Of a store that was opened with `follow`: moves on to the newest durable commit, and returns its ticket.
+  // For a store that was opened with `follow`: moves on to the newest durable commit, and returns its ticket.
   Result<std::uint64_t> refresh() const {
     std::uint64_t lsn = 0;
     if (const std::int32_t code = memlith_store_refresh(handle_, &lsn); code != MEMLITH_OK) return Error(code);

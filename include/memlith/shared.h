@@ -141,8 +141,8 @@ typedef struct memlith_keeper_options {
   void* ready_context;
 } memlith_keeper_options;
 
-/* What `memlith keeper` does: keeps the store in folder `store` until the last client has gone, and closes it. Programs
- * need this only if they bring a keeper of their own; such a process does nothing else.
+/* The work of `memlith keeper`: keeps the store in folder `store` until the last client has gone, and closes it.
+ * Programs need this only if they bring a keeper of their own; such a process does nothing else.
  * Errors: EXISTS (another keeper has the store), those of memlith_store_open, and IO if something could not be made
  * durable, after which all clients are poisoned. */
 MEMLITH_API int32_t memlith_shared_keep(const char* store, const memlith_keeper_options* options);

@@ -296,7 +296,7 @@ void AppLog::add_end_mark(Changes& changes, std::uint64_t position, const EntryH
 }
 
 Result<Lsn> AppLog::hand_over(std::uint64_t number, bool will_sync) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  // What has to be durable, if those entries are in the redo log; 0: they are durable.
+  // The ticket to wait for, if those entries are in the redo log; 0: they are durable.
   const auto known = [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> std::optional<Lsn> {
     const LockGuard lock(mutex_);
     (void)durable_number();
@@ -324,7 +324,7 @@ void AppLog::resume() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   if (!part_holds_) mutex_.unlock();
 }
 
-// What lies before `going_to_` does not change until it is released, and the ring's shape only under the mutex of the
+// Entries before `going_to_` do not change until it is released, and the ring's shape only under the mutex of the
 // collectors.
 void AppLog::set_aside() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   going_.extents.clear();
@@ -405,7 +405,7 @@ void AppLog::end_hold() {
 
 Status AppLog::make_durable(std::uint64_t number) {
   MEMLITH_TRY_ASSIGN(const Lsn end, hand_over(number, true));
-  // What was consumed before is durable then, too, whether entries were appended since or not.
+  // Entries consumed before are durable then, too, whether entries were appended since or not.
   MEMLITH_TRY(region_.store().sync(end != Lsn{0} ? end : region_.newest_commit()));
   return region_.store().failure();
 }

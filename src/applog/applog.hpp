@@ -50,7 +50,7 @@ struct AppLogReport {
   std::uint64_t consumed = 0;  // likewise, of the newest consumed one
 };
 
-// What memlith_verify looks for in a region.
+// The check of memlith_verify for a region.
 bool holds_applog(const Region& region);
 
 class AppLog final : public RegionUser, private Collector {
@@ -149,7 +149,8 @@ class AppLog final : public RegionUser, private Collector {
   Result<Lsn> hand_over(std::uint64_t number, bool will_sync);
   // Into the ring, in memory.
   void put(std::uint64_t position, const void* bytes, std::uint64_t count) MEMLITH_REQUIRES(mutex_);
-  // What was appended and is not in the redo log yet, and the mark behind it, which is also put into the ring.
+  // Entries that were appended and are not in the redo log yet, and the mark behind it, which is also put into the
+  // ring.
   void add_waiting(Changes& changes, EntryHeader& mark) MEMLITH_REQUIRES(mutex_);
   // It is in the redo log, in a frame that ends there.
   void note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) MEMLITH_REQUIRES(mutex_);

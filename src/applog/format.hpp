@@ -1,4 +1,4 @@
-// What lies in the region of an application log. Floor: applog.
+// The content of the region of an application log. Floor: applog.
 //
 // The first page has three records, each with a checksum: what the region is, the shape of the ring, and the position
 // of the first entry that is not consumed. The ring follows. Positions count all bytes that were ever appended;

@@ -123,7 +123,7 @@ Status AppLog::consume(std::uint64_t number) {
 Status AppLog::grow(std::uint64_t bytes) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   Collectors& collectors = region_.store().collectors();
   const LockGuard handing(collectors.mutex());
-  // What was set aside, and refused, lies where the ring has it now.
+  // Entries that were set aside, and refused, lie where the ring has it now.
   if (collectors.refused()) MEMLITH_TRY(collectors.close_held(false).status());
   std::uint64_t wanted = 0;
   const std::uint64_t most = round_down(region_.reserve() - kRingOffset, kPageBytes);

@@ -9,7 +9,7 @@
 
 namespace memlith::core::applog {
 
-// Of a record of the first page, or of an entry's header: everything before its field `checksum`.
+// The checked part of a record of the first page, or of an entry's header: everything before its field `checksum`.
 template <class Record>
 std::uint64_t sum_of(const Record& record, std::uint64_t seed);
 std::uint64_t content_sum(std::span<const std::byte> content, std::uint64_t seed);

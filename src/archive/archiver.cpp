@@ -22,7 +22,7 @@ std::string this_process() {
   return fmt::format("process {} on {}", ::getpid(), host);
 }
 
-// Of the newest run.
+// State of the newest run.
 bool run_has_copy(const Manifest& manifest) {
   return !manifest.fulls.empty() && manifest.fulls.back().run == manifest.runs.back().number;
 }

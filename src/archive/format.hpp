@@ -1,4 +1,4 @@
-// What an archive's packs look like. Floor: archive. docs/format.md, "An archive"; a test compares the two.
+// The format of an archive's packs. Floor: archive. docs/format.md, "An archive"; a test compares the two.
 //
 // A pack is a header and then chunks, each compressed and checksummed by itself, the last of them empty. A segment's
 // content is whole frames of the log as they are; a full copy's is records.

@@ -27,7 +27,7 @@ struct FullCopy {
   std::uint64_t first_segment = 0;  // that has the frame at `from`; the run's next one if none has
   std::uint64_t made_ns = 0;        // when it was complete
   std::uint64_t bytes = 0;          // stored
-  // Of the log.
+  // The log's.
   std::uint32_t block_bytes = 0;
   std::uint64_t slot_bytes = 0;
   std::uint64_t slot_count = 0;

@@ -1,8 +1,8 @@
 // A copy of a store that is made from an archive: a full copy, and the frames behind it as they are. Floor: archive.
 //
 // The replica's log is held (LogEnd): frames count once they are flushed and a superblock has them before its head.
-// So after a crash at any point the replica is a state of the store, and append() can go on from end(). Only replay
-// writes its home files, as in any store. One thread at a time.
+// Therefore after a crash at any point the replica is a state of the store, and append() can go on from end(). Only
+// replay writes its home files, as in any store. One thread at a time.
 #pragma once
 
 #include <cstdint>

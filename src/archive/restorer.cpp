@@ -60,7 +60,7 @@ Status Restorer::visit(const Segment& segment, const LogGeometry& geometry,
 Result<RestorePlan> Restorer::plan(const Moment& moment) {
   RestorePlan plan;
   bool found = false;
-  // Of the newest history that reaches the moment, the newest copy before it.
+  // The newest full copy before the moment, in the newest history that contains the moment.
   for (auto full = manifest_.fulls.rbegin(); full != manifest_.fulls.rend() && !found; ++full) {
     const Run* const run = run_of(*full);
     if (run == nullptr) continue;

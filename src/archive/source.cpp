@@ -90,7 +90,7 @@ Result<bool> ArchiveSource::ask_writer() {
   return false;
 }
 
-// What can be read is made durable. False: a process has begun to write meanwhile.
+// Makes durable the bytes that can be read. False: a process has begun to write meanwhile.
 Result<bool> ArchiveSource::ask_log() {
   proven_ = {};
   MEMLITH_TRY(look());

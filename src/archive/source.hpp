@@ -40,7 +40,7 @@ class ArchiveSource {
   Result<Reach> read(LogPosition& at, const Visit& visit);
   // Behind the last frame from `at` on that can be read. A writer that runs may not have shown yet that it is durable.
   Result<Lsn> readable_end(LogPosition at);
-  // Whether reading can go on at a position of an earlier time.
+  // True if reading can go on at a position of an earlier time.
   Result<Reach> find(LogPosition at);
 
   // Copies the store while the writer goes on, as the commit before `full.from` left it. `start` is called before the
@@ -81,7 +81,7 @@ class ArchiveSource {
   Lsn proven_;  // durable as frames say that a copy has read; the writer's page shows it a little later
   std::uint64_t proven_in_ = 0;  // that incarnation
   bool writes_ = false;          // a process has the store open for writing
-  std::uint64_t settled_ = 0;    // the superblock's sequence when nobody wrote and everything was flushed
+  std::uint64_t settled_ = 0;    // the superblock's sequence when no process wrote and everything was flushed
   LogPosition settled_end_;
   std::unique_ptr<ArchivedNotice> notice_;  // null: the log does not wait
 };

@@ -40,7 +40,7 @@ class ArchiveTarget {
   virtual Result<std::unique_ptr<ArchiveStream>> get(const std::string& name) = 0;
   // Ok if there is no such object.
   virtual Status remove(const std::string& name) = 0;
-  // Held until it is destroyed: nobody else archives to the target. Null: the target has no locks. Error: busy.
+  // Held until it is destroyed: no other archiver uses the target. Null: the target has no locks. Error: busy.
   virtual Result<std::unique_ptr<VolumeLock>> lock() = 0;
   // For messages.
   [[nodiscard]] virtual std::string path_of(const std::string& name) const = 0;

@@ -1,4 +1,4 @@
-// What is asked of bytes in many places. Floor: base.
+// Questions about bytes that many places ask. Floor: base.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a process has from its machine and kernel, and what memlith needs of it. Floor: base.
+// Facts about the machine and the kernel that memlith needs. Floor: base.
 #pragma once
 
 #include <cstdint>

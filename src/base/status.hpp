@@ -19,7 +19,7 @@
 
 namespace memlith::core {
 
-// What went wrong. The numbers are the C ABI's (memlith.h) and are only ever appended to.
+// Category of an error. The numbers are the C ABI's (memlith.h) and are only ever appended to.
 enum class Errc : std::uint8_t {
   ok = 0,
   invalid = 1,         // an argument or a precondition of the caller
@@ -41,7 +41,7 @@ enum class Errc : std::uint8_t {
   conflict = 17,        // another transaction holds a lock; the transaction is over, and can be begun again
 };
 
-// What the failure concerns. Appended to only, as above.
+// The object of the failure. Appended to only, as above.
 enum class Detail : std::uint8_t {
   none = 0,
   argument = 1,

@@ -73,7 +73,7 @@ Status check_not_there(const std::string& dest) {
               dest);
 }
 
-// What an earlier restore that was interrupted left.
+// The files that an interrupted restore left.
 Status remove_unfinished(const std::string& path) {
   std::error_code error;
   std::filesystem::remove_all(path, error);

@@ -1,4 +1,4 @@
-// What the entry points share: the objects behind the handles, and copying structs that may be of another version.
+// Shared by the entry points: the objects behind the handles, and copying structs that may be of another version.
 // Floor: capi.
 //
 // A memlith_store is a Session, a memlith_region an OpenRegion of it, a memlith_snapshot a Snapshot: the types of

@@ -1,4 +1,4 @@
-// What the entry points of include/memlith/files.h share. Floor: capi.
+// Shared by the entry points of include/memlith/files.h. Floor: capi.
 #pragma once
 
 #include <memory>

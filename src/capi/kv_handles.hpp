@@ -1,4 +1,4 @@
-// What the entry points of kv stores share: the objects behind the handles. Floor: capi.
+// Shared by the entry points of kv stores: the objects behind the handles. Floor: capi.
 //
 // A memlith_kv is a kv::Kv, which its OpenRegion owns.
 #pragma once

@@ -16,7 +16,7 @@ using namespace memlith::core;
 
 namespace {
 
-// What the region holds, which is sound then.
+// The structure that the region holds; the structure is sound then.
 enum class Holds : std::uint8_t { bytes, heap, kv, applog };
 
 // Looks at a region of a store that this opened for reading only, and at the heap in it, which is sound; null: none.

@@ -1,4 +1,4 @@
-// What a copy of a store is handed to, and what it learns in the end. Floor: copy.
+// The receiver of a copy of a store, and its report. Floor: copy.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct CopiedState {
   std::uint64_t slot_count = 0;            // of the log, as it was made
   std::uint32_t next_id = 1;               // folder: no object had this number or a higher one
   std::vector<ObjectInfo> objects;         // with their sizes; whatever else was put belongs to no object
-  // Of the homes that the sink did not take by itself: what is not as it was written, and how many blocks were read.
+  // Damage found in the homes that the sink did not take by itself, and the number of blocks that were read.
   std::vector<DamagedBytes> damaged;
   std::uint64_t blocks = 0;
   std::uint64_t blocks_unknown = 0;  // of them, those without a sum

@@ -112,7 +112,7 @@ Result<std::vector<ObjectId>> CopySource::homes_there() {
   return objects;
 }
 
-// What the sink takes by itself it takes first, while nothing was put yet. Leaves the others in `left`.
+// The sink first takes the files that it takes by itself, before anything is put. Leaves the others in `left`.
 Result<bool> CopySource::take_homes(CopySink& sink, std::vector<ObjectId>& left) {
   std::vector<ObjectId> to_read;
   for (const ObjectId object : left) {

@@ -32,8 +32,8 @@ struct CopySteps {
 // One thread at a time.
 class CopySource {
  public:
-  // Of `options` the kind, the name of the file, direct_io, follow_patience (with a store that looks damaged a tenth of
-  // it) and replay_bytes_max count. The volume outlives the source.
+  // Uses from `options` the kind, the name of the file, direct_io, follow_patience (with a store that looks damaged a
+  // tenth of it) and replay_bytes_max count. The volume outlives the source.
   CopySource(Volume& volume, StoreOptions options, CopySteps steps = {});
 
   // Hands the objects to the sink. Errors: those of opening a store; busy (the writer filled its log several times over

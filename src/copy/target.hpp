@@ -24,7 +24,7 @@ class CopyTarget final : public CopySink {
  public:
   // `file_name`: of a one-file store, in the volume, which outlives this object.
   CopyTarget(Volume& volume, StoreKind kind, std::string file_name);
-  // Of a one-file store: gives the finished file its name, unless that name is taken by now (exists). Without it, the
+  // For a one-file store: gives the finished file its name, unless that name is taken by now (exists). Without it, the
   // volume renames the file after a look.
   using GiveName = std::function<Status(const std::string& from, const std::string& to)>;
   void set_give_name(GiveName give_name) { give_name_ = std::move(give_name); }

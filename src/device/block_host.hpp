@@ -9,7 +9,7 @@
 
 namespace memlith::core {
 
-// Whether there is a block device at the path.
+// True if there is a block device at the path.
 bool is_block_device(const std::string& path);
 
 // The device need not exist yet. Locks are on bytes of the device's name behind any content, so they do not disturb

@@ -17,9 +17,9 @@
 
 namespace memlith::core {
 
-// Whether the file system keeps its files in memory (tmpfs, ramfs).
+// True if the file system keeps its files in memory (tmpfs, ramfs).
 bool is_in_memory(int fd);
-// Whether the processor reaches the file's bytes without a page cache: a file in memory, or one on fsdax.
+// True if the processor reaches the file's bytes without a page cache: a file in memory, or one on fsdax.
 bool is_byte_addressable(int fd);
 
 // Threads: any, as long as no two write bytes of one line at the same time.

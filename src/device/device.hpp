@@ -95,7 +95,7 @@ class Device {
 
   [[nodiscard]] const DeviceCaps& caps() const { return caps_; }
   [[nodiscard]] const std::string& path() const { return path_; }  // for messages
-  // Whether transfers bypass the page cache. A device may stop doing so when the file system refuses such a transfer;
+  // True if transfers bypass the page cache. A device may stop doing so when the file system refuses such a transfer;
   // the required alignment stays the same.
   [[nodiscard]] bool direct() const { return direct_.load(std::memory_order_relaxed); }
 
@@ -103,9 +103,9 @@ class Device {
   virtual Result<std::uint64_t> size() = 0;
 
   virtual Result<FileIdentity> identity() = 0;
-  // What is under the file, if the system tells.
+  // Facts about the disk under the file, if the system tells.
   virtual std::optional<DiskFacts> disk() { return std::nullopt; }
-  // Whether the file has lost its last name, so that it cannot be opened by name any more.
+  // True if the file has lost its last name, so that it cannot be opened by name any more.
   virtual Result<bool> removed() = 0;
   // Copies the permissions of `file` and, if the process is root, its owner: the log is as secret as the file that it
   // belongs to.
@@ -126,7 +126,7 @@ class Device {
     return latch(do_write(offset, pieces));
   }
 
-  // Whether write_through() of so many bytes costs less than a write and a flush.
+  // True if write_through() of so many bytes costs less than a write and a flush.
   [[nodiscard]] bool can_write_through(std::uint64_t bytes) const {
     return bytes <= caps_.through_bytes_max && direct();
   }

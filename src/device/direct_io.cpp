@@ -23,7 +23,7 @@ constexpr std::uint64_t kLargeBytes = 1 * kMiB;
 
 bool refused(ssize_t done) { return done < 0 && errno == EINVAL; }
 
-// Whether the file system accepts direct transfers of these blocks. The file is empty before and after.
+// True if the file system accepts direct transfers of these blocks. The file is empty before and after.
 bool takes_writes(int fd, std::byte* memory, std::uint32_t block) {
   bool taken = !refused(::pwrite(fd, memory, block, 0));
   for (const std::uint64_t bytes : {kSuperblocksBytes, kLargeBytes}) {

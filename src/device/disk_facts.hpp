@@ -1,4 +1,4 @@
-// What the kernel, or the disk itself, says of the disk under a file. Floor: device.
+// Facts about the disk under a file, as the kernel or the disk tells. Floor: device.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct DiskFacts {
   std::uint64_t atomic_write_bytes = 0;  // a write of up to so much is whole after a power cut, or not there
 };
 
-// Of the block device that the file lies on, or that `fd` is. Nothing where there is not one such device (tmpfs, Btrfs,
-// overlayfs, network file systems), or no /sys.
+// Facts of the block device that the file lies on, or that `fd` is. Nothing where there is not one such device (tmpfs,
+// Btrfs, overlayfs, network file systems), or no /sys.
 std::optional<DiskFacts> disk_under(int fd);
 
 // The same of the device that /sys/dev/block has a folder for. For tests: any folder.

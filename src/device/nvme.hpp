@@ -44,13 +44,13 @@ struct NvmeFacts {
   bool deallocates = false;  // blocks that are deallocated read as zeros
 };
 
-// Of the two structures that the device identifies itself with, 4096 bytes each. Sets all but cache_is_on. Errors:
+// Reads the two structures that identify the device, 4096 bytes each. Sets all but cache_is_on. Errors:
 // unsupported: blocks that memlith cannot use (with metadata, or larger than a page). `path` is for messages.
 inline constexpr std::size_t kNvmeIdentifyBytes = 4096;
 Result<NvmeFacts> read_nvme_identity(std::span<const std::byte> of_controller, std::span<const std::byte> name_space,
                                      const std::string& path);
 
-// What the failure is, in a sentence: what the device's status means, or what has become of the namespace.
+// A sentence about the failure: the meaning of the device's status, or the fate of the namespace.
 Status nvme_failure(const NvmeCommand& command, NvmeOutcome outcome, const std::string& path);
 
 // Transfers in flight. Not for use by two threads at a time.

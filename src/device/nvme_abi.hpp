@@ -1,4 +1,4 @@
-// What the kernel takes for NVMe passthrough (Linux 5.19; registered buffers: 6.1). Older headers lack parts of it,
+// Structures of the kernel for NVMe passthrough (Linux 5.19; registered buffers: 6.1). Older headers lack parts of it,
 // which are defined here and nowhere else; whether the kernel has it is asked at run time. Floor: device.
 #pragma once
 

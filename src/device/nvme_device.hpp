@@ -12,7 +12,7 @@
 
 namespace memlith::core {
 
-// What the devices of one namespace in one process share.
+// Shared by the devices of one namespace in one process.
 struct NvmeShared {
   explicit NvmeShared(const std::string& path) : pages(path) {}
   NvmePages pages;

@@ -105,13 +105,13 @@ Result<std::string> block_device_of(const std::string& path, const std::string& 
               path, node);
 }
 
-// What programs have written to the block device lies in its page cache until somebody flushes it, and what its page
+// Writes of programs to the block device lie in its page cache until a program flushes it, and what its page
 // cache has may be older than what commands have written.
 Status settle_block_device(const std::string& path) {
   const Descriptor block(above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
   if (block.get() < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
   if (::fsync(block.get()) != 0) return fail_errno(errno, Detail::flush, "{}: flush failed", path);
-  (void)::ioctl(block.get(), BLKFLSBUF, 0);  // only for whoever looks at the block device
+  (void)::ioctl(block.get(), BLKFLSBUF, 0);  // only for readers of the block device
   return kOk;
 }
 

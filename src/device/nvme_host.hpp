@@ -10,7 +10,7 @@
 
 namespace memlith::core {
 
-// What a host is made of.
+// The parts of a host.
 struct NvmeParts {
   std::string path;  // for messages
   // Locks and notices: those of the same namespace as a block device.
@@ -21,11 +21,12 @@ struct NvmeParts {
 };
 std::unique_ptr<RawHost> make_nvme_host(NvmeParts parts);
 
-// Whether the path leads to the character device of a namespace.
+// True if the path leads to the character device of a namespace.
 bool is_nvme_namespace(const std::string& path);
 
 // Takes its locks on the block device of the same namespace, which an exclusive lock also claims (O_EXCL): a store is
-// not open by both ways at once, and nobody mounts it. Errors: unsupported: there is no such block device; not_found.
+// not open by both ways at once, and no program mounts it. Errors: unsupported: there is no such block device;
+// not_found.
 Result<std::unique_ptr<RawHost>> make_nvme_host(std::string path, IoBackend io);
 
 }  // namespace memlith::core

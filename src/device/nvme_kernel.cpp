@@ -105,7 +105,7 @@ NvmeOutcome run_by_call(int fd, const NvmeCommand& command, const Namespace& whe
   return done < 0 ? -errno : done;
 }
 
-// Whether the kernel takes such commands, and liburing knows entries of this size.
+// True if the kernel takes such commands, and liburing knows entries of this size.
 bool rings_work() {
   static const bool works = [] {
     FileRing ring(-1, 2, kRingSetup);

@@ -63,7 +63,7 @@ Status NvmePages::fill(std::uint64_t offset, std::span<std::byte> piece, const R
   if (status.ok()) {
     note(offset, end);
   } else {
-    // What does not count as there is zeros.
+    // Bytes that do not count as present are zeros.
     (void)::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                       static_cast<off_t>(piece.size()));
   }

@@ -37,7 +37,7 @@ class NvmePages {
   Status wrote(std::uint64_t offset, std::span<const iovec> pieces);
   Status zeroed(std::uint64_t offset, std::uint64_t bytes);
 
-  // Whether the bytes were taken from here; if not, the namespace has to be read.
+  // True if the bytes were taken from here; if not, the namespace has to be read.
   bool take(std::uint64_t offset, std::span<std::byte> target);
 
  private:

@@ -434,7 +434,7 @@ class DaxDevice final : public PosixDevice {
   }
 
  private:
-  // What follows a call that changes the file's length or space. Pages [begin, end) may have lost theirs.
+  // Called after a change of the file's length or space. Pages [begin, end) may have lost theirs.
   Status change(Status status, std::uint64_t begin, std::uint64_t end) {
     metadata_changed_.store(true, std::memory_order_relaxed);
     if (begin < end) mapping_->forget(begin, end);

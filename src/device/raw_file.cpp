@@ -61,7 +61,7 @@ RawVolume::FileDevice::Stretch RawVolume::FileDevice::stretch_at(std::uint64_t o
   return {};
 }
 
-// For what has the file open for writing: nobody else then changes the map.
+// For the opener that has the file open for writing: no other one then changes the map.
 bool RawVolume::FileDevice::read_cached(std::uint64_t offset, std::span<std::byte> target) {
   const Stretch stretch = stretch_at(offset);
   return writable_ && stretch.bytes >= target.size() && host_.read_cached(stretch.offset, target);

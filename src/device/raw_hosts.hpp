@@ -1,4 +1,4 @@
-// What a raw volume may lie on in this system: a block device, or an NVMe namespace. Floor: device.
+// The hosts of raw volumes in this system: a block device, or an NVMe namespace. Floor: device.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace memlith::core {
 
-// Whether the path leads to such a device.
+// True if the path leads to such a device.
 bool is_raw_device(const std::string& path);
 
-// Of the device at the path. Errors: those of make_nvme_host().
+// Makes the host of the device at the path. Errors: those of make_nvme_host().
 Result<std::unique_ptr<RawHost>> make_raw_host(std::string path, IoBackend io);
 
 // Makes an empty raw volume of the device. Errors: invalid (no such device, or too small), busy (mounted, or in use),

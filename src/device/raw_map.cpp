@@ -347,7 +347,7 @@ Status format_raw(Device& device, const RawFormat& format) {
   header.version = kRawVersion;
   header.device_id = random_identity();
   header.device_bytes = device_bytes;
-  // So that the kernel can map each extent: any kernel of a large device, this one of a small device.
+  // This lets the kernel map each extent: any kernel of a large device, this one of a small device.
   const std::uint64_t mapped = device_bytes < 256 * kMiB ? std::max(16 * kKiB, host_page_bytes()) : kHostPageBytesMax;
   header.unit_bytes = static_cast<std::uint32_t>(format.unit_bytes != 0 ? format.unit_bytes : mapped);
   header.map_bytes = format.map_bytes != 0

@@ -59,9 +59,9 @@ class RawMapCopies {
 
   // Reads the newest map that is complete. Errors: corrupt: there is none.
   Result<RawMap> read(Device& device);
-  // Whether the device has another generation by now than read() or write() saw last.
+  // True if the device has another generation by now than read() or write() saw last.
   Result<bool> changed(Device& device) const;
-  // Whether the map that was read or written last is known to be on the medium.
+  // True if the map that was read or written last is known to be on the medium.
   [[nodiscard]] bool proven() const { return proven_; }
   // Makes the map, with a generation of its own, durable. After a failure the medium has the map before or this one.
   // Errors: no_space: the map is too large for its room; nothing was written. `flush` flushes the device.

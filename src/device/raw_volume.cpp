@@ -167,7 +167,7 @@ Result<std::shared_ptr<RawVolume::Node>> RawVolume::node_of(std::string_view nam
   return node;
 }
 
-// Of files that are open and have no name any more.
+// Extents of files that are open and have no name any more.
 std::vector<RawExtent> RawVolume::held_extents() {
   std::vector<RawExtent> held;
   for (const auto& [number, weak] : nodes_) {

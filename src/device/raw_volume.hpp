@@ -25,7 +25,7 @@
 
 namespace memlith::core {
 
-// What a raw volume lies on: something with the devices and locks of one file.
+// The host of a raw volume: something with the devices and locks of one file.
 class RawHost {
  public:
   virtual ~RawHost() = default;

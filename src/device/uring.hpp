@@ -42,7 +42,7 @@ class RingFile {
 // Nothing where the kernel refuses, for want of io_uring, descriptors or memory.
 std::unique_ptr<IoQueue> make_uring_queue(Device& device, std::shared_ptr<const RingFile> file, std::uint32_t depth);
 
-// Whether the kernel offers io_uring at all.
+// True if the kernel offers io_uring at all.
 bool uring_works();
 
 // Single transfers with the results and errno of pread(2) and pwritev2(2). Any thread. Uses these calls if there is no

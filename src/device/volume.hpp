@@ -53,7 +53,7 @@ class Notice {
   virtual void show(std::span<const std::byte> bytes) = 0;
 };
 
-// Of a volume that has a device for itself.
+// For a volume that has a device for itself.
 struct DeviceUse {
   std::uint64_t device_bytes = 0;
   std::uint64_t used_bytes = 0;

@@ -27,7 +27,7 @@ constexpr std::uint64_t kMappedBytesLeast = 1 * kGiB;
 constexpr std::uint64_t kTwinnedBytes = 64 * kMiB;
 constexpr std::uint64_t kExtentBytesMax = 1 * kGiB;
 
-// What the machine can give without swapping; no limit if the kernel does not say.
+// Memory that the machine can give without swapping; no limit if the kernel does not say.
 std::uint64_t memory_available() {
   const std::string text = text_of("/proc/meminfo");
   const auto kib_of = [&text](const char* name, unsigned long long otherwise) {
@@ -226,7 +226,8 @@ Status FileImage::find_changes(std::uint64_t size_bytes) {
   return kOk;
 }
 
-// What a commit covered once, and a change of the length has made zeros since, whatever was stored there afterwards.
+// Ranges that a commit covered once, and that a change of the length has made zeros since, whatever was stored there
+// afterwards.
 Range FileImage::cut_off_by_length(std::uint64_t size_bytes) const {
   const std::uint64_t begin = std::min(shortest_bytes_, committed_bytes_);
   const std::uint64_t end = std::min(size_bytes, longest_bytes_);

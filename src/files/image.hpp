@@ -5,7 +5,7 @@
 // likes, so the kernel keeps all mappings and all file I/O coherent. The user's file itself is never mapped for writing
 // and is written by replay alone (invariant 1).
 //
-// What changed since the last commit is known from four sources: watched mappings (Watches); note(), for writes through
+// Changes since the last commit are known from four sources: watched mappings (Watches); note(), for writes through
 // descriptors; cut(), for a file that was shorter in between; and the data that lies beyond every length that
 // the file had in a commit. If any of them may have missed something, suspect() lets the next commit compare the whole
 // image with the file.
@@ -66,7 +66,7 @@ class FileImage {
   // does not grow ahead.
   Result<Lsn> capture(Range range, bool will_sync, bool is_last = false) MEMLITH_EXCLUDES(mutex_);
   // For a caller that closes the file next, and has committed: brings all commits home, and compares. False: the image
-  // was changed by calls that nobody told of; the next commit has these changes.
+  // was changed by calls that were not reported; the next commit has these changes.
   Result<bool> is_as_told() MEMLITH_EXCLUDES(mutex_);
   // Puts the image back to the last commit; its length, too, if the range is the whole file.
   Status rollback(Range range) MEMLITH_EXCLUDES(mutex_);

@@ -41,7 +41,7 @@ class Watches {
     std::uint64_t bytes = 0;
     std::uint64_t offset = 0;
   };
-  // What the kernel marks the pages of the process by.
+  // The descriptor by which the kernel marks the pages of the process.
   struct Marks {
     FileDescriptor uffd;
     Descriptor pagemap;

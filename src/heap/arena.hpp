@@ -48,7 +48,7 @@ struct alignas(64) SlabArena {
     return word * 64 + static_cast<std::uint32_t>(std::countr_one(bits));
   }
   // Gives one back. True where the slab is empty now, and not the arena's only one of its class with room: the slab is
-  // out of the list then, and nobody's.
+  // out of the list then, and free for all.
   bool give(Slab* slab, std::uint32_t block) MEMLITH_REQUIRES(mutex) {
     MEMLITH_DCHECK(block < slab->blocks && slab->used > 0 && slab->in_use(block));
     const std::uint32_t word = block / 64;

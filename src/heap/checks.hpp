@@ -27,7 +27,7 @@ inline std::uint64_t record_bytes(const NameRecord& record) {
   return sizeof(NameRecord) + record.name_bytes + record.type_bytes;
 }
 
-// Of a record that is followed by its two names.
+// Size of a record that is followed by its two names.
 inline std::uint64_t record_check(const NameRecord& record) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(&record);
   const std::uint64_t fields =

@@ -1,4 +1,4 @@
-// What a heap keeps in its region; docs/heap.md draws it. Floor: heap.
+// The content of a heap's region; docs/heap.md draws it. Floor: heap.
 //
 // The region is cut into segments of 1 MiB. The heap's header lies at the beginning of the region, and behind it the
 // segment table: one word a segment, for as many segments as the heap may have. A heap that is given a larger limit
@@ -67,7 +67,7 @@ static_assert(sizeof(SegmentEntry) == 8);
 inline constexpr std::uint64_t kSegmentMagic = 0x676573'6c6d;  // "mlseg"
 inline constexpr std::uint32_t kSegmentHeaderPages = 3;
 
-// What begins at a page. The low byte says what, the high byte of how many pages. Zero: nothing; the page is free, or
+// The use of a page. The low byte is the kind, the high byte the number of pages. Zero: nothing; the page is free, or
 // inside the run that the last non-zero word before it began.
 enum PageKind : std::uint8_t {
   kPageNone = 0,

@@ -205,7 +205,7 @@ void Heap::rolled_back() {
   forget_all();
   // A heap that no persist has captured is gone; a heap is there for as long as it is open.
   if (header_->magic == 0) create();
-  // What a reader moved on to may have a larger limit, and its table elsewhere.
+  // The state to which a reader moved may have a larger limit, and its table elsewhere.
   if (check_header().ok()) find_table();
 }
 

@@ -30,7 +30,7 @@
 
 namespace memlith::core {
 
-// What is kept of an object's type, to refuse another one.
+// The stored description of an object's type, to refuse another one.
 struct ObjectType {
   std::string_view name;  // without data: of any name, where an object is looked for
   std::uint64_t size = 0;
@@ -78,7 +78,7 @@ struct SeenMemory {
   std::span<const std::byte> bytes;
   std::uint64_t address = 0;
 };
-// Whether the region's first bytes are those of a heap.
+// True if the region's first bytes are those of a heap.
 bool holds_heap(const Region& region);
 
 class Heap final : public RegionUser, public CaptureGuard {
@@ -138,7 +138,7 @@ class Heap final : public RegionUser, public CaptureGuard {
 
  private:
   static constexpr std::uint32_t kArenas = 16;
-  // What one look at a segment's header finds.
+  // The result of a look at a segment's header.
   struct Run {
     std::uint32_t page = 0;
     std::uint32_t pages = 0;
@@ -190,7 +190,7 @@ class Heap final : public RegionUser, public CaptureGuard {
   Result<bool> free_from_slab(Slab& slab, std::byte* address);
   Status free_locked(std::byte* address) MEMLITH_REQUIRES(structure_);
   void retire(Slab& slab) MEMLITH_REQUIRES(structure_);
-  // What lies at an address. Null: no slab.
+  // The slab at an address. Null: no slab.
   Result<Slab*> slab_at(std::uint64_t offset) MEMLITH_REQUIRES(structure_);
   Result<std::uint64_t> locked_block_bytes(std::uint64_t offset) MEMLITH_REQUIRES(structure_);
   [[nodiscard]] Slab* quick_slab(std::uint64_t offset) const;

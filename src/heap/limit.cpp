@@ -1,4 +1,4 @@
-// What a heap may grow to, and its segment table, which has an entry for each segment up to there. A heap whose table
+// The limit of a heap, and its segment table, which has an entry for each segment up to there. A heap whose table
 // has no room for a larger limit gets another one, in segments behind all others; nothing else in the heap moves.
 //
 // All of it is memory of the region: one persist makes the larger limit durable, and the table that goes with it.

@@ -192,7 +192,7 @@ Status Heap::load_next(SlabArena& arena, std::uint32_t most, const std::function
 
 // ---- slabs -----------------------------------------------------------------------------------------------------
 
-// Of a run of pages that is a slab already, by its page word; it may have blocks in use.
+// Loads a run of pages that is a slab already, by its page word; it may have blocks in use.
 Slab* Heap::make_slab(Segment& segment, std::uint32_t page, std::uint32_t size_class, SlabArena& owner) {
   if (spare_slabs_.empty()) {
     slabs_.push_back(std::make_unique<Slab>());

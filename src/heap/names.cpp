@@ -14,7 +14,7 @@ namespace {
 
 const char* text_of(const NameRecord& record) { return reinterpret_cast<const char*>(&record + 1); }
 
-// What the C++ interface names a type, "_ZTS8Notebook {_ZTSi, _ZTSd}", as "Notebook {int, double}".
+// The name that the C++ interface gives a type, "_ZTS8Notebook {_ZTSi, _ZTSd}", as "Notebook {int, double}".
 std::string readable(std::string_view type_name) {
   constexpr std::string_view kSymbol = "_ZTS";
   std::string text;
@@ -98,7 +98,7 @@ NamedObject Heap::object_of(const NameRecord& record) const {
           record.layout};
 }
 
-// Whether the object may have that name.
+// True if the object may have that name.
 Status Heap::check_name(std::string_view name, const ObjectType& type, std::uint64_t object) {
   if (name.size() > kObjectNameBytesMax || type.name.size() > kTypeNameBytesMax) {
     return fail(Errc::invalid, Detail::argument, "a name of {} bytes and a type's of {}; they have {} and {} at most",

@@ -9,7 +9,7 @@ class Heap;
 
 // The open heap in whose range the address lies, or null. Any thread, beside heaps that are opened and closed.
 Heap* open_heap_at(std::uintptr_t address);
-// Whether the address lies in a heap that is open, or was.
+// True if the address lies in a heap that is open, or was.
 bool heap_was_at(std::uintptr_t address);
 // The only heap that is open in this process; null if there is none, or more than one.
 Heap* only_open_heap();

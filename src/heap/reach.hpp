@@ -17,7 +17,7 @@ namespace memlith::core {
 
 class Reach {
  public:
-  // Of a heap of so many bytes that programs see at `address`. `memory` is where it lies now.
+  // For a heap of that size, which programs see at `address`. `memory` is where it lies now.
   Reach(std::span<const std::byte> memory, std::uint64_t address) : memory_(memory), address_(address) {}
 
   // Every block in use, in the order of their offsets, and then start().

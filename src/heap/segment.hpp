@@ -1,4 +1,4 @@
-// What a heap remembers of a segment while it is open: which pages are free, and its slabs. Floor: heap.
+// State of a segment while a heap is open: which pages are free, and its slabs. Floor: heap.
 //
 // Derived from the segment's header when the segment is first used, thrown away when the region is rolled back, never
 // stored.

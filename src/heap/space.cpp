@@ -57,7 +57,7 @@ void Heap::set_page_word(Segment& segment, std::uint32_t page, PageWord word) {
   wrote(&segment.header().pages[page], sizeof word);
 }
 
-// Of an unused segment, or of what is left of one behind `header_page` pages of a large block.
+// Frees the pages of an unused segment, or those of one behind `header_page` pages of a large block.
 Segment* Heap::make_headed(std::uint32_t segment, std::uint32_t header_page) {
   MEMLITH_ASSERT(header_page + kSegmentHeaderPages <= pages_in(segment));
   MEMLITH_ASSERT(entry_of(segment).kind == SegmentKind::unused);

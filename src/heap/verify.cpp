@@ -43,7 +43,7 @@ Status Heap::count_segment(std::uint32_t segment, HeapReport& report,
   return kOk;
 }
 
-// What is remembered of a loaded segment against what its header says. A difference is a fault of this library, or of
+// Compares the state of a loaded segment with its header. A difference is a fault of this library, or of
 // the program where it stored to the header.
 Status Heap::check_remembered(std::uint32_t segment) const {
   const Segment* const loaded = loaded_[segment].load(std::memory_order_relaxed);
@@ -91,7 +91,7 @@ Result<HeapReport> Heap::count(const std::function<void(std::byte*, std::uint64_
         break;
     }
   }
-  // A file may end in the middle of a page, which nobody uses.
+  // A file may end in the middle of a page, which is then unused.
   const std::uint64_t in_pages = round_down(region_.size(), kPageBytes);
   const std::uint64_t sum = report.header_bytes + report.block_bytes + report.slab_bytes + report.free_bytes;
   if (sum != in_pages) return corrupt(0, fmt::format("{} bytes are accounted for, of {}", sum, in_pages));

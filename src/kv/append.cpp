@@ -72,7 +72,7 @@ void TreeWriter::append(std::span<const Write> writes) {
     MEMLITH_ASSERT(reached.ok());
     const auto [leaf, first] = path.leaf();
     std::uint32_t count = first;
-    // What fits at once is logged together: the cells lie side by side.
+    // Records that fit at once are logged together: the cells lie side by side.
     std::byte* const page = pages_.change(leaf);  // also if nothing fits: put() changes it, then
     const std::uint64_t end = header_of(page).cells_begin;
     for (; write != writes.end() && overflow_pages_of(*write) == 0; ++write, ++count) {
@@ -122,7 +122,7 @@ Status Kv::append(MapNumber number, const NextRecord& next, std::uint64_t& appen
   return weak_commits_.make_durable(newest());
 }
 
-// One commit. It takes no locks: the map is nobody's at the moment of the commit, under the writer's lock.
+// One commit. It takes no locks: no transaction has the map at the moment of the commit, under the writer's lock.
 Status Kv::append_step(MapNumber number, const MapEntry& map, std::span<const Write> writes) {
   MEMLITH_TRY(weak_commits_.keep_up());
   TreeWriter tree(pages_, map.root);

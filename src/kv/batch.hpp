@@ -38,7 +38,7 @@ class Batch {
   }
   [[nodiscard]] std::uint64_t uncut_bytes() const { return bytes_.size() - cut_.bytes; }
   [[nodiscard]] bool ends_in_cut() const { return extents_.size() == cut_.extents; }
-  // What was added since the mark was taken goes away again.
+  // Removes the pieces that were added since the mark was taken.
   struct Mark {
     std::size_t bytes = 0;
     std::size_t extents = 0;
@@ -85,7 +85,7 @@ class Batch {
     sent_cuts_ += piece.cuts;
     if (sent_cuts_ == cuts_.size()) clear();
   }
-  // Of what is still here.
+  // Size of the pieces that are still here.
   [[nodiscard]] std::uint64_t bytes() const {
     return bytes_between(begin_of_rest(), {bytes_.size(), extents_.size(), 0});
   }

@@ -21,7 +21,7 @@ Status Cursor::check() {
 
 // ---- the tree --------------------------------------------------------------------------------------------------
 
-// Whether the copy of a leaf holds the place where the step begins.
+// True if the copy of a leaf holds the place where the step begins.
 bool Cursor::usable(const Start& start, bool forward) const {
   if (!loaded_ || (transaction_.view_ == kNewest && !reader_.unchanged(leaf_))) return false;
   if (!start.bounded) return forward ? !leaf_.has_lower : !leaf_.has_upper;
@@ -61,7 +61,7 @@ Status Cursor::find_in_tree(bool forward, const Start& start) {
       return kOk;
     }
     if (forward ? !leaf_.has_upper : !leaf_.has_lower) return kOk;
-    // What follows lies beyond the bounds.
+    // All later records lie beyond the bounds.
     if (forward ? has_upper_ && leaf_.upper >= upper_ : leaf_.lower <= lower_) return kOk;
     const std::string bound = forward ? leaf_.upper : leaf_.lower;
     const std::string_view key = bound;

@@ -54,7 +54,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
     const KeptSentence sentence;
     (void)no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { return kv->free_removed(); });
   }
-  // What is damaged or finds no room stays for the next removal, which tells.
+  // Damaged pages, or those without room, stay for the next removal, which reports them.
   MEMLITH_TRY(region.store().failure());
   return kv;
 }
@@ -193,7 +193,7 @@ Status Kv::too_large(std::uint64_t log_bytes) const {
               log_bytes, log_bytes_max());
 }
 
-// What cannot fail afterwards is made certain here.
+// Everything that may fail is done here.
 Status Kv::make_ready(const Estimate& estimate) {
   if (estimate.log_bytes > log_bytes_max()) return too_large(estimate.log_bytes);
   MEMLITH_TRY(pages_.make_room(estimate.pages));
@@ -242,7 +242,7 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
     {
       const LockGuard lock(pages_.writer());
       MEMLITH_TRY(pages_.region().store().failure());
-      // Of each leaf its slots, for a cell that goes, and then all of it, at most.
+      // At most the slots of each leaf, for a cell that goes, and then the whole leaf.
       Estimate estimate{0, leaves.count * 2 * kPageBytes, found && leaves_take(locks, leaves)};
       const bool in_leaves = estimate.sure;
       if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));

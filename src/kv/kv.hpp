@@ -48,7 +48,7 @@ class Transaction {
   Transaction& operator=(const Transaction&) = delete;
 
   Status begin();
-  // So long it waits for the end of a transaction that is in its way, before that is a conflict. From now on.
+  // How long it waits for the end of another transaction, before that is a conflict. From now on.
   void set_wait(std::chrono::milliseconds wait_max) { locks_.wait_max = wait_max; }
   // Nothing if there is no such record. The bytes stay valid until the transaction ends.
   Result<std::optional<std::string_view>> get(MapNumber number, std::string_view key);
@@ -107,7 +107,7 @@ class Transaction {
   Status had_locks();   // up to here
   Status confirm_map(MapNumber number);
   Status write(MapNumber number, PageNumber map, std::string_view key, Pending pending);
-  // What the transaction needs with this write.
+  // The room that the transaction needs with this write.
   Status reckon(const RecordKey& record, const Pending* before, Pending& pending, LogNeed& then);
   Status look_for_places();
   Result<std::optional<std::string_view>> read_tree(PageNumber map, std::string_view key);
@@ -138,7 +138,7 @@ class Transaction {
   std::vector<Undo> undo_;
 };
 
-// Stands on a record, or on none. Owned by whoever opened it; its transaction lives longer.
+// Stands on a record, or on none. Owned by its opener; its transaction lives longer.
 class Cursor {
  public:
   Cursor(Transaction& transaction, MapNumber number);
@@ -179,7 +179,7 @@ class Cursor {
   Result<bool> move(bool forward, Start start);
   Status find_in_tree(bool forward, const Start& start);
   [[nodiscard]] std::uint32_t first_index(bool forward, const Start& start) const;
-  // Whether the locked range reaches the candidate; if not, it does afterwards.
+  // True if the locked range reaches the candidate; if not, it does afterwards.
   Result<bool> lock_to_candidate(bool forward, const Start& start);
   bool take_own_write(bool forward, const Start& start);
   Result<bool> go(bool forward, Start start);
@@ -221,7 +221,7 @@ struct KvReport {
   std::uint32_t depth_max = 0;
 };
 
-// What memlith_verify looks for in a region.
+// The check of memlith_verify for a region.
 bool holds_kv(const Region& region);
 
 class Kv final : public RegionUser {
@@ -312,7 +312,7 @@ class Kv final : public RegionUser {
   static Status check_value(std::string_view value);
   Status append_step(MapNumber number, const MapEntry& map, std::span<const Write> writes);
   MapNumber number_of(PageNumber root) MEMLITH_REQUIRES(maps_mutex_);
-  // What a commit left for the log.
+  // The pieces that a commit left for the log.
   struct Left {
     Lsn ticket;
     WeakCommits::Wish wish;
@@ -337,7 +337,7 @@ class Kv final : public RegionUser {
   bool leaves_take(const LockSet& locks, const Leaves& leaves) MEMLITH_REQUIRES(pages_.writer());
   void write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(pages_.writer());
   Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
-  // What one removal of a map takes out of the catalogue.
+  // The entry that a removal of a map takes out of the catalogue.
   struct Removal {
     MapEntry* map = nullptr;
     Write write;

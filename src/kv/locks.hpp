@@ -29,7 +29,7 @@
 
 namespace memlith::core::kv {
 
-// What a transaction wants to write. `none`: it was undone, and its lock stays.
+// The write that a transaction intends. `none`: it was undone, and its lock stays.
 struct Pending {
   enum class Kind : std::uint8_t { put, remove, none };
   Kind kind = Kind::none;
@@ -120,7 +120,7 @@ class Locks {
     const LockGuard lock(mutex_);
     own.writes.insert_or_assign(record, pending);
   }
-  // Whether a transaction has locks in the map.
+  // True if a transaction has locks in the map.
   bool in_use(PageNumber map) {
     const LockGuard lock(mutex_);
     const RecordKey first{map, {}};

@@ -71,12 +71,12 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   });
 }
 
-// The commit that takes the name out of the catalogue is the removal. The pages, which nobody reaches any more, are
+// The commit that takes the name out of the catalogue is the removal. The pages, which cannot be reached any more, are
 // freed by it and by further commits, so that the commits of others wait for a few pages only. The header names the
-// root meanwhile: whoever opens the store after a crash goes on.
+// root meanwhile: the next opening after a crash goes on.
 Status Kv::remove_map(std::string_view name) {
   const LockGuard alone(removal_mutex_);
-  // Of the map before. Damaged pages of that one stay lost, and prevent no further removal.
+  // Pages of the map before. Damaged pages of that one stay lost, and prevent no further removal.
   if (!read_only()) {
     const Status before = free_removed();
     if (!before.ok() && before.category != Errc::corrupt) return before;

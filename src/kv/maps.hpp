@@ -1,8 +1,8 @@
 // The numbers of maps that a program holds. Floor: kv.
 //
 // A number stands for one map from when it was opened or created until it is removed, and is never given again while
-// the kv store is open: the page of a removed map's root may become that of another map, and whoever still has the old
-// number must not reach that one.
+// the kv store is open: the page of a removed map's root may become that of another map, and a thread that still has
+// the old number must not reach that one.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace memlith::core::kv {
 
 using MapNumber = std::uint32_t;
 
-// What a number stands for.
+// The map that a number stands for.
 struct MapEntry {
   PageNumber root = 0;
   // The commit that removed the map; kNewest: it is there.

@@ -123,7 +123,7 @@ inline bool read_cell(const std::byte* page, std::uint32_t index, Cell& cell) {
   return true;
 }
 
-// Of a page that was checked.
+// For a page that was checked.
 inline Cell cell_of(const std::byte* page, std::uint32_t index) {
   Cell cell;
   const bool good = read_cell(page, index, cell);

@@ -267,7 +267,7 @@ void Pages::cut_batch() {
 // ---- tags ------------------------------------------------------------------------------------------------------
 
 namespace {
-// Of 16 bytes: bit i is set where byte i is `tag`.
+// A mask of 16 bytes: bit i is set where byte i is `tag`.
 std::uint64_t equal_bytes(const std::uint8_t* bytes, std::uint8_t tag) {
 #if defined(__x86_64__)
   const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
@@ -389,7 +389,7 @@ void Pages::drop_snapshot(const Snapshots::Place& place) {
   KeptPages all;  // freed without the lock, for which commits wait
   {
     const LockGuard lock(kept_mutex_);
-    // What a snapshot needs that is added from here on is kept by a commit that waits for the lock.
+    // For a snapshot that is added from here on, a commit that waits for the lock keeps the pages.
     if (snapshots_.newest() == 0) {
       all.swap(kept_);
       kept_copies_.store(0, std::memory_order_relaxed);

@@ -42,11 +42,11 @@ struct PageView {
   std::shared_ptr<const std::byte[]> copy;
 };
 
-// What is known of a page besides its bytes: one line of the cache.
+// State of a page besides its bytes: one line of the cache.
 struct alignas(64) PageState {
   static constexpr std::uint32_t kTagsMax = 56;
   std::atomic<std::uint64_t> word;
-  // Of a leaf with at most kTagsMax cells. Read beside a writer, like the page.
+  // Tags of a leaf with at most kTagsMax cells. Read beside a writer, like the page.
   std::uint8_t tags[kTagsMax];
 };
 static_assert(sizeof(PageState) == 64);
@@ -151,7 +151,7 @@ class Pages {
   [[nodiscard]] Stamp newest() const { return newest_.load(std::memory_order_acquire); }
   // The page as of `view`. Errors: corrupt.
   Result<PageView> look(PageNumber page, Stamp view);
-  // Whether what was read of it was whole. If not, begin anew from a page that is known.
+  // True if what was read of it was whole. If not, begin anew from a page that is known.
   [[nodiscard]] bool confirmed(const PageView& view) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fence in change()
     return view.copy != nullptr || states_[view.page].word.load(std::memory_order_relaxed) == view.word;

@@ -60,7 +60,7 @@ class RangeSet {
     const auto at = last_from(record);
     return at != all_.end() && reaches(at->second, record.key);
   }
-  // Whether all of the range is in one of these.
+  // True if all of the range is in one of these.
   [[nodiscard]] bool covers(const KeyRange& range) const {
     const auto at = last_from({range.map, range.low});
     if (at == all_.end() || !reaches(at->second, range.low)) return false;

@@ -79,7 +79,7 @@ Status Transaction::not_taken(Taken taken) {
 
 Status Transaction::keep_locks() { return took(kv_.locks_.keep(locks_) ? Taken::yes : Taken::lost); }
 
-// Acquire: whoever took the locks stores to them behind this.
+// Acquire: the thread that took the locks stores to them behind this.
 Status Transaction::had_locks() { return took(locks_.lost.load(std::memory_order_acquire) ? Taken::lost : Taken::yes); }
 
 Result<PageNumber> Transaction::check(MapNumber number, std::string_view key) {
@@ -163,7 +163,7 @@ Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::
   return found;
 }
 
-// Of a cell in a copy of a leaf, which may have changed since. Into `room`, unless it has.
+// Copies a cell of a leaf's copy, which may have changed since, into `room`, unless it has.
 Result<std::string_view> Transaction::read_overflow(TreeReader& reader, PageNumber map, const Cell& cell,
                                                     std::string& room) {
   if (cell.value.size() == sizeof(OverflowReference)) {
@@ -203,7 +203,7 @@ Status Transaction::for_each(MapNumber number, std::string_view from, std::optio
 // ---- writes ----------------------------------------------------------------------------------------------------
 
 namespace {
-// Whether the write will change nothing but the bytes of a value. The record is locked, or will be before the write.
+// True if the write will change nothing but the bytes of a value. The record is locked, or will be before the write.
 Result<bool> is_in_place(Pages& pages, const RecordKey& record, const Pending& pending) {
   if (pending.kind != Pending::Kind::put) return false;
   const Write write{record.key, pending.value, false};
@@ -238,7 +238,7 @@ Status Transaction::look_for_places() {
   for (auto& [record, pending] : locks_.writes) {
     MEMLITH_TRY_ASSIGN(const bool in_place, is_in_place(kv_.pages_, record, pending));
     need_ -= LogNeed::of(record.key, pending);
-    pending.in_place = in_place;  // nobody else looks at it
+    pending.in_place = in_place;  // no other thread looks at it
     need_ += LogNeed::of(record.key, pending);
   }
   looked_ = true;

@@ -55,9 +55,9 @@ class TreeWriter {
   };
   // Reads every page that apply() of this write will need, so that apply() cannot meet a damaged one.
   Status check(const Write& write, Found& found);
-  // Of the tree, as the last check() found it.
+  // Counts of the tree, as the last check() found them.
   [[nodiscard]] std::uint32_t depth() const { return depth_; }
-  // Whether the leaf is still what it was, and the write changes this page alone: no split, no merge, no long value.
+  // True if the leaf is still what it was, and the write changes this page alone: no split, no merge, no long value.
   [[nodiscard]] bool leaf_takes(const LeafPlace& place, const Write& write) const;
   void apply_at(const LeafPlace& place, const Write& write);
   // There is room (pages_needed()), and check() was ok.
@@ -72,10 +72,10 @@ class TreeWriter {
     std::uint64_t log_bytes = 0;
   };
   [[nodiscard]] Needs append_needs(std::span<const Write> writes) const;  // after check_end()
-  // Frees the last pages of a tree that nobody uses: `pages` at most, but for some levels. `done`: there is none left.
+  // Frees the last pages of an unused tree: `pages` at most, but for some levels. `done`: there is none left.
   // After an error, those that could be freed were.
   Status prune(std::uint64_t pages, bool& done);
-  // So many pages prune() has to be allowed, so that it frees any.
+  // The least number of pages with which prune() frees any.
   Result<std::uint64_t> prune_needs();
   static void make_empty(Pages& pages, PageNumber root);
 
@@ -136,7 +136,7 @@ class TreeReader {
 
   // Invalid if there is no such map.
   Status check_map();
-  // Whether there is the record; its value is appended to `value`, which may be null.
+  // True if there is the record; its value is appended to `value`, which may be null.
   template <class Take>
   Result<bool> get(std::string_view key, Take&& take);
 

@@ -18,7 +18,7 @@ std::string_view separator(std::string_view left, std::string_view right) {
   return right.substr(0, std::min(same + 1, right.size()));
 }
 
-// What note_page() logs, and nothing else, so that memory is what the log says.
+// Exactly the bytes that note_page() logs, so that memory is what the log says.
 void copy_used(std::byte* target, const std::byte* from, PageNumber self) {
   const PageHeader header = header_of(from);
   std::memcpy(target, from, sizeof header + kSlotBytes * header.count);
@@ -274,7 +274,7 @@ void TreeWriter::place(PageNumber page, std::uint32_t index, const Cell& cell) {
     pages_.note(page, header_of(bytes).cells_begin, cell.bytes());
     note_slots(page, index);
   } else if (const std::uint64_t hole = hole_for(bytes, cell.bytes()); hole != 0) {
-    // What a split or a removal has left is used again, which logs one cell instead of all that are in the page.
+    // Room that a split or a removal has left is used again, which logs one cell instead of all that are in the page.
     insert_cell_at(bytes, index, cell, hole);
     pages_.note(page, hole, cell.bytes());
     note_slots(page, index);

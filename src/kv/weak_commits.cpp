@@ -139,7 +139,7 @@ void WeakCommits::note_sent(const Batch::Piece& piece, Lsn end) {
 void WeakCommits::part_in_log(const Batch::Piece& piece, Lsn end) {
   note_sent(piece, end);
   tickets_in_log(end, false);
-  note_durable();  // it may be durable by now, and nobody looks again
+  note_durable();  // it may be durable by now, and no thread looks again
 }
 
 std::string WeakCommits::what_waits() const {

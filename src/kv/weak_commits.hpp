@@ -42,7 +42,7 @@ class WeakCommits final : public Collector {
 
   // ---- with the writer's lock held
 
-  // Whether there is room for a commit of so many bytes, together with what waits in all of the store.
+  // True if there is room for a commit of so many bytes, together with what waits in all of the store.
   bool has_room_for(std::uint64_t bytes) { return !pages_.logs() || may_wait(pages_.batch().bytes() + bytes); }
   void commit_failed() { drop_unused_allowance(); }
   // A commit is about to change pages.
@@ -72,7 +72,7 @@ class WeakCommits final : public Collector {
 
   void hold_for_part() { held_ = true; }  // the writer's lock is held from here on
   void let_part_go() { held_ = false; }
-  // What that commit has left, and nothing else. Lets the writer go.
+  // Takes exactly the pieces that that commit has left. Lets the writer go.
   Batch::Piece take_part();
   void part_in_log(const Batch::Piece& piece, Lsn end);
   void lose_part() { carried_.clear(); }

@@ -1,6 +1,6 @@
 // Slows commits down while the log cannot keep up. Floor: kv.
 //
-// What weak commits leave for the log waits in memory. Without a pace, commits would run at full speed until that
+// Pieces that weak commits leave for the log wait in memory. Without a pace, commits would run at full speed until that
 // memory is used up, and then stop until the disk or a checkpoint is done. With it, each of them rests a little, the
 // longer the more waits already: the rate of commits goes down to what the log takes, and a pause of the log is spread
 // over many commits.

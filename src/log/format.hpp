@@ -59,7 +59,7 @@ struct Superblock {           // docs/format.md#superblock
 static_assert(sizeof(Superblock) == 512 && offsetof(Superblock, checksum) == 504);
 static_assert(std::has_unique_object_representations_v<Superblock>);
 
-// What follows head_lsn.
+// The fields that follow head_lsn.
 enum class LogEnd : std::uint32_t {
   open = 0,    // any number of frames
   closed = 1,  // nothing: the log was closed cleanly

@@ -55,7 +55,7 @@ struct LogFormat {
   std::uint64_t slot_count = 8;
 };
 
-// Of a log that continues another one: where, and after which incarnation. The log is empty.
+// For a log that continues another one: its place and the incarnation before. The log is empty.
 struct LogBeginning {
   LogPosition position;
   std::uint64_t incarnation = 0;
@@ -167,7 +167,7 @@ class Log {
   Status hold(const ClientBytes& client) { return recovery_.hold(client); }
 
   // Begins a new incarnation with `tail` as the oldest frame kept (position `recovered()` to keep nothing). Durable on
-  // ok. `is_flushed`: the caller has formatted the log, and nobody else has written to it.
+  // ok. `is_flushed`: the caller has formatted the log, and no other code has written to it.
   Status start(LogPosition tail, const ClientBytes& client, bool is_flushed = false);
 
   // `will_sync`: the caller waits for this frame at once, so a large one may be written while it is still being filled,
@@ -208,7 +208,7 @@ class Log {
   // The owner could not make the requested room, for lack of memory or descriptors. Each begin() that waits for room
   // returns this failure and has changed nothing. The log continues, and the next begin() asks again.
   void refuse_room(Status cause);
-  // Whether a begin() has asked for room that was neither made nor refused since.
+  // True if a begin() has asked for room that was neither made nor refused since.
   [[nodiscard]] bool room_is_waited_for() const;
 
   // Sets the function that is called, without any lock, whenever more has become durable and when the log is poisoned.
@@ -259,7 +259,7 @@ class Log {
     std::uint64_t segment = 0;
     bool with_slot_header = false;
   };
-  // What is written of a stretch, and where.
+  // The pieces of a stretch that are written, and their places.
   struct Pieces {
     iovec vectors[2];
     std::size_t first = 0;
@@ -353,7 +353,7 @@ class Log {
   void take_over_slots() MEMLITH_REQUIRES(mutex_);
   Status use_found_slots(LogPosition tail) MEMLITH_REQUIRES(superblocks_.mutex(), mutex_);
   void keep_failure(Status cause) MEMLITH_REQUIRES(mutex_);
-  // What holds between any two calls once the log is started (docs/states.md).
+  // The invariants between any two calls once the log is started (docs/states.md).
   void assert_state() const MEMLITH_REQUIRES(mutex_);
   Status failure_for_late_comer() const MEMLITH_REQUIRES(mutex_);
 

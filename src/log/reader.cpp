@@ -102,7 +102,7 @@ const char* fault_of(const FrameHeader& header, LogPosition at, std::uint64_t lo
   return nullptr;
 }
 
-// Of a frame that is complete in memory, with a header without fault.
+// Checks a frame that is complete in memory, with a header without fault.
 std::optional<Frame> take_frame(const FrameHeader& header, const std::byte* start, std::uint64_t frame_bytes,
                                 std::uint64_t log_id, const char*& why) {
   const std::span<const std::byte> payload{start + sizeof header, header.payload_bytes};

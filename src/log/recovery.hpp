@@ -1,4 +1,4 @@
-// What opening finds in a log: its slots, the frames that survived, and those that nothing proves. Floor: log.
+// The findings of an opening in a log: its slots, the frames that survived, and those that nothing proves. Floor: log.
 //
 // One thread uses this, before the log is started. The log takes over the slots and the end of the frames, under its
 // own lock, and asks for the rest as long as it is open.

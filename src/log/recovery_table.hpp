@@ -1,4 +1,4 @@
-// What the end of the frames means when a log is opened: the table that Log::recover() decides by. Floor: log.
+// The meaning of the end of the frames when a log is opened: the table that Log::recover() decides by. Floor: log.
 //
 // The reader stops at the first place without a valid frame. That place is the end of the log, or damage; both look
 // alike there. The rows say which it is by what else is known. Exactly one row matches whatever was found, which the
@@ -79,7 +79,7 @@ constexpr int matching(const RecoveryInputs& found) {
   return count;
 }
 
-// Whether each combination that can be found matches one row, and no row is for nothing.
+// True if each combination that can be found matches one row, and no row is for nothing.
 constexpr bool is_complete() {
   bool used[sizeof kRows / sizeof *kRows] = {};
   for (const FramesEnd end : {FramesEnd::before, FramesEnd::at, FramesEnd::at_of_another, FramesEnd::behind}) {

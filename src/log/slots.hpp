@@ -26,7 +26,7 @@ class Slots {
   // How many more slots the segments before `end` need.
   [[nodiscard]] std::uint64_t needed(std::uint64_t end) const;
   [[nodiscard]] bool has_room(std::uint64_t end) const { return needed(end) <= free_.size(); }
-  // What would be free if everything before the segment of the head were released.
+  // The room that would be free if everything before the segment of the head were released.
   [[nodiscard]] std::uint64_t free_at_best(std::uint64_t head_segment) const;
 
   // Gives the segments before `end` their slots, for which there is room.

@@ -120,7 +120,7 @@ ClientBytes Superblocks::client_bytes() const {
 
 Result<std::uint64_t> Superblocks::prepare(LogPosition tail, const ClientBytes& client, LogPosition head, LogEnd end) {
   MEMLITH_TRY(allocate());
-  // What opening refuses is not written.
+  // A superblock that opening refuses is not written.
   MEMLITH_ASSERT(tail.lsn <= head.lsn);
   MEMLITH_ASSERT(current_.log_id != 0 && current_.incarnation < kIncarnationMax);
   MEMLITH_ASSERT(current_.slot_count_made <= current_.slot_count && current_.slot_count <= kSlotCountMax);

@@ -33,10 +33,10 @@ constexpr std::uint64_t kGrain = 64 * kMiB;
 constexpr int kTries = 64;
 constexpr int kNoMemory = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-// Whether the program runs under ThreadSanitizer, however this library was compiled.
+// True if the program runs under ThreadSanitizer, however this library was compiled.
 bool under_thread_sanitizer() { return &__tsan_init != nullptr; }
 
-// What RLIMIT_AS allows the process, if it limits anything.
+// The bytes that RLIMIT_AS allows the process, if it limits anything.
 std::optional<std::uint64_t> addresses_allowed() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;

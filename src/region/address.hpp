@@ -13,7 +13,7 @@ namespace memlith::core {
 // Reserves [address, address + bytes) in this process, without memory. `address_taken` if any of it is in use;
 // `unsupported` if this kernel gives programs no such addresses.
 Status reserve_addresses(std::uint64_t address, std::uint64_t bytes);
-// So many bytes from the address on are of the range in which memlith chooses addresses for regions.
+// The number of bytes from the address on that lie in the range in which memlith chooses addresses for regions.
 std::uint64_t addresses_up_to_end(std::uint64_t address);
 void release_addresses(std::uint64_t address, std::uint64_t bytes);
 

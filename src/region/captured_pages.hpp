@@ -31,7 +31,7 @@ class CapturedPages {
     MEMLITH_ASSERT(beyond <= pages_);
     for (std::uint64_t page = range.offset / kPageBytes; page < beyond; ++page) ends_[page] = end;
   }
-  // Whether the page's home is complete, if everything before `home` is home.
+  // True if the page's home is complete, if everything before `home` is home.
   [[nodiscard]] bool is_home(std::uint64_t page, Lsn home) const {
     MEMLITH_DCHECK(page < pages_);
     return ends_[page] <= home;

@@ -49,7 +49,7 @@ Status Region::discard_part(Range part) {
               shown_name_);
 }
 
-// What was stored to the pages before counts as captured.
+// Earlier stores to the pages count as captured.
 Status Region::discard_held(Range part) {
   if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(part));
   const Status collected = collect(kAllThreads, part);

@@ -13,7 +13,7 @@ namespace memlith::core {
 
 namespace {
 
-// So much is read-only at a time: about 50 us.
+// The bytes that are read-only at a time: about 50 us.
 constexpr std::uint64_t kPiecePages = 256;
 
 }  // namespace

@@ -22,9 +22,9 @@ class EqualPages {
   EqualPages(const EqualPages&) = delete;
   EqualPages& operator=(const EqualPages&) = delete;
 
-  // Of the `copied` pages of the region, which has `mapped_bytes` in memory and `home_bytes` at home, drops those that
-  // equal home, and takes them out of `copied`. Everything captured is home, and no thread captures meanwhile. Other
-  // threads may store: never in a system call, which may fail with EFAULT, nor with SIGSEGV blocked.
+  // From the `copied` pages of the region, which has `mapped_bytes` in memory and `home_bytes` at home, drops those
+  // that equal home, and takes them out of `copied`. Everything captured is home, and no thread captures meanwhile.
+  // Other threads may store: never in a system call, which may fail with EFAULT, nor with SIGSEGV blocked.
   Status release(std::uint64_t mapped_bytes, std::uint64_t home_bytes, CopiedPages& copied,
                  const Tracker::ReadHome& read);
 

@@ -9,7 +9,7 @@
 // process scope only. Whatever needs the tracker to know all stores (a rollback, a release of memory, a discard) cools
 // the pages first.
 //
-// What is logged of a hot page comes from a copy, which becomes its twin. So the twin always equals the result of
+// The logged bytes of a hot page come from a copy, which becomes its twin. So the twin always equals the result of
 // replaying the log, whatever other threads store meanwhile. All calls under the region's capture lock.
 #pragma once
 

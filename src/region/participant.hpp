@@ -24,7 +24,7 @@
 
 namespace memlith::core {
 
-// What a part adds to the frame at most.
+// The most that a part adds to the frame.
 struct FrameNeed {
   std::uint64_t bytes = 0;    // extents included
   std::uint64_t extents = 0;  // a kv store reserves its own
@@ -40,7 +40,7 @@ class Participant {
   [[nodiscard]] virtual Kind kind() const = 0;
   [[nodiscard]] virtual Region& region() const = 0;  // in which the structure lies
 
-  // What cannot be done under the mutex of the collectors. Nothing is promised by it.
+  // Work that cannot be done under the mutex of the collectors. Nothing is promised by it.
   virtual Status make_ready() { return kOk; }
   // Takes the part's locks and makes certain whatever can fail. On failure nothing is locked and nothing has changed.
   virtual Result<FrameNeed> prepare() = 0;

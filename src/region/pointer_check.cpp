@@ -22,7 +22,7 @@
 #include "base/sync.hpp"
 #include "region/region.hpp"
 
-// Of AddressSanitizer's runtime; null in a process without it.
+// A function of AddressSanitizer's runtime; null in a process without it.
 extern "C" [[gnu::weak]] void __asan_get_shadow_mapping(std::size_t* scale, std::size_t* offset);
 
 namespace memlith::core {

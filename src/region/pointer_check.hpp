@@ -22,7 +22,7 @@ struct AddressWord {
   std::uint64_t value = 0;
 };
 
-// Whether MEMLITH_CHECK_POINTERS asks for the check; as it was when this was first asked.
+// True if MEMLITH_CHECK_POINTERS asks for the check; as it was when this was first asked.
 bool pointers_are_checked();
 
 // The words at least partly within the range that may be addresses, and not of the region itself.

@@ -36,7 +36,7 @@ Status check_options(std::string_view name, const RegionOptions& options) {
   return kOk;
 }
 
-// Addresses that are taken until somebody keeps them.
+// Addresses that are taken until an owner keeps them.
 struct TakenAddresses {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
@@ -169,7 +169,7 @@ Status Region::map(const ObjectInfo& info) {
   MEMLITH_TRY(map_pages(0, end, PROT_READ | PROT_WRITE));
   mapped_bytes_ = end;
   if (!store_.read_only()) return kOk;
-  // What lies beyond the end is of a time when the file was longer; a piece may lie across it.
+  // Bytes beyond the end are of a time when the file was longer; a piece may lie across it.
   MEMLITH_TRY(store_.overlay().for_each(object_,
                                         [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
                                           if (offset < size_bytes_)
@@ -208,7 +208,7 @@ Status Region::grow(std::uint64_t size_bytes) {
   if (store_.read_only())
     return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
   const LockGuard growing(grow_mutex_);
-  // What is larger than the reserve may be too large to be rounded up.
+  // A size above the reserve may be too large to be rounded up.
   const bool as_given = store_.one_file() || size_bytes > reserve_bytes_;
   const std::uint64_t size = as_given ? size_bytes : round_up(size_bytes, kPageBytes);
   if (size < size_bytes_) {
@@ -317,11 +317,11 @@ struct Scratch {
   std::vector<AddressWord> addresses;  // where pointers are checked
 };
 
-// So often a capture is done over because the log had no room. Where others are always faster, it waits with the
-// regions held.
+// Captures retried for lack of log room before the last one waits for room while it holds the regions' locks. Other
+// threads may always be faster.
 constexpr int kCapturesMax = 4;
 
-// One order for everybody, so that two threads with several regions do not wait for each other.
+// One order for all threads, so that two threads with several regions do not wait for each other.
 Status put_in_order(std::span<Region* const> given, std::vector<Region*>& regions) {
   regions.assign(given.begin(), given.end());
   std::sort(regions.begin(), regions.end(), [](const Region* a, const Region* b) { return a->object() < b->object(); });

@@ -70,7 +70,7 @@ class Region {
 
   [[nodiscard]] std::byte* address() const { return base_; }
   [[nodiscard]] std::uint64_t size() const { return size_bytes_.load(std::memory_order_acquire); }
-  // What it can grow to in this process, and in any.
+  // Its largest size in this process, and in any.
   [[nodiscard]] std::uint64_t reserve() const { return reserve_bytes_; }
   [[nodiscard]] std::uint64_t most() const { return most_bytes_; }
   [[nodiscard]] ObjectId object() const { return object_; }
@@ -79,7 +79,7 @@ class Region {
   [[nodiscard]] const std::string& shown_name() const { return shown_name_; }
   [[nodiscard]] bool anywhere() const { return anywhere_; }  // see RegionOptions
   [[nodiscard]] Store& store() const { return store_; }
-  // Whether a structure (`what`, for messages) is to be made in this region. A region whose first bytes are zeros holds
+  // True if a structure (`what`, for messages) is to be made in this region. A region whose first bytes are zeros holds
   // none: nothing was made in it, or a crash cut the making. Errors: not_found - there is none, and `create` is not
   // set or the store is read-only; exists - `exclusive` forbids to open what is there.
   [[nodiscard]] Result<bool> is_for_making(std::string_view what, bool create, bool exclusive) const;
@@ -149,7 +149,7 @@ class Region {
   static Status undo_change(std::span<Region* const> regions);
   [[nodiscard]] bool changing() const { return change_.load() == Change::under_way; }
 
-  // Whether the region is still mapped at its addresses; outlives the region.
+  // True if the region is still mapped at its addresses; outlives the region.
   [[nodiscard]] std::shared_ptr<const std::atomic<bool>> lies() const { return lies_; }
 
   // Runs a checkpoint and gives the memory of clean pages back to the system. `busy`, and nothing was released, if a
@@ -167,7 +167,7 @@ class Region {
 
   // ---- for transactions (region/transaction.hpp)
   [[nodiscard]] Result<Range> range_of(const void* address, std::uint64_t bytes) const;
-  // Whether transactions may have ranges here: the tracker must not find their stores by itself.
+  // True if transactions may have ranges here: the tracker must not find their stores by itself.
   [[nodiscard]] Status check_transactions() const;
   [[nodiscard]] OpenTransactions& transactions() { return transactions_; }
   // Commits a growth that no commit carries yet.

@@ -1,4 +1,4 @@
-// What a persist would capture of a region, as a part of a transaction. Floor: region.
+// The bytes that a persist would capture of a region, as a part of a transaction. Floor: region.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// What a capture takes of one region: the ranges that were stored to, and the pieces of memory or of copies that have
-// to be logged. Floor: region.
+// The pieces that a capture takes of one region: the ranges that were stored to, and the pieces of memory or of copies
+// that have to be logged. Floor: region.
 #include <algorithm>
 
 #include "base/bytes.hpp"

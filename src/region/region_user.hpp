@@ -1,4 +1,4 @@
-// What is opened in a region, and lives as long as the session has the region open. Floor: region.
+// A structure that is opened in a region, and lives as long as the session has the region open. Floor: region.
 #pragma once
 
 #include "base/status.hpp"

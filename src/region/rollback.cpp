@@ -58,7 +58,7 @@ Status Region::restore_stored() {
   return kOk;
 }
 
-// What was captured last, this region's by whomever, is in the log at best; from home it can be read.
+// The newest captured bytes may be in the log only; a checkpoint brings them home, where they can be read.
 Status Region::complete_home() {
   const Lsn newest = newest_commit();
   MEMLITH_TRY(store_.sync(newest));

@@ -71,7 +71,7 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
   return regions_.back().get();
 }
 
-// What is open in the regions is told that their memory is that of another commit.
+// Tells the structures in the regions that their memory is that of another commit.
 Status Session::move_view(const std::function<Status()>& move) {
   for (const auto& each : regions_) {
     if (each->user != nullptr) MEMLITH_TRY(each->user->check_idle());

@@ -45,7 +45,7 @@ struct OpenTransaction {
   Transaction transaction;
 };
 
-// What transactions need of a session, for the threads of one part.
+// The needs of transactions from a session, for the threads of one part.
 struct SessionPart {
   Mutex mutex;
   std::vector<Region*> places MEMLITH_GUARDED_BY(mutex);  // the open regions
@@ -73,7 +73,7 @@ class Session {
   [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }  // as of opening
   [[nodiscard]] Status check_process() const { return store_->check_process(); }
 
-  // Of a store that is followed: moves the view, with the open regions, to the newest durable commit, and returns its
+  // For a store that is followed: moves the view, with the open regions, to the newest durable commit, and returns its
   // LSN. No other thread uses the store or its regions meanwhile. Errors: those of View::refresh(); invalid (the store
   // is not followed); busy (a transaction reads).
   Result<Lsn> refresh();
@@ -95,7 +95,7 @@ class Session {
 
   // Makes the stores to the regions, all of this session, durable in one commit. No regions: ok.
   Status persist(std::span<Region* const> regions, Scope scope);
-  // Of the stores to this region of the session, makes those to the range durable.
+  // Makes the stores to the range of this region of the session durable.
   Status persist_range(Region& region, const void* address, std::uint64_t bytes, Scope scope);
   // Captures the stores; a background thread makes them durable. Store::wait() waits for the returned LSN, which is 0
   // if there are no regions.
@@ -106,7 +106,7 @@ class Session {
 
   // ---- changes (Region::begin_change)
 
-  // Of these regions of the session; none given: of all that are open. What was stored before is captured, and a
+  // For these regions of the session; none given: all that are open. Earlier stores are captured, and a
   // background thread makes it durable. None of the regions can be closed until the change has ended.
   Result<std::unique_ptr<OpenChange>> begin_change(std::span<Region* const> regions);
   // Durable on ok if `wait`; otherwise captured, and a background thread makes it durable. Returns the LSN for wait().

@@ -19,7 +19,7 @@ namespace memlith::core {
 
 class Snapshot {
  public:
-  // Of one store. Errors: those of Store::copy_homes(), and no_memory.
+  // Reads one store. Errors: those of Store::copy_homes(), and no_memory.
   static Result<std::unique_ptr<Snapshot>> make(std::span<Region* const> regions);
   ~Snapshot();
   Snapshot(const Snapshot&) = delete;

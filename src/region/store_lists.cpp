@@ -234,7 +234,7 @@ List& list_of_this_thread() {
   return list != nullptr ? *list : g_unlisted;
 }
 
-// What atomic accesses that are under way may have stored. Comes before the look at `pushed`: an access that has ended
+// Takes the stores of atomic accesses that are under way. Comes before the look at `pushed`: an access that has ended
 // by then is in the ring.
 void add_atomics(List& list) {
   const std::uint32_t count = std::min(list.atomics.load(std::memory_order_acquire), kNested);
@@ -306,8 +306,9 @@ class Taking {
     first_ = newest;
   }
   // ORDER all-rings-at-once: a store that another thread has seen before it stored is taken with that thread's store,
-  // or before. No list has moved, and none has come, between two looks that find the same. That comes to an end: nobody
-  // empties a ring meanwhile, and the owner of a full one waits. [test StoreLists.TakeNoStoreWithoutTheOneBeforeIt]
+  // or before. No list has moved, and none has come, between two looks that find the same. That comes to an end: no
+  // thread empties a ring meanwhile, and the owner of a full one waits. [test
+  // StoreLists.TakeNoStoreWithoutTheOneBeforeIt]
   void take_all_at_once() {
     const List* newest = nullptr;
     std::uint64_t before = 0;
@@ -334,7 +335,7 @@ class Taking {
   ThreadNumber thread_;
 };
 
-// What record_store() leaves out. Apart from it, so that the usual way keeps no registers.
+// The rare part of record_store(). Apart from it, so that the usual way keeps no registers.
 [[gnu::noinline, gnu::cold]] void record_slowly(StoredRange range) {
   List& list = list_of_this_thread();
   if (&list == &g_unlisted) return list.overflow.store(true, std::memory_order_release);

@@ -58,13 +58,13 @@ class Tracker {
   virtual Status collect(ThreadNumber thread, std::vector<Range>& ranges) = 0;
   // The collected ranges are in a frame now.
   void accept() { accept_part(kWholeRegion); }
-  // Of those, only the bytes of `part` are; the others are given back. Trackers that find pages get parts of whole
+  // Only the collected bytes of `part` are; the others are given back. Trackers that find pages get parts of whole
   // pages.
   virtual void accept_part(Range part) = 0;
   // The capture failed: the ranges are marked dirty again, for the threads that stored to them.
   virtual void give_back() = 0;
 
-  // Whether a rollback of `thread` will add ranges to `others`, as far as known. If so, the caller makes home complete
+  // True if a rollback of `thread` will add ranges to `others`, as far as known. If so, the caller makes home complete
   // first, because that can fail.
   virtual bool rollback_needs_home(ThreadNumber) { return false; }
   // If the tracker has copies of pages as they were before the stores, it restores the pages of `thread` at once and

@@ -14,7 +14,7 @@ namespace memlith::core {
 
 class TrackingCheck {
  public:
-  // Whether the environment asks for checks.
+  // True if the environment asks for checks.
   static bool is_wanted();
   static Result<std::unique_ptr<TrackingCheck>> make(const TrackedMemory& memory);
   ~TrackingCheck();

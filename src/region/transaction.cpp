@@ -105,7 +105,7 @@ void Transaction::note_commit(Lsn end) {
   note_copied();
 }
 
-// Of extents_ and sources_.
+// Size of extents_ and sources_.
 Result<Lsn> Transaction::commit(bool will_sync) {
   MEMLITH_TRY(store_.close_collectors());
   MEMLITH_TRY(commit_sizes(will_sync));

@@ -75,7 +75,7 @@ Result<Lsn> Transaction::commit_with_parts(bool will_sync) MEMLITH_NO_THREAD_SAF
   // frame before any of them does. [test OneCommit.ALogWithoutRoomLeavesEverythingAsItWas]
   const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
     MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare_parts(prepared));
-    // What others have committed to the parts meanwhile, and what that may have followed.
+    // Covers commits of other threads to the parts meanwhile, and all that they may have followed.
     MEMLITH_TRY(collectors.close_held(false).status());
     return store_.make_room_for(bytes, will_sync);
   });
@@ -94,7 +94,7 @@ Result<Lsn> Transaction::commit_with_parts(bool will_sync) MEMLITH_NO_THREAD_SAF
     return done;
   }
   if (!done.ok()) {
-    // What the parts have changed in memory is in no frame, and nothing that is committed later may rest on it.
+    // The parts' changes in memory are in no frame, and no later commit may rest on them.
     const KeptSentence sentence;
     store_.poison(done);
     while (prepared > 0) parts_[--prepared].participant->give_up();
@@ -105,7 +105,7 @@ Result<Lsn> Transaction::commit_with_parts(bool will_sync) MEMLITH_NO_THREAD_SAF
     note_commit(end);
     return end;
   }
-  // What this commit has seen may be in flight: whoever waits for this commit waits for that, too.
+  // This commit may have read bytes in flight: a caller that waits for this commit waits for those, too.
   for (const Part& each : parts_) end = std::max(end, each.participant->region().newest_commit());
   return end;
 }

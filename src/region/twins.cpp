@@ -79,7 +79,7 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, const ReadTwi
   differences_.clear();
   if (before != nullptr) add_difference(copy(now), before, offset, Exactness::bytes, differences_);
   if (before == nullptr) differences_.push_back({offset, kPageBytes});
-  // What the log makes of the page as it was captured before is the new twin.
+  // The new twin is the page as replay of the log would make it.
   MEMLITH_DCHECK(before == nullptr || differ_only_there(copy(now), before, offset, differences_));
   if (known && !differences_.empty() && differences_.front().bytes == kPageBytes) {
     pending_.pop_back();

@@ -152,7 +152,7 @@ Received receive_request(int socket, Request& request) {
   const ssize_t got = uninterrupted([&] { return ::recv(socket, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC); });
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Received::nothing_yet;
   if (got < static_cast<ssize_t>(sizeof request.protocol)) return Received::end;
-  // Of another protocol only its number is known.
+  // From another protocol only its number is known.
   if (request.protocol == kProtocol && got != static_cast<ssize_t>(sizeof request)) return Received::end;
   return Received::message;
 }

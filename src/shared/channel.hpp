@@ -69,14 +69,14 @@ class Meeting {
  public:
   static Result<Meeting> at(const std::string& folder);
 
-  // `not_found`: nobody listens.
+  // `not_found`: no keeper listens.
   [[nodiscard]] Result<Descriptor> connect() const;
   [[nodiscard]] Result<Descriptor> listen() const;
   void remove() const;
   // Keepers exclude each other by this lock, from before they open the store until they have closed it. False: one
   // lives, begins or ends. The lock goes with the object.
   [[nodiscard]] Result<bool> lock() const;
-  // Whether a keeper has the lock.
+  // True if a keeper has the lock.
   [[nodiscard]] Result<bool> is_locked() const;
 
  private:

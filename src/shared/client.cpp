@@ -50,7 +50,7 @@ Result<std::unique_ptr<Joined>> join(const Meeting& meeting, const Request& requ
   return joined;
 }
 
-// Whether a keeper has to be started now: none lives, begins or ends.
+// True if a keeper has to be started now: none lives, begins or ends.
 Result<bool> needs_keeper(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return true;  // the keeper says why not, or makes the store

@@ -110,7 +110,7 @@ bool Control::has_keeper() const {
   return false;
 }
 
-// What a client may have written there leads to no entry that there is not.
+// Whatever a client wrote there, the result is an entry that exists.
 std::uint32_t Control::used() const { return std::min(segment_->used, kRangesMax); }
 
 std::vector<Range> Control::collect(Owner owner) const {

@@ -82,7 +82,7 @@ class Control {
   [[nodiscard]] std::vector<Range> collect(Owner owner) const;
 
   // ---- clients
-  // Whether the keeper lives; costs no system call.
+  // True if the keeper lives; costs no system call.
   [[nodiscard]] bool has_keeper() const;
   // Takes the range for that owner, when no other owner has a range that overlaps it. Errors: conflict (not until that
   // time; at least one try is made), full (the table), poisoned (the keeper has ended). `is_first`: the owner has no
@@ -90,7 +90,7 @@ class Control {
   Status take(Owner owner, Range range, Time until, bool is_first);
 
   // ---- both
-  // Releases what collect() would return, and wakes whoever waits.
+  // Releases what collect() would return, and wakes all waiters.
   void release(Owner owner);
 
  private:
@@ -114,7 +114,7 @@ class Control {
   bool lives_ = false;  // live() was called
 };
 
-// Whether a transaction number stands for all.
+// The transaction number that matches every transaction of a client.
 inline constexpr std::uint64_t kEveryTx = 0;
 
 }  // namespace memlith::core::shared

@@ -136,7 +136,7 @@ void Keeper::accept_clients() {
   }
 }
 
-// What a client has asked before it ended counts. False: it has ended.
+// Serves requests that the client sent before it ended. False: it has ended.
 bool Keeper::serve(const std::shared_ptr<Connection>& client) {
   Request request;
   for (;;) {
@@ -181,7 +181,7 @@ Status Keeper::open(Connection& client, const Request& request, Answer& answer) 
   if (request.bytes > bytes) {
     return fail(Errc::invalid, Detail::argument,
                 "region \"{}\" has {} bytes, fewer than the {} that are asked for; a shared region does not grow: "
-                "memlith_region_grow makes it larger while nobody shares it",
+                "memlith_region_grow makes it larger while no process shares it",
                 region->region().name(), bytes, request.bytes);
   }
   client.region = region;

@@ -67,7 +67,7 @@ class Settings {
     if (error == 0) error = ::posix_spawnattr_setsigdefault(&attributes, &all);
     if (error == 0) error = ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     if (error == 0) error = ::posix_spawn_file_actions_adddup2(&actions, told, kReadyNumber);
-    // Whoever reads the program's output to the end does not wait for the keeper.
+    // A reader of the program's output to its end does not wait for the keeper.
     for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
       if (error == 0) error = ::posix_spawn_file_actions_addopen(&actions, standard, "/dev/null", O_RDWR, 0);
     }

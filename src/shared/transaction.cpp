@@ -75,7 +75,7 @@ Result<std::uint64_t> Client::commit(SharedTransaction& tx, bool waits) {
 
 Status Client::abort(SharedTransaction& tx) {
   MEMLITH_TRY(check_process());
-  // Without a keeper the memory is nobody's any more, and a keeper that has given this client up has undone it.
+  // If the keeper has ended, the memory is unused; if it dropped this client, it has undone the transaction.
   if (check().ok()) {
     tx.restore();
     control_.release({number_, tx.number()});

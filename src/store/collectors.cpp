@@ -15,9 +15,9 @@ constexpr Lsn kNever{~std::uint64_t{0}};            // the log is never durable 
 
 // ---- a collector -----------------------------------------------------------------------------------------------
 
-// ORDER hold-before-head: the durable ticket is held back before the head is read that the ticket is behind. Whoever
-// finds out how far the log is durable, and then sees nothing held back here, found a place that is not behind that
-// head. All of these loads and stores have one order. [mutant head_before_hold]
+// ORDER hold-before-head: the durable ticket is held back before the head is read that the ticket is behind. A caller
+// that finds out how far the log is durable, and then sees nothing held back here, found a place that is not behind
+// that head. All of these loads and stores have one order. [mutant head_before_hold]
 void Collector::hold_back() {
   const Log& log = all_.store_.log();
   const std::uint64_t newest = std::max(ticket_.load(std::memory_order_relaxed), all_.ticket_floor_.load());
@@ -36,7 +36,7 @@ Lsn Collector::durable_ticket() {
   return durable_ticket(durable);
 }
 
-// ORDER aside-before-open: whoever looks in between finds the tickets held back in both places, and never in none.
+// ORDER aside-before-open: a look in between finds the tickets held back in both places, and never in none.
 // [mutant tickets_between_places]
 void Collector::set_tickets_aside() noexcept {
   MEMLITH_ASSERT(aside_at_.load() == kNone);
@@ -245,7 +245,7 @@ Status Collectors::send(bool will_sync) {
         const bool more = each->in_log(*end);
         each->tickets_in_log(*end, more);
         if (!more) allowed_.fetch_sub(std::exchange(each->allowed_aside_, 0));
-        each->durable_moved();  // it may be durable by now, and nobody looks again
+        each->durable_moved();  // it may be durable by now, and no thread looks again
         return !more;
       });
     } else if (is_refusal(end.error()) && aside_.size() == 1 && steps > 1) {
@@ -269,7 +269,7 @@ Result<Lsn> Collectors::close_held(bool will_sync) {
     Collectors& owner;
     ~NoteRefused() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { owner.note_refused(); }
   } const note{*this};
-  // What the log refused lies before what has come to wait since.
+  // Commits that the log refused lie before those that came later.
   Status sent = send(will_sync);
   if (sent.ok()) sent = set_aside_all();
   if (sent.ok()) sent = send(will_sync);

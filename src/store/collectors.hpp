@@ -4,7 +4,7 @@
 // the log later, many at a time. A structure that keeps such commits is a collector. A closing puts what all collectors
 // keep into one frame, as of one moment: while each of them is held, between two of its commits.
 //
-// INVARIANT one-order: a commit lies in the log before every commit that was begun after it had returned. Whoever
+// INVARIANT one-order: a commit lies in the log before every commit that was begun after it had returned. A thread that
 // brings something to the log therefore closes the collectors first (Store::close_collectors()), before it takes the
 // locks under which it captures. So a crash leaves a prefix of one order, whatever structures the commits were made in.
 //
@@ -14,12 +14,12 @@
 // of which ends between two of its commits.
 //
 // TICKETS. A ticket is an LSN: its commit is durable once Store::durable_ticket() has reached the ticket. A commit that
-// is in the log has the end of its frame. Of a commit that waits nobody knows the frame's place yet, and a weak commit
+// is in the log has the end of its frame. The frame's place of a waiting commit is not known yet, and a weak commit
 // takes no lock of the log to find one. Its ticket is an LSN right behind the head of the log, as the commit finds it:
 // the frame will end behind that. If a commit of another thread comes in between, the log may be durable behind the
 // ticket before the frame is. So each collector holds the durable ticket back: below the tickets of what waits in it,
-// until that is durable. [mutant tickets_not_held_back] Whoever looks at the durable ticket then may look again until
-// it has moved, and causes a closing within 100 ms.
+// until that is durable. [mutant tickets_not_held_back] A caller that looks at the durable ticket then may look again
+// until it has moved, and causes a closing within 100 ms.
 //
 // Threads: any. mutex() is taken before the locks of collectors and regions, and held until what was set aside is in
 // the log. A transaction of several structures holds it, too, until its frame is in the log.
@@ -45,7 +45,7 @@ namespace memlith::core {
 class Collectors;
 class Store;
 
-// What one frame will hold. The bytes stay where they are until the frame is in the log.
+// The content of one frame. The bytes stay in their place until the frame is in the log.
 struct JointFrame {
   std::vector<Extent> extents;
   std::vector<const std::byte*> sources;
@@ -84,7 +84,7 @@ class Collector {
   [[nodiscard]] Lsn newest_ticket() const { return Lsn{ticket_.load(std::memory_order_acquire)}; }
 
  protected:
-  // Of what was set aside.
+  // Counts of the commits that were set aside.
   struct Piece {
     std::span<const Extent> extents;
     std::span<const std::byte* const> sources;
@@ -98,15 +98,15 @@ class Collector {
   void begin_commit();
   void set_tickets_aside() noexcept;
   void tickets_in_log(Lsn end, bool more) noexcept;  // `more`: of the commits that were set aside, not all are in it
-  // Nobody's look at the durable ticket causes a closing for what waits here.
+  // No look at the durable ticket causes a closing for the commits that wait here.
   void close_by_hand() { by_hand_ = true; }
-  // Whether the log did not take what waited (Collectors::refused()).
+  // True if the log did not take what waited (Collectors::refused()).
   [[nodiscard]] bool log_refused() const;
   // With the structure's lock held. A commit waits, if none did yet:
   void note_waiting_commit() {
     if (!waits_.load(std::memory_order_relaxed)) note_first();
   }
-  // Whether so many bytes in all may wait here. What all collectors may have waiting fits one frame; a collector may
+  // True if so many bytes in all may wait here. What all collectors may have waiting fits one frame; a collector may
   // always begin if nothing waits in any. If not, a closing makes room.
   bool may_wait(std::uint64_t bytes) { return bytes <= allowed_ || allow_more(bytes); }
   // A commit that may_wait() has failed.
@@ -129,7 +129,7 @@ class Collector {
   // For messages: which of its commits are in memory only.
   [[nodiscard]] virtual std::string what_waits() const = 0;
 
-  // More is durable. Waits for nothing: whoever writes the log calls it, whatever locks it has.
+  // More is durable. Waits for nothing: the writer of the log calls it, whatever locks it has.
   virtual void durable_moved() {}
   // A closing in the background is over: what a commit would have to wait for can be done now. Without locks.
   virtual void after_background_closing(Status /*closed*/) {}
@@ -162,11 +162,11 @@ class Collectors {
   explicit Collectors(Store& store) : store_(store) {}
 
   void add(Collector& collector);
-  // What waits in it never goes to the log. `acknowledged`: if something waits, it is lost, and nothing that waits in
-  // another collector may follow it.
+  // The commits that wait in it never go to the log. `acknowledged`: if something waits, it is lost, and nothing that
+  // waits in another collector may follow it.
   void remove(Collector& collector, bool acknowledged);
 
-  // Whether a commit waits that is not in the log yet, also one that another thread's closing is taking to the log. A
+  // True if a commit waits that is not in the log yet, also one that another thread's closing is taking to the log. A
   // commit that must not lie before such a commit closes first; the closing waits for that thread.
   [[nodiscard]] bool any_waits() const {
     return waiting_.load(std::memory_order_acquire) > 0 || aside_waits_.load(std::memory_order_acquire);

@@ -64,9 +64,9 @@ class Directory {
       MEMLITH_EXCLUDES(mutex_);
 
   // ---- creating a store: alone
-  // Whether a store may be made here; a one-file store gets its file if there is none.
+  // True if a store may be made here; a one-file store gets its file if there is none.
   virtual Status check_before_create() = 0;
-  // Whether an opening that crashed left traces of a log. In that case no new log is created.
+  // True if an opening that crashed left traces of a log. In that case no new log is created.
   virtual Status check_log_not_removed() = 0;
   // Why a store without a log cannot be opened.
   virtual Status tell_log_is_missing() = 0;
@@ -99,16 +99,16 @@ class Directory {
   // False: the object's bytes are in the superblock, and take_record() has to hear of their changes.
   [[nodiscard]] virtual bool has_home(ObjectId) const { return true; }
   virtual Status take_record(const Overlay&) { return kOk; }
-  // Whether frames may have bytes beyond the end of an intact home file.
+  // True if frames may have bytes beyond the end of an intact home file.
   [[nodiscard]] virtual bool homes_may_shrink() const { return false; }
-  // Whether the overlay may be written home before all frames were read: see FileDirectory.
+  // True if the overlay may be written home before all frames were read: see FileDirectory.
   virtual Result<bool> homes_are_as_said(const Overlay&) { return true; }
   // As of the last checkpoint; the objects in memory may be ahead of it.
   virtual Result<std::uint64_t> size_at_home(ObjectId id) = 0;
   // Cuts the file, durably, to its length as of the last checkpoint. This undoes growth that no commit made part of the
   // object.
   virtual Status cut_home_to_size() { return kOk; }
-  // Of a one-file store, as of the last checkpoint; during recovery, as of what was read of the log.
+  // For a one-file store, as of the last checkpoint; during recovery, as of what was read of the log.
   [[nodiscard]] virtual FileRecord record_at_home() const { return {}; }
   // The store's part of the superblock, for the next tail.
   [[nodiscard]] ClientBytes client_bytes() const;

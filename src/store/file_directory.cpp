@@ -147,8 +147,8 @@ void FileDirectory::undo_creation(bool) {
   const auto size = home.ok() ? (*home)->size() : Result<std::uint64_t>(std::uint64_t{0});
   const auto log_there = files_.volume.exists(files_.names.log);
   const auto log_comes = files_.volume.exists(files_.names.fresh_log());
-  const bool nobody = log_there.ok() && !*log_there && log_comes.ok() && !*log_comes;
-  if (nobody && size.ok() && *size == 0) (void)files_.volume.remove(files_.names.file);
+  const bool unused = log_there.ok() && !*log_there && log_comes.ok() && !*log_comes;
+  if (unused && size.ok() && *size == 0) (void)files_.volume.remove(files_.names.file);
 }
 
 // ---- recovery --------------------------------------------------------------------------------------------------

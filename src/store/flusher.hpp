@@ -26,7 +26,7 @@ class Flusher {
   // Has a background thread make everything up to `lsn` durable, within the window and in order.
   void want(Lsn lsn) MEMLITH_EXCLUDES(mutex_);
   void set_window(FlushWindow window) MEMLITH_EXCLUDES(mutex_);
-  // What waits in the collectors shall be durable soon after `due`; or be in the log soon, because it is much.
+  // Waiting commits shall be durable soon after `due`; or be in the log soon, because they are many.
   void want_closing(Workers::Time due) MEMLITH_EXCLUDES(mutex_);
   static constexpr std::chrono::milliseconds kTryAgainAfter{100};  // a closing that the log refused
   void want_frame() MEMLITH_EXCLUDES(mutex_);

@@ -37,7 +37,7 @@ Status Follower::look_at_log() {
   return kOk;
 }
 
-// Whether the process that writes is alive, and how far it is.
+// True if the process that writes is alive, and how far it is.
 Result<bool> Follower::look_at_writer() {
   writer_ = 0;
   for (int reads = 0; reads < kPageReads; ++reads) {
@@ -131,7 +131,7 @@ Result<bool> Follower::follow_writer() {
   for (;;) {
     MEMLITH_TRY_ASSIGN(const bool followed, gather());
     if (!followed) return false;
-    // What was acknowledged before this call is readable; the writer tells within moments that it is durable.
+    // Commits acknowledged before this call are readable; the writer tells within moments that it is durable.
     if (wanted == Lsn{}) wanted = readable_;
     if (wanted <= at_.lsn || stalled_ || std::chrono::steady_clock::now() >= give_up) return true;
     std::this_thread::sleep_for(kAskEvery);

@@ -55,9 +55,9 @@ class Follower {
   [[nodiscard]] std::uint32_t writer() const { return writer_; }  // the process; 0: none
   // Everything before it is in the overlay.
   [[nodiscard]] LogPosition at() const { return at_; }
-  // Whether no process writes to the store, and none has written since finish() was called last, at that position.
+  // True if no process writes to the store, and none has written since finish() was called last, at that position.
   [[nodiscard]] bool nothing_new(LogPosition since) const;
-  // What a writer that goes on, or ends, can make of what is read.
+  // The effects of a writer that goes on, or ends, on the bytes that are read.
   static bool may_pass(const Status& status) {
     return status.category == Errc::corrupt || status.category == Errc::not_found;
   }

@@ -15,7 +15,8 @@ namespace memlith::core {
 inline constexpr std::uint32_t kFrameKindCommit = 1;
 inline constexpr std::uint32_t kFrameKindTime = 2;
 
-// What a frame of kind 2 holds: when the writer put it into the log, which the commits before it had reached by then.
+// The content of a frame of kind 2: when the writer put it into the log, which the commits before it had reached by
+// then.
 struct TimeRecord {  // docs/format.md#time
   std::uint64_t ns;  // since 1970, by the writer's clock, which may be set
 };
@@ -90,7 +91,7 @@ static_assert(sizeof(BlocksHeader) == 48 && std::has_unique_object_representatio
 inline constexpr std::uint64_t kSumsMagic = 0x0a4d55534c4d454dU;  // "MEMLSUM\n"
 inline constexpr std::uint64_t kSummedBytes = 4096;               // of a home, for each sum
 inline constexpr std::size_t kSumsPerPage = 126;
-// Of a block that nothing is known of. 0 is the sum of a block of zeros.
+// The sum of a block that nothing is known of. 0 is the sum of a block of zeros.
 inline constexpr std::uint32_t kSumUnknown = ~std::uint32_t{0};
 
 // The first 512 bytes of a sums file. Pages follow.
@@ -110,7 +111,7 @@ struct SumsPage {  // docs/format.md#sums-page
 };
 static_assert(sizeof(SumsPage) == 512 && std::has_unique_object_representations_v<SumsPage>);
 
-// What a guarded file, or one that is marked as in use, has in the place of its mark. Part of the record of a one-file
+// The bytes of a guarded file, or of one that is in use, in the place of its mark. Part of the record of a one-file
 // store, behind the object.
 inline constexpr std::uint32_t kOwnOfGuarded = 1;
 inline constexpr std::uint32_t kOwnOfUsed = 2;  // whose own bytes are zeros
@@ -146,14 +147,14 @@ inline constexpr std::uint64_t kGuardMark = 0x0a54494c4d454d89U;
 // zeros there.
 inline constexpr std::uint64_t kUseMark = 0x0a4553554d454d89U;
 
-// Whether the first bytes of a region are the mark of use or zeros.
+// True if the first bytes of a region are the mark of use or zeros.
 inline bool is_left_to_mark(const std::byte* first) {
   std::uint64_t words[2];
   std::memcpy(words, first, sizeof words);
   return words[0] == kUseMark || (words[0] == 0 && words[1] == 0);
 }
 
-// Whether the 8 bytes are a moment, and not one that a crash tore.
+// True if the 8 bytes are a moment, and not one that a crash tore.
 bool is_whole_moment(std::uint64_t moment);
 
 inline constexpr std::uint16_t kMarkedBySqlite = 1;

@@ -54,7 +54,7 @@ class LoggedNumbers {
     const auto found = std::find_if(all_.begin(), all_.end(), covers);
     return found != all_.end() ? found->end : newest_;
   }
-  // Of the first that are not known to be durable; 0: all are.
+  // The ticket of the first that are not known to be durable; 0: all are.
   [[nodiscard]] Lsn oldest_end() const { return all_.empty() ? Lsn{0} : all_.front().end; }
   [[nodiscard]] Lsn newest_end() const { return newest_; }
 

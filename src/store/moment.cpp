@@ -84,7 +84,7 @@ Status FileMoment::read(bool must_be_marked) {
   MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
   if (mark[0] == kGuardMark && !files_.guards) return guarded_without_log(files_);
   if (mark[0] == kUseMark) {
-    // Of a file that was closed cleanly with this log, the mark is gone.
+    // A file that was closed cleanly with this log has no mark.
     if (files_.was_clean || files_.guards || files_.keeps_mark) return used_without_log(files_);
     files_.marks_use = true;
   }

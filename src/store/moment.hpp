@@ -27,7 +27,7 @@ class FileMoment {
   Status read(bool must_be_marked);  // the moment of the file as it is found
   // Adds a position of the log. A file is at the tail, at a later position after a checkpoint, or between the two.
   void look_for(LogPosition tail, LogPosition at);
-  // Whether the file and the log may belong together, as far as known.
+  // True if the file and the log may belong together, as far as known.
   [[nodiscard]] bool may_belong() const { return (!moment_.has_value() || found_) && !lacks_mark_; }
   [[nodiscard]] Status check();
   // A guarded file without its mark is another one, or the log has the end of the guard.

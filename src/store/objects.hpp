@@ -35,7 +35,7 @@ struct SizeChange {
   std::uint64_t size_bytes = 0;
 };
 
-// What one commit changes: bytes of objects, and sizes of objects.
+// The changes of one commit: bytes of objects, and sizes of objects.
 struct Changes {
   std::span<const Extent> extents;
   std::span<const std::byte* const> sources;  // for each extent: the address of its bytes

@@ -40,7 +40,7 @@ struct StoreOptions {
   // follow: how long a move waits for commits that are in the log and not known to be durable, and at least how long it
   // begins anew while another process opens or closes the store, or fills its log.
   std::chrono::milliseconds follow_patience{200};
-  // Of a folder store: homes without sums get them (store/sums.hpp). Sums that are there are kept in any case.
+  // For a folder store: homes without sums get them (store/sums.hpp). Sums that are there are kept in any case.
   bool makes_sums = false;
   // Bypass the page cache if the file system accepts it: for the log, and for home files during recovery.
   bool direct_io = true;

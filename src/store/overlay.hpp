@@ -25,7 +25,7 @@ class Overlay {
 
   // The same for whole pages of zeros, which take no memory for their bytes.
   void apply_zeros(ObjectId object, std::uint64_t offset, std::uint64_t bytes);
-  // Whether a visitor's bytes are a whole page that apply_zeros() put there.
+  // True if a visitor's bytes are a whole page that apply_zeros() put there.
   static bool is_page_of_zeros(std::span<const std::byte> bytes);
   static std::span<const std::byte> page_of_zeros();
 

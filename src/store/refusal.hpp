@@ -1,4 +1,4 @@
-// Whether a commit was refused rather than failed. Floor: store.
+// True if a commit was refused rather than failed. Floor: store.
 #pragma once
 
 #include "base/status.hpp"

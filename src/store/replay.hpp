@@ -44,7 +44,7 @@ class Replay {
   Result<std::uint64_t> gather(const Frame& frame);
   // The part of the work that is in the overlay or home.
   void note_gathered(double gathered) { work_.gathered = gathered; }
-  // Whether the overlay has to be written home before more is gathered.
+  // True if the overlay has to be written home before more is gathered.
   [[nodiscard]] bool is_full() const { return overlay_.bytes_held() > files_.options.replay_bytes_max; }
   // Finds in advance the faults that write_home() would find while writing.
   Status check();

@@ -56,7 +56,7 @@ struct StatsPage {
   LatencyHistogram applog_writes;  // of application logs, until what was appended is durable
 };
 
-// Of a page that may have been read while it was written.
+// For a page that may have been read while it was written.
 std::uint64_t durable_checksum(std::uint64_t incarnation, std::uint64_t durable_lsn);
 
 // Times one call that makes something durable, from when it was made.
@@ -85,7 +85,7 @@ class LiveStats {
   static Result<LiveStats> make(Volume& volume, const std::string& name, Device* file, std::uint64_t incarnation);
   [[nodiscard]] StatsPage& operator*() const { return *reinterpret_cast<StatsPage*>(page_.data()); }
   [[nodiscard]] StatsPage* operator->() const { return &**this; }
-  // Whether other processes can read it; if so, show() has to be called, from one thread at a time.
+  // True if other processes can read it; if so, show() has to be called, from one thread at a time.
   [[nodiscard]] bool shown() const { return notice_ != nullptr; }
   void show();
   // Removes the file, unless another store has put its own in its place since.

@@ -230,8 +230,8 @@ Status Store::finish() {
   drop_stats();
   MEMLITH_TRY(dropped);
   if (!one_file()) return kOk;
-  // ORDER counters-before-log: whoever finds the counters of this file, and no log, takes the log for lost. The log may
-  // be removed as soon as the file is closed, so the counters are gone from the medium before. [test
+  // ORDER counters-before-log: a process that finds the counters of this file, and no log, takes the log for lost. The
+  // log may be removed as soon as the file is closed, so the counters are gone from the medium before. [test
   // CloseOfAFile.TheCountersAreGoneBeforeTheLogMayBe]
   const Status gone = files_.volume.sync_folder("");
   return gone.category == Errc::permission ? kOk : gone;  // as when opening

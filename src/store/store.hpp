@@ -116,7 +116,7 @@ class Store {
     const StoreOptions& options = files_.options;
     return options.log_max_bytes != 0 ? options.log_max_bytes : std::max(kGiB, options.log_bytes);
   }
-  // Of the file system.
+  // The file system's.
   [[nodiscard]] Result<std::uint64_t> free_bytes() { return files_.volume.free_bytes(); }
   // Why the store is poisoned; ok if it is not.
   [[nodiscard]] Status failure() const;
@@ -134,11 +134,11 @@ class Store {
   // Everything that was committed or appended before the call is durable when this ticket is.
   [[nodiscard]] Lsn newest_ticket() { return read_only() ? durable_lsn() : collectors_.newest_ticket(); }
 
-  // What waits in memory for its frame (store/collectors.hpp), of all structures of the store.
+  // The commits of all structures that wait in memory for their frame (store/collectors.hpp).
   [[nodiscard]] Collectors& collectors() { return collectors_; }
-  // Puts it into the log: for whoever is about to commit something else, which is to lie behind it.
+  // Puts it into the log: for a caller that is about to commit something else, which is to lie behind it.
   Status close_collectors() { return collectors_.any_waits() ? collectors_.close(false).status() : kOk; }
-  // What waits shall be durable soon after `due`; or be in the log soon.
+  // Waiting commits shall be durable soon after `due`; or be in the log soon.
   void want_closing(Workers::Time due) {
     if (flusher_ != nullptr) flusher_->want_closing(due);
   }
@@ -193,7 +193,7 @@ class Store {
   // Returns when everything before `end` is home. Runs a checkpoint only if necessary, and gives way to commits of
   // other threads.
   Status bring_home(Lsn end);
-  // What commits up to `end` made of these bytes, as far as the log has it: home has the rest. They are of one object,
+  // These bytes after the commits up to `end`, as far as the log has them: home has the rest. They are of one object,
   // in order, and no commit changes them meanwhile. Waits until the commits are durable, and for no checkpoint.
   Status read_log(std::span<const Extent> wanted, Lsn end, Overlay& found);
   // For a caller that closes the store next: the checkpoint that close() would begin with, so that close() need not.
@@ -206,7 +206,7 @@ class Store {
   [[nodiscard]] Lsn durable_lsn() const { return view_ != nullptr ? view_->lsn() : files_.log->durable_lsn(); }
 
   [[nodiscard]] bool read_only() const { return files_.read_only(); }
-  // Whether regions copy the pages of their homes when they are opened: the medium is slower than memory.
+  // True if regions copy the pages of their homes when they are opened: the medium is slower than memory.
   [[nodiscard]] bool runs_from_copies() const { return files_.log_device->caps().io == IoBackend::dax; }
   [[nodiscard]] bool one_file() const { return files_.options.kind == StoreKind::one_file; }
   // While the returned object is there, the log grows by commits only.
@@ -248,14 +248,14 @@ class Store {
   // bytes there stays as it is; so do all others. `is_new`: zeros are in the place of the magic. One thread at a time.
   Status mark_use(std::uint64_t magic, bool is_new);
 
-  // Whether this process is a forked child, which shares the store's files and must not use them.
+  // True if this process is a forked child, which shares the store's files and must not use them.
   [[nodiscard]] bool in_forked_child() const { return process_mark_ != 0 && process_mark_ != process_mark(); }
   Status check_process() const;
 
  private:
   Store(Volume& volume, StoreOptions options) : files_(volume, std::move(options)) {}
 
-  // What holds in each state, between two calls.
+  // The invariants of each state, between two calls.
   void assert_state() const;
   void enter(StoreState next);
   Status open_it();

@@ -75,7 +75,7 @@ Status SumsFile::turn_to(std::uint64_t number) {
   const std::uint64_t offset = sizeof(SumsHeader) + number * sizeof(SumsPage);
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device_->size());
   page_ = {};
-  // What cannot be read is as good as missing: sums are never a reason to refuse a store.
+  // Sums that cannot be read are as good as missing: sums are never a reason to refuse a store.
   const bool missing =
       offset + sizeof page_ > size || !device_->read(offset, std::as_writable_bytes(std::span(&page_, 1))).ok();
   number_ = number;
@@ -237,7 +237,7 @@ Status Sums::note(ObjectId object, Device& home, const Overlay& overlay) {
         MEMLITH_TRY(file->set(block, sum_of_block(object, block, bytes.subspan(block - offset, block_end - block))));
         continue;
       }
-      // Of a block that was written in part, home has the rest.
+      // Home has the rest of a block that was written in part.
       MEMLITH_ASSERT(block < block_end && block_end - block <= whole.size());
       const std::span<std::byte> rest = std::span(whole).first(block_end - block);
       const bool readable = home.read(block, rest).ok();

@@ -5,7 +5,7 @@
 // puts the sums of the blocks that it writes there.
 //
 // INVARIANT: of a block that no frame between tail and head touches, the sum on the medium is that of the block, or is
-// unknown. So whoever finds another sum, and no such frame, has found rot. It holds because replay writes both before
+// unknown. Another sum, and no such frame, is therefore rot. It holds because replay writes both before
 // the tail moves, and after a crash writes both again. Therefore nothing needs to be marked before homes are written,
 // and the only cost is one more flush, of a small file, for each object that a checkpoint writes.
 //
@@ -49,7 +49,7 @@ class SumsFile {
   // kSumUnknown: of a block that nothing is known of.
   Result<std::uint32_t> get(std::uint64_t offset);
   Status set(std::uint64_t offset, std::uint32_t sum);
-  // Whether the block is as its sum says, or nothing is known of it.
+  // True if the block is as its sum says, or nothing is known of it.
   enum class Verdict : std::uint8_t { right, wrong, unknown };
   Result<Verdict> judge(std::uint64_t offset, std::span<const std::byte> block);
   // Reserves the space of the sums of a home of that many bytes. What the home has grown by since is zeros.

@@ -91,7 +91,7 @@ Status View::copy_home(ShownObject& object) {
 
 // ---- showing ---------------------------------------------------------------------------------------------------
 
-// What may fail comes before anything that is shown changes.
+// Steps that may fail come before any change that is shown.
 Status View::show_all(ShownObject* added, bool anew) {
   const bool moved = anew || added != nullptr || follower_.at().lsn != position_->lsn;
   if (!moved) return kOk;

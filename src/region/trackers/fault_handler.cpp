@@ -139,7 +139,7 @@ bool lies_in(const FaultRegion& region, std::uintptr_t address) {
   return end != 0 && address >= region.begin.load(std::memory_order_relaxed) && address < end;
 }
 
-// Whether the fault can have been a store. A read or a jump that was taken for a store would fault forever.
+// True if the fault can have been a store. A read or a jump that was taken for a store would fault forever.
 bool may_be_store([[maybe_unused]] const void* context, [[maybe_unused]] std::uintptr_t address) {
 #if defined(__x86_64__)
   constexpr greg_t kWrite = 2;  // bit of a page fault's error code

@@ -33,7 +33,7 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// What the kernel's marks need, for messages.
+// The needs of the kernel's marks, for messages.
 #if defined(__aarch64__)
 inline constexpr const char* kWpAsync = "WP_ASYNC (Linux 6.10 on arm64)";
 #else
