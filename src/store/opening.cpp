@@ -137,6 +137,7 @@ Status Opening::read_header() {
 Status Opening::find_guard(const StoreHeader& header) {
   files_.guards = files_.options.guards_file || (header.marked == kMarkedByGuard && !files_.was_clean);
   if (!files_.guards) return kOk;
+  files_.origin = header.origin;
   if (files_.keeps_mark) {
     return fail(Errc::invalid, Detail::open,
                 "{}: the file cannot have the mark of a SQLite database and the mark of the guard; if it was used with "
@@ -265,6 +266,7 @@ Status Opening::make_log() {
 LogFormat Opening::log_format(std::uint32_t block_bytes) const {
   const StoreOptions& options = files_.options;
   LogFormat format;
+  files_.origin = log_id;
   const bool as_told = !files_.whole_blocks();
   format.block_bytes = as_told ? block_bytes : static_cast<std::uint32_t>(KeptBlocks::kBlockBytes);
   std::uint64_t log_bytes = options.log_bytes;

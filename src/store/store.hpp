@@ -214,6 +214,8 @@ class Store {
   [[nodiscard]] const Log& log() const { return *files_.log; }
   [[nodiscard]] bool was_clean() const { return files_.was_clean; }
   [[nodiscard]] bool marks_sqlite() const { return files_.keeps_mark; }
+  // The log_id of the store that this store and its copies come from; 0: unknown.
+  [[nodiscard]] std::uint64_t origin() const { return files_.origin; }
   [[nodiscard]] const StoreCounters& counters() const { return files_.counters; }
   // Null in a read-only store. The caller fills the histograms; publish_stats() copies the counters.
   [[nodiscard]] StatsPage* stats() const { return publisher_ != nullptr ? &publisher_->page() : nullptr; }
