@@ -7,7 +7,8 @@
  *
  * DURABILITY is chosen per commit. After any crash the kv store is as some commit left it: a prefix of the order in
  * which commits took effect, all maps together, that holds every commit acknowledged as durable. A commit's ticket is
- * one of the memlith store's (memlith_wait): tickets rise in the order of the commits.
+ * one of the memlith store's (memlith_wait): tickets rise in the order of the commits. Weak commits that wait for
+ * the log together have the same ticket: when it is durable, all of them are.
  *   SYNC  The call returns when the commit, and with it every commit before it, is durable. Threads share flushes.
  *   WEAK  The call returns when the commit has taken effect in memory. It becomes durable in order, at most the window
  *         (memlith_kv_set_window) later, or with the next commit of the memlith store that is waited for, in whatever

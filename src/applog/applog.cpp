@@ -69,7 +69,8 @@ Result<std::unique_ptr<AppLog>> AppLog::open(Region& region, const AppLogOptions
 Status AppLog::format() {
   std::byte* const base = region_.address();
   Identity identity{kMagic, kVersion, static_cast<std::uint32_t>(kRingOffset), random_identity(), 0, 0};
-  if (!region_.store().one_file()) identity.store = region_.store().log().log_id();
+  const Store& store = region_.store();
+  if (!store.one_file()) identity.store = store.origin() != 0 ? store.origin() : store.log().log_id();
   identity.checksum = sum_of(identity, kMagic);
   Shape shape{round_down(region_.size() - kRingOffset, kUnit), 0, 0};
   shape.checksum = sum_of(shape, identity.log);
@@ -109,7 +110,7 @@ Status AppLog::check_first_page() {
     return damaged(kIdentityOffset, "the first bytes of the application log are damaged");
   }
   const Store& store = region_.store();
-  if (!store.one_file() && identity.store != store.log().log_id()) {
+  if (!store.one_file() && store.origin() != 0 && identity.store != store.origin()) {
     return fail(Errc::incompatible, Detail::object,
                 "region \"{}\" of {} holds the application log of another store; restore a store as a whole", name,
                 store.path());

@@ -29,7 +29,7 @@ struct Identity {
   std::uint32_t version;
   std::uint32_t ring_offset;
   std::uint64_t log;       // random; seeds the other checksums
-  std::uint64_t store;     // log_id of the folder store; 0: one file, which does without its log
+  std::uint64_t store;     // the folder store's origin, which its copies share; 0: one file, which does without its log
   std::uint64_t checksum;  // of everything before it
 };
 struct Shape {

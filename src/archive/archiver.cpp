@@ -147,7 +147,9 @@ bool Archiver::full_is_due() const {
   const FullCopy& last = manifest_.fulls.back();
   const std::uint64_t time = now();
   const std::uint64_t tried_ns = std::max(last.made_ns, refused_ns_);
-  return time > tried_ns && time - tried_ns >= options_.full_every_ns && archived().lsn > last.complete_at;
+  // Also apart by a clock that was set back.
+  const std::uint64_t apart_ns = time > tried_ns ? time - tried_ns : tried_ns - time;
+  return apart_ns >= options_.full_every_ns && archived().lsn > last.complete_at;
 }
 
 // Reads what has become durable; seals whenever there is enough.

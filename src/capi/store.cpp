@@ -37,6 +37,7 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
   options.exclusive = (given.flags & MEMLITH_OPEN_EXCLUSIVE) != 0;
   options.guards_file = (given.flags & MEMLITH_IMAGE_GUARD) != 0;
   options.follow = (given.flags & MEMLITH_OPEN_FOLLOW) != 0;
+  options.accept_copy = (given.flags & MEMLITH_OPEN_ACCEPT_COPY) != 0;
   options.read_only = options.follow || (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
   if (options.follow) options.view_bytes_max = given.memory_max_bytes;
   options.direct_io = (given.flags & MEMLITH_OPEN_BUFFERED) == 0;
@@ -60,7 +61,7 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
 
 Status check_store_options(const memlith_store_options& given, StoreKind kind) {
   constexpr std::uint32_t kKnown = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE |
-                                   MEMLITH_OPEN_BUFFERED | MEMLITH_OPEN_FOLLOW;
+                                   MEMLITH_OPEN_BUFFERED | MEMLITH_OPEN_FOLLOW | MEMLITH_OPEN_ACCEPT_COPY;
   const std::uint32_t known = kKnown | (kind == StoreKind::one_file ? MEMLITH_IMAGE_GUARD : 0);
   if ((given.flags & ~known) != 0)
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~known);

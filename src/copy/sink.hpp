@@ -18,6 +18,7 @@ namespace memlith::core {
 struct CopiedState {
   LogPosition position;  // every commit before it, and none behind it
   std::uint64_t log_id = 0;
+  std::uint64_t origin = 0;  // as in the store's header
   std::uint64_t incarnation = 0;
   StoreKind kind = StoreKind::folder;
   std::uint32_t physical_block_bytes = 0;  // as in the store's header

@@ -231,6 +231,7 @@ CopiedState CopySource::state() const {
   CopiedState state;
   state.position = follower_.at();
   state.log_id = superblock.log_id;
+  state.origin = files_.origin;
   state.incarnation = superblock.incarnation;
   state.kind = files_.options.kind;
   state.physical_block_bytes = files_.physical_block_bytes;

@@ -219,6 +219,7 @@ Status CopyTarget::make_log(const CopiedState& state) {
   header.kind = static_cast<std::uint32_t>(kind_);
   header.physical_block_bytes = static_cast<std::uint16_t>(state.physical_block_bytes);
   header.file = state.file.object;
+  header.origin = state.origin;
   ClientBytes client{};
   std::memcpy(client.data(), &header, sizeof header);
   return as_no_space(Log::format(*device, format, client, log_id_));

@@ -72,6 +72,18 @@ struct FileIdentity {
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
+// What tells a file from its copies, and stays with the file in a snapshot of its device. Zeros: unknown.
+struct FileBirth {
+  std::uint64_t ns = 0;      // when the file was made, since 1970
+  std::uint64_t number = 0;  // of the file in its file system
+  // Whether the two are certainly of different files. Numbers are compared only if one of the times is unknown. A file
+  // system that shows the files of others gives no numbers, and copies a file of theirs before the first write to it.
+  [[nodiscard]] bool differs_from(const FileBirth& written) const {
+    if (ns == 0 || written.ns == 0) return number != 0 && written.number != 0 && number != written.number;
+    return ns != written.ns && (number != 0 || written.number == 0);
+  }
+};
+
 // Content that can be mapped: from this offset of the descriptor on, which the device owns, in one piece.
 struct Mappable {
   int descriptor = -1;
@@ -103,6 +115,8 @@ class Device {
   virtual Result<std::uint64_t> size() = 0;
 
   virtual Result<FileIdentity> identity() = 0;
+  // Unknown for what is not copied file by file, such as a block device.
+  [[nodiscard]] virtual FileBirth birth() { return {}; }
   // Facts about the disk under the file, if the system tells.
   virtual std::optional<DiskFacts> disk() { return std::nullopt; }
   // True if the file has lost its last name, so that it cannot be opened by name any more.

@@ -62,6 +62,8 @@ class PosixDevice : public Device {
     return identity_in(info);
   }
 
+  FileBirth birth() override { return birth_of(fd()); }
+
   std::optional<DiskFacts> disk() override { return disk_under(fd()); }
 
   Result<bool> removed() override {

@@ -14,6 +14,7 @@
 namespace memlith::core {
 
 inline FileIdentity identity_in(const struct stat& info) { return {info.st_dev, info.st_ino}; }
+FileBirth birth_of(int fd);
 
 // Makes devices of open files and of open block devices. Locks may share the descriptors.
 class DeviceMaker {

@@ -53,8 +53,11 @@ struct Superblock {           // docs/format.md#superblock
   std::uint8_t client[kClientBytes];
   std::uint64_t begun_lsn;        // head of the log when this incarnation began: valid frames from here on belong to it
   std::uint64_t slot_count_made;  // number of slots at creation, to which a clean close goes back
-  std::uint8_t reserved[136];     // zeros
-  std::uint64_t checksum;         // of everything before it, seeded with kSuperblockSeed
+  // FileBirth of the file that this was written to; in a copy of the file they are not those of the copy.
+  std::uint64_t file_birth_ns;
+  std::uint64_t file_number;
+  std::uint8_t reserved[120];  // zeros
+  std::uint64_t checksum;      // of everything before it, seeded with kSuperblockSeed
 };
 static_assert(sizeof(Superblock) == 512 && offsetof(Superblock, checksum) == 504);
 static_assert(std::has_unique_object_representations_v<Superblock>);

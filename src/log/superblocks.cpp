@@ -131,6 +131,10 @@ Result<std::uint64_t> Superblocks::prepare(LogPosition tail, const ClientBytes& 
   next.clean = static_cast<std::uint32_t>(end);
   next.head_lsn = head.lsn.value;
   next.head_previous = head.previous;
+  // The same superblock says that the log is open, and in which file: no crash leaves the one without the other.
+  const FileBirth birth = device_.birth();
+  next.file_birth_ns = birth.ns;
+  next.file_number = birth.number;
   std::memcpy(next.client, client.data(), client.size());
   next.client_bytes = kClientBytes;
   next.checksum = header_checksum(next, kSuperblockSeed);

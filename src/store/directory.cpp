@@ -111,6 +111,7 @@ ClientBytes Directory::client_bytes() const {
   const FileRecord file = record_at_home();
   header.file = file.object;
   header.own = file.own;
+  header.origin = files_.origin;
   ClientBytes client{};
   std::memcpy(client.data(), &header, sizeof header);
   return client;

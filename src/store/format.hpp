@@ -168,8 +168,11 @@ struct StoreHeader {  // docs/format.md#store-header
   std::uint16_t marked;  // which mark the file may begin with: 1 SQLite's, 2 the guard's; else 0
   ObjectRecord file;     // one-file store: the file as of the tail of the log
   OwnBytes own;          // the same
+  // log_id of the store that this one and its copies come from; 0: unknown. What lies in an object and names its store
+  // names the origin, because a copy has the objects as they are, and a log_id of its own.
+  std::uint64_t origin;
 };
-static_assert(sizeof(StoreHeader) == 64 && sizeof(StoreHeader) <= kClientBytes);
+static_assert(sizeof(StoreHeader) == 72 && sizeof(StoreHeader) <= kClientBytes);
 static_assert(std::has_unique_object_representations_v<StoreHeader>);
 
 }  // namespace memlith::core

@@ -67,9 +67,21 @@ Status Opening::open_log() {
     MEMLITH_TRY_ASSIGN(files_.log, std::move(opened));
   }
   files_.was_clean = files_.log->closed_cleanly();
+  MEMLITH_TRY(check_not_copied());
   MEMLITH_TRY(check_held());
   MEMLITH_TRY(check_lines());
   return read_header();
+}
+
+// The files of a store in use, copied one by one, are of different moments, and nothing in them says so.
+Status Opening::check_not_copied() const {
+  if (files_.one_file() || files_.was_clean || files_.options.accept_copy || !files_.log->is_copy()) return kOk;
+  return fail(Errc::corrupt, Detail::superblock,
+              "{0}: these files are copies of a store that was not closed, so they may be of different moments. Make "
+              "copies with `memlith copy`, also while programs write, or close the store first. If no program had the "
+              "store open while it was copied (after a crash, or from a snapshot), `memlith recover --accept-copy {0}` "
+              "takes the files as they are. Nothing was changed",
+              files_.path());
 }
 
 // Only the archive writes to a copy that it keeps up to date: other commits would not be those of the archive.
@@ -125,6 +137,7 @@ Status Opening::read_header() {
   directory_.read_record({header.file, header.own});
   MEMLITH_TRY(check_blocks(header));
   files_.physical_block_bytes = header.physical_block_bytes;
+  files_.origin = header.origin;
   MEMLITH_ASSERT(files_.whole_blocks() == (files_.physical_block_bytes == KeptBlocks::kBlockBytes));
   // Each gathered byte may need a whole block.
   if (files_.whole_blocks()) {
@@ -253,6 +266,7 @@ Status Opening::make_log() {
   MEMLITH_TRY_ASSIGN(auto device, files_.volume.open(fresh_name, OpenMode::read_write, files_.log_caching()));
   MEMLITH_TRY(directory_.match_permissions(*device));
   const std::uint64_t log_id = random_identity();
+  files_.origin = log_id;
   MEMLITH_TRY(directory_.make_first(log_id));
   const LogFormat format = log_format(device->caps().log_block_bytes);
   MEMLITH_TRY(Log::format(*device, format, directory_.client_bytes(), log_id));

@@ -203,7 +203,10 @@ class Store {
   // Not null exactly in a store that is followed: it shows the objects, instead of their home files and the overlay.
   [[nodiscard]] View* view() const { return view_.get(); }
   // In a store that is read only, what it shows.
-  [[nodiscard]] Lsn durable_lsn() const { return view_ != nullptr ? view_->lsn() : files_.log->durable_lsn(); }
+  [[nodiscard]] Lsn durable_lsn() const {
+    if (view_ != nullptr) return view_->lsn();
+    return read_only() ? files_.log->recovered().lsn : files_.log->durable_lsn();
+  }
 
   [[nodiscard]] bool read_only() const { return files_.read_only(); }
   // True if regions copy the pages of their homes when they are opened: the medium is slower than memory.
@@ -211,6 +214,8 @@ class Store {
   [[nodiscard]] bool one_file() const { return files_.options.kind == StoreKind::one_file; }
   // While the returned object is there, the log grows by commits only.
   [[nodiscard]] TimeMarker::Pause without_time_marks() { return TimeMarker::Pause(time_marker_.get()); }
+  // The log_id of the store that this store and its copies come from; 0: unknown.
+  [[nodiscard]] std::uint64_t origin() const { return files_.origin; }
   [[nodiscard]] const Log& log() const { return *files_.log; }
   [[nodiscard]] bool was_clean() const { return files_.was_clean; }
   [[nodiscard]] bool marks_sqlite() const { return files_.keeps_mark; }

@@ -33,6 +33,7 @@ struct StoreFiles {
   bool guards = false;                     // the file may begin with the mark of the guard
   bool marks_use = false;                  // or with the mark of use; set before the mark is committed
   std::uint32_t physical_block_bytes = 0;  // as in the store's header
+  std::uint64_t origin = 0;                // likewise
   StoreCounters counters;
   Vacant vacant;
   Sums sums{volume, names};

@@ -60,6 +60,53 @@ class Copy(unittest.TestCase):
         self.assertEqual(self.run_it("kv", "dump", self.store), dump)
         self.assertEqual(self.names(), ["copy", "store"])
 
+    def test_a_copy_that_does_not_verify_is_removed(self):
+        self.fill(self.store)
+        (self.store / "objects/1.sums").unlink()  # the copy would compare them
+        home = self.store / "objects/1"
+        content = bytearray(home.read_bytes())
+        at = content.index(b"value" * 9)
+        content[at - 200:at] = b"x" * 200
+        home.write_bytes(content)
+        said = self.run_it("copy", "--verify", self.store, self.copy, status=2)
+        self.assertIn("verifying the copy", said)
+        self.assertIn("the copy was removed", said)
+        self.assertEqual(self.names(), ["store"])
+        self.run_it("copy", "--verify", "--damaged", self.store, self.copy, status=2)
+        self.assertTrue(self.copy.exists())
+
+    def test_files_that_were_copied_one_by_one(self):
+        self.fill(self.store)
+        closed = self.folder / "closed"
+        shutil.copytree(self.store, closed)
+        dump = self.run_it("kv", "dump", closed)
+        # A program that is killed after its put.
+        with subprocess.Popen([MEMLITH, "kv", "load", self.store], stdin=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL) as load:
+            load.stdin.write(b"memlith-kv-dump 1\nmap load\n")
+            load.stdin.write(b"".join(b" key%d\n value\n" % number for number in range(20000)))
+            load.stdin.flush()
+            while json.loads(self.run_it("info", "--json", self.store))["clean"]:
+                pass
+            load.kill()
+        shutil.copytree(self.store, self.copy)
+        for command in (("info", self.copy), ("kv", "dump", self.copy), ("recover", self.copy),
+                        ("copy", self.copy, self.folder / "again")):
+            self.assertIn(f"memlith recover --accept-copy {self.copy}", self.run_it(*command, status=1))
+        self.assertIn("--accept-copy", self.run_it("verify", self.copy, status=2))
+        self.run_it("recover", "--accept-copy", self.copy)
+        self.run_it("verify", self.copy)
+        self.run_it("recover", self.store)
+        self.assertEqual(self.run_it("kv", "dump", self.copy), self.run_it("kv", "dump", self.store))
+        self.assertEqual(self.run_it("kv", "dump", closed), dump)
+
+    def test_info_tells_how_far_a_closed_store_is_durable(self):
+        self.fill(self.store)
+        told = json.loads(self.run_it("info", "--json", self.store))
+        self.assertTrue(told["clean"])
+        self.assertEqual(told["durable_lsn"], json.loads(self.run_it("copy", "--json", self.store, self.copy))["lsn"])
+        self.assertGreater(told["durable_lsn"], 0)
+
     def test_a_raw_device_and_back(self):
         dump = self.fill(self.store)
         first, second = self.make_device("one"), self.make_device("two")

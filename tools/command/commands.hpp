@@ -26,6 +26,7 @@ struct StoreArguments {
 struct RecoverArguments {
   std::string path;
   std::string collect;  // empty: nothing is collected
+  bool accept_copy = false;
   Format format = Format::text;
 };
 

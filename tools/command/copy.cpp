@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "cli/clock.hpp"
 #include "cli/progress.hpp"
 #include "cli/store_path.hpp"
@@ -65,6 +68,16 @@ Result<bool> is_sqlite(const StorePath& path) {
   return look->is(MEMLITH_SQLITE_PLAIN) || look->is(MEMLITH_SQLITE_MARKED);
 }
 
+// A copy that failed leaves nothing; and a device cannot be removed.
+void remove_copy(const std::string& target, Failure& failure) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(target, error) && !std::filesystem::is_directory(target, error)) return;
+  std::filesystem::remove_all(target, error);
+  if (!error) std::filesystem::remove(target + ".memlith", error);
+  failure.message += error ? fmt::format("; the copy {} cannot be removed: {}", printable(target), error.message())
+                           : "; the copy was removed";
+}
+
 MaybeFailure copy_sqlite(const CopyArguments& arguments) {
   if (arguments.verify) {
     return tool_failure(MEMLITH_INVALID,
@@ -92,6 +105,8 @@ MaybeFailure run_copy(const CopyArguments& arguments) {
     if (const std::int32_t code = memlith_verify(arguments.target.c_str(), &report); code != MEMLITH_OK) {
       Failure failure = library_failure(code, "verifying the copy");
       if (memlith_category(code) == MEMLITH_CORRUPT) failure.exit_code = kExitDamaged;
+      // With --damaged the copy is wanted as it is.
+      if (!arguments.damaged) remove_copy(arguments.target, failure);
       return failure;
     }
   }

@@ -72,6 +72,9 @@ void add_recover(CLI::App& app, CommandLine& line) {
       ->add_option("STORE", arguments->path,
                    "A store's folder or block device, or a file with its log FILE.memlith beside it")
       ->required();
+  command->add_flag("--accept-copy", arguments->accept_copy,
+                    "Take the files of a store that were copied one by one while it was not closed. Only sound if no "
+                    "program had the store open meanwhile: after a crash, or from a snapshot");
   command->add_option("--collect", arguments->collect,
                       "Also free the blocks that `verify --leaks` lists, in one commit. The value plain-pointers says "
                       "that no pointer in the heaps is compressed, combined with another or tagged in its upper bytes, "

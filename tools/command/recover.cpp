@@ -29,9 +29,10 @@ struct Recovery {
   bool is_undecided = false;  // and it was in a transaction over several databases
 };
 
-Result<Recovery> recover(const StorePath& path) {
+Result<Recovery> recover(const StorePath& path, bool accept_copy) {
   memlith_store_options options{};
   options.struct_size = sizeof options;
+  if (accept_copy) options.flags = MEMLITH_OPEN_ACCEPT_COPY;
   options.manual_checkpoint = 1;  // nothing will be persisted, so no thread is needed for it
   Recovery recovery;
   const std::uint64_t open_start = now_ns();
@@ -147,7 +148,7 @@ MaybeFailure run_recover(const RecoverArguments& arguments) {
                         "There is nothing to recover. Check the path; without a log the file is complete by itself.");
   }
   if (MaybeFailure failure = check_sqlite_before_replay(*path)) return failure;
-  Result<Recovery> recovery = recover(*path);
+  Result<Recovery> recovery = recover(*path, arguments.accept_copy);
   if (!recovery.ok()) return std::move(recovery.failure());
   if (MaybeFailure failure = look_again(*path, *recovery)) return failure;
   Leaks freed;

@@ -210,6 +210,8 @@
 // Those of readers beside a writer, which tests/readers looks for.
 #define MEMLITH_READER_MUTANT_LIST(X)                                                                               \
   X(copy_home_over_frames, copy, "a copy puts bytes of a home over those of frames that it has put before")         \
+  X(copied_files_taken, store, "files that were copied one by one from a store in use are opened")                  \
+  X(file_birth_kept, log, "a superblock does not say which file it was written to")                                 \
   X(copy_named_unflushed, copy, "a copy gets its name before its files are flushed")                                \
   X(rot_in_touched_blocks, copy, "blocks count as damaged that a frame in the log is about to replace")             \
   X(sums_not_flushed, store, "the tail moves before the sums of what went home are flushed")                        \

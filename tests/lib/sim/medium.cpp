@@ -70,7 +70,8 @@ SimTrace SimTrace::continued(std::size_t count, const SimTrace& next) const {
 SimMedium::SimMedium(const SimTrace& trace) : trace_(trace) {
   for (const auto& [name, bytes] : trace.start.files) {
     names_[name] = static_cast<std::uint32_t>(files_.size());
-    files_.push_back({bytes});
+    const auto birth = trace.start.births.find(name);
+    files_.push_back({bytes, birth == trace.start.births.end() ? 0 : birth->second});
     latest_names_.push_back(name);
   }
 }
@@ -125,7 +126,7 @@ void SimMedium::step() {
     case SimOp::write: add_items(record, index); break;
     case SimOp::create:
       MEMLITH_ASSERT(record.file == files_.size());
-      files_.push_back({std::make_shared<std::vector<std::byte>>()});
+      files_.push_back({std::make_shared<std::vector<std::byte>>(), record.offset});
       latest_names_.push_back(record.name);
       pending_.push_back({record.op, record.file, index, 0, 0});
       break;
@@ -288,6 +289,7 @@ SimImage SimMedium::cut(std::span<const SimChoice> choices, std::uint64_t garbag
     const auto holds = [&name](const std::string& folder) { return name.starts_with(folder); };
     if (std::any_of(folders_lost.begin(), folders_lost.end(), holds)) continue;
     image.files[name] = changed[file] != nullptr ? SimBytes(changed[file]) : files_[file].durable;
+    image.births[name] = files_[file].birth;
   }
   return image;
 }

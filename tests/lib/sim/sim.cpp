@@ -43,6 +43,7 @@ void SimFaults::clear() { plans_ = {}; }
 // A file: the bytes that programs see, and in their place, where the two differ, the bytes that are durable.
 struct SimVolume::File {
   std::uint32_t number = 0;
+  std::uint64_t birth = 0;
   bool sparse = false;  // has holes
   int holders = 0;      // of locks: -1 exclusive, else the number of readers
   int descriptor = -1;  // a memfd that mirrors the content, once somebody maps it
@@ -219,6 +220,7 @@ class SimDevice final : public Device {
   }
 
   Result<FileIdentity> identity() override { return FileIdentity{0, file_->number}; }
+  FileBirth birth() override { return {file_->birth, file_->birth}; }
   Result<bool> removed() override {
     const std::lock_guard lock(volume_.mutex_);
     return std::none_of(volume_.names_.begin(), volume_.names_.end(),
@@ -456,6 +458,9 @@ SimVolume::SimVolume(SimImage image, bool record)
   for (const auto& [name, bytes] : image.files) {
     auto file = std::make_shared<File>(bytes);
     file->number = next_file_++;
+    const auto birth = image.births.find(name);
+    if (birth != image.births.end()) file->birth = birth->second;
+    next_birth_ = std::max(next_birth_, file->birth + 1);
     names_[name] = std::move(file);
   }
   if (record) trace_.start = std::move(image);
@@ -479,6 +484,8 @@ SimVolume::SimVolume(const SimTrace& trace, std::size_t count) : SimVolume(trace
         MEMLITH_ASSERT(record.file == files.size());
         files.push_back(std::make_shared<File>());
         files.back()->number = next_file_++;
+        files.back()->birth = record.offset;
+        next_birth_ = std::max(next_birth_, record.offset + 1);
         names_[record.name] = files.back();
         break;
       case SimOp::rename:
@@ -520,7 +527,10 @@ SimImage SimVolume::image() const {
   image.lines = lines_;
   image.forced_unit_access = forced_unit_access_;
   image.whole_sectors = whole_sectors_;
-  for (const auto& [name, file] : names_) image.files[name] = file->content();
+  for (const auto& [name, file] : names_) {
+    image.files[name] = file->content();
+    image.births[name] = file->birth;
+  }
   return image;
 }
 
@@ -539,10 +549,12 @@ Result<std::unique_ptr<Device>> SimVolume::open(std::string_view name, OpenMode 
     }
     file = std::make_shared<File>();
     file->number = next_file_++;
+    file->birth = next_birth_++;
     names_[std::string(name)] = file;
     SimRecord entry;
     entry.op = SimOp::create;
     entry.file = file->number;
+    entry.offset = file->birth;
     entry.name = std::string(name);
     record(std::move(entry));
   } else {

@@ -42,6 +42,8 @@ using SimBytes = std::shared_ptr<const std::vector<std::byte>>;
 // What is on the medium: names and contents.
 struct SimImage {
   std::map<std::string, SimBytes, std::less<>> files;
+  // Of the files (FileBirth); unknown if a file is not named. Not hashed: a log has its own in its superblock.
+  std::map<std::string, std::uint64_t, std::less<>> births;
   bool lines = false;  // the medium is written by lines, and torn between words
   bool forced_unit_access = false;
   bool whole_sectors = false;  // a sector that is being written has the old bytes or the new ones
@@ -72,11 +74,11 @@ std::string_view sim_folder_of(std::string_view name);
 
 struct SimRecord {
   SimOp op{};
-  std::uint32_t file = 0;  // which file: numbered in the order of appearance, an image's files first, by name
-  std::string name;        // create, remove, sync_folder, make_folder; rename: from
-  std::string to;          // rename
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;  // reserve, truncate: the new length; settle: how many
+  std::uint32_t file = 0;    // which file: numbered in the order of appearance, an image's files first, by name
+  std::string name;          // create, remove, sync_folder, make_folder; rename: from
+  std::string to;            // rename
+  std::uint64_t offset = 0;  // create: the birth
+  std::uint64_t bytes = 0;   // reserve, truncate: the new length; settle: how many
   std::vector<std::byte> data;
 };
 
@@ -148,6 +150,7 @@ class SimMedium {
  private:
   struct File {
     SimBytes durable;
+    std::uint64_t birth = 0;
   };
   void make_durable(const std::function<bool(const Item&)>& covered, std::uint32_t file);
   void forget(const SimRecord& failed);
@@ -265,6 +268,7 @@ class SimVolume final : public Volume {
   std::map<std::string, std::shared_ptr<File>, std::less<>> names_;
   std::set<std::string, std::less<>> folders_;  // made here; others are implied by names
   std::uint32_t next_file_ = 0;
+  std::uint64_t next_birth_ = 1;
   bool recording_;
   bool lines_;
   bool forced_unit_access_;

@@ -469,7 +469,7 @@ TEST_P(RegionTest, ReadOnlyRegions) {
   const std::string folder = world_.folder().path();
   StoreOptions options = tiny_options();
   options.create = false;
-  options.read_only = true;
+  options.read_only = options.accept_copy = true;
   auto copy_volume = make_posix_volume(folder + "/copy");
   std::filesystem::copy(folder + "/store", folder + "/copy", std::filesystem::copy_options::recursive);
   auto store = must(Store::open(*copy_volume, options));

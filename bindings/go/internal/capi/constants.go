@@ -43,6 +43,7 @@ const (
 	NoMemory             = C.MEMLITH_NO_MEMORY
 	NoSpace              = C.MEMLITH_NO_SPACE
 	Ok                   = C.MEMLITH_OK
+	OpenAcceptCopy       = C.MEMLITH_OPEN_ACCEPT_COPY
 	OpenBuffered         = C.MEMLITH_OPEN_BUFFERED
 	OpenCreate           = C.MEMLITH_OPEN_CREATE
 	OpenExclusive        = C.MEMLITH_OPEN_EXCLUSIVE
