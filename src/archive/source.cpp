@@ -33,7 +33,10 @@ ArchiveSource::ArchiveSource(Volume& volume, StoreKind kind, std::string file_na
     : files_(volume, following(kind, std::move(file_name))) {}
 
 Status ArchiveSource::look() {
-  MEMLITH_TRY(opening_.look());
+  // A process that closes the store cuts the log's grown slots off between two reads.
+  Status looked = opening_.look();
+  for (int looks = 1; looks < kLooksAtLog && looked.category == Errc::corrupt; ++looks) looked = opening_.look();
+  MEMLITH_TRY(looked);
   MEMLITH_TRY_ASSIGN(const std::optional<FileIdentity> named, files_.volume.identity_of(files_.names.log));
   MEMLITH_TRY_ASSIGN(const FileIdentity own, files_.log_device->identity());
   if (log_id_ == 0) log_id_ = files_.log->log_id();
@@ -96,10 +99,15 @@ Result<bool> ArchiveSource::ask_log() {
   MEMLITH_TRY(look());
   const std::uint64_t sequence = files_.log->superblock().sequence;
   if (sequence == settled_) {
-    MEMLITH_TRY_ASSIGN(const std::optional<Frame> more, files_.log->follower(settled_end_).next());
+    LogReader reader = files_.log->follower(settled_end_);
+    MEMLITH_TRY_ASSIGN(const std::optional<Frame> more, next_frame(reader));
     if (!more.has_value()) return true;
   }
-  MEMLITH_TRY(files_.log->recover([](const Frame&) { return kOk; }));
+  if (const Status read = files_.log->recover([](const Frame&) { return kOk; }); !read.ok()) {
+    MEMLITH_TRY_ASSIGN(const bool moved, log_has_moved_on(read));
+    if (!moved) return read;
+    return false;
+  }
   const LogPosition end = files_.log->recovered();
   // ORDER flush-before-archive: what a writer that was killed did not flush can be read, and lost in a power cut. An
   // archive that had it would be ahead of the store. [mutant archive_of_unflushed_log]
@@ -108,9 +116,8 @@ Result<bool> ArchiveSource::ask_log() {
     const bool no_flush_here = flushed.os_errno == EINVAL || flushed.os_errno == EROFS;
     if (!no_flush_here) MEMLITH_TRY(flushed);
   }
-  Superblocks now(*files_.log_device);
-  MEMLITH_TRY(now.read());
-  if (now.unshared().sequence != sequence) return false;
+  MEMLITH_TRY_ASSIGN(const std::uint64_t sequence_now, sequence_on_disk());
+  if (sequence_now != sequence) return false;
   settled_ = sequence;
   settled_end_ = end;
   durable_ = end.lsn;
@@ -118,6 +125,30 @@ Result<bool> ArchiveSource::ask_log() {
 }
 
 // ---- frames ----------------------------------------------------------------------------------------------------
+
+Result<std::uint64_t> ArchiveSource::sequence_on_disk() {
+  Superblocks now(*files_.log_device);
+  MEMLITH_TRY(now.read());
+  return now.unshared().sequence;
+}
+
+// Whether a failed read found the log while a process closed or opened it: such a process cuts slots off, and moves
+// frames. Then the log has another superblock, and look() finds out what it has now.
+Result<bool> ArchiveSource::log_has_moved_on(const Status& failed) {
+  if (failed.category != Errc::corrupt) return false;
+  const KeptSentence why;
+  MEMLITH_TRY_ASSIGN(const std::uint64_t sequence, sequence_on_disk());
+  return sequence != files_.log->superblock().sequence;
+}
+
+// No frame: the reader has come to the end, or the log has moved on.
+Result<std::optional<Frame>> ArchiveSource::next_frame(LogReader& reader) {
+  auto frame = reader.next();
+  if (frame.ok()) return frame;
+  MEMLITH_TRY_ASSIGN(const bool moved, log_has_moved_on(frame.error()));
+  if (!moved) return frame.error();
+  return std::optional<Frame>();
+}
 
 Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& visit) {
   MEMLITH_TRY(find_durable());
@@ -127,7 +158,7 @@ Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& v
     const LogPosition before = at;
     LogReader reader = files_.log->follower(at);
     while (at.lsn < wanted) {
-      MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+      MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, next_frame(reader));
       if (!frame.has_value()) break;
       if (frame->after.lsn > wanted) break;
       MEMLITH_TRY(visit(*frame));
@@ -150,7 +181,7 @@ Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& v
 Result<Lsn> ArchiveSource::readable_end(LogPosition at) {
   LogReader reader = files_.log->follower(at);
   for (;;) {
-    MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+    MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, next_frame(reader));
     if (!frame.has_value()) return reader.position().lsn;
   }
 }
@@ -167,7 +198,7 @@ Result<ArchiveSource::Reach> ArchiveSource::find(LogPosition at) {
     LogReader reader =
         files_.log->follower(std::min(tail, at, [](const auto& a, const auto& b) { return a.lsn < b.lsn; }));
     while (reader.position().lsn < end.lsn) {
-      MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+      MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, next_frame(reader));
       if (!frame.has_value()) break;
     }
     if (reader.position() == end) return Reach::all;

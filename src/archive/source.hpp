@@ -72,6 +72,9 @@ class ArchiveSource {
   Status find_durable();
   Result<bool> ask_writer();
   Result<bool> ask_log();
+  Result<std::uint64_t> sequence_on_disk();
+  Result<bool> log_has_moved_on(const Status& failed);
+  Result<std::optional<Frame>> next_frame(LogReader& reader);
 
   StoreFiles files_;
   std::unique_ptr<Directory> directory_ = Directory::make(files_);

@@ -304,6 +304,47 @@ void let_the_log_wait(StoreKind kind, std::uint64_t seed, Faults& faults) {
   check_cuts(world, faults);
 }
 
+// The writer closes a store whose log has grown, which cuts the log, at each of the archiver's reads in turn. With
+// `seen`, the archiver has all frames and looks whether there are more; otherwise the newest ones are still to come.
+void close_a_grown_log(StoreKind kind, std::uint64_t seed, bool seen, Faults& faults) {
+  for (std::uint64_t strike = 0;; ++strike) {
+    StoreOptions given = options_of(kind);
+    given.log_max_bytes = 1 * kMiB;
+    World world(given, seed);
+    world.open();
+    world.create(kind == StoreKind::folder ? "a" : "file", 4 * kPageBytes);
+    Archives archives(world);
+    archives.options.keep_log_bytes = 512 * kKiB;
+    world.show();
+    archives.step(faults);
+    while (world.store->log().capacity_bytes() < 2 * given.log_bytes) world.commit();
+    world.show();
+    if (seen) archives.step(faults);
+    std::uint64_t reads = 0;
+    archives.reading_volume.before_read = [&] {
+      if (reads++ == strike) world.close();
+    };
+    // The devices that count reads are made when the volume is opened anew.
+    const Status opened = archives.open();
+    if (!opened.ok()) return faults.add("read " + std::to_string(strike) + ": " + std::string(last_error_text()));
+    archives.step(faults);
+    archives.reading_volume.before_read = nullptr;
+    archives.step(faults);
+    ASSERT_FALSE(::testing::Test::HasFatalFailure());
+    if (archives.archiver->manifest().runs.back().end.lsn < world.lsns.back())
+      faults.add("the last commits are missing");
+    const auto content = restored(*archives.target, {}, world.options);
+    if (content != world.states.back()) faults.add("the newest state is not that of the store");
+    if (reads <= strike || faults.found > 0) return;
+  }
+}
+void close_a_grown_log_that_is_archived(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  close_a_grown_log(kind, seed, true, faults);
+}
+void close_a_grown_log_that_is_not_archived(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  close_a_grown_log(kind, seed, false, faults);
+}
+
 // A writer is killed with commits that nothing has flushed, and the archiver comes then.
 void archive_after_a_kill(StoreKind kind, std::uint64_t seed, Faults& faults) {
   World world(kind, seed);
@@ -525,6 +566,8 @@ TEST_P(Archive, EveryRestoreIsAStateOfTheStore) { expect_right(archive_at_every_
 TEST_P(Archive, TheWriterMayWriteAtEveryRead) { expect_right(write_at_every_read); }
 TEST_P(Archive, AGapIsNoticed) { expect_right(sleep_through_a_gap); }
 TEST_P(Archive, TheLogWaitsUpToASize) { expect_right(let_the_log_wait); }
+TEST_P(Archive, AGrownLogIsCutWhileItIsRead) { expect_right(close_a_grown_log_that_is_archived); }
+TEST_P(Archive, AGrownLogIsLeftToTheArchiver) { expect_right(close_a_grown_log_that_is_not_archived); }
 TEST_P(Archive, HasNothingThatAPowerCutTakes) { expect_right(archive_after_a_kill); }
 TEST_P(Archive, AStoreMayGoBack) { expect_right(go_back); }
 TEST_P(Archive, IsWholeAfterAPowerCut) { expect_right(cut_the_archive); }
