@@ -90,10 +90,13 @@ MEMLITH_API int32_t memlith_archive_close(memlith_archive* archive);
 
 /* ---- what an archive holds -------------------------------------------------------------------------------------- */
 
-/* A run is a stretch of one history of the store, without a gap. It begins with a full copy. */
+/* A run is a stretch of one history of the store, without a gap. It begins with a full copy. LSNs of a run that began for
+ * history or log may stand for other states than the same LSNs of earlier runs. */
 typedef struct memlith_archive_run {
   uint64_t number;
-  const char* why;    /* first, gap (frames before it are missing), history (the store had gone back) */
+  /* first, gap (frames before it are missing), history (the store had gone back), log (the file has a new log), changed
+   * (the file was changed while the store was closed) */
+  const char* why;
   uint64_t begin_lsn; /* the earliest state that can be restored; 0 with end_lsn 0: none can */
   uint64_t end_lsn;   /* the latest one */
   uint64_t begin_ns;  /* since 1970, by the archiver's clock: when the first copy was complete */
@@ -120,7 +123,10 @@ typedef struct memlith_restore_options {
   uint64_t struct_size;
   uint32_t at;    /* MEMLITH_AT_* */
   uint32_t flags; /* MEMLITH_RESTORE_* */
-  uint64_t value; /* LSN: every commit before it; TIME: nanoseconds since 1970: what the store had by then */
+  /* LSN: every commit whose frame begins before it, so a ticket stands for the state with its commit; TIME:
+   * nanoseconds since 1970: what the store had by then */
+  uint64_t value;
+  uint64_t run; /* of the archive (memlith_archive_list), in which LSN or TIME is looked for; 0: in all */
 } memlith_restore_options;
 
 typedef struct memlith_restored {
@@ -129,12 +135,14 @@ typedef struct memlith_restored {
   uint64_t segments;
   uint32_t clock_went_back; /* 1: several states are of that time, because a clock was set; this is the last of them */
   uint32_t cut_short;       /* 1: as far as it could be; memlith_last_error() says what stopped it */
+  uint64_t short_ns;        /* the archive ends so long before the wanted time; 0: it does not */
 } memlith_restored;
 
 /* Restores a store to `dest`, which must not exist: a folder for a folder store, a file for a one-file store, which is
  * complete by itself. It appears whole, as the last step, or not at all. `options` and `restored` may be null.
- * Errors: EXISTS; NOT_FOUND - there is no archive, or no such state; CORRUPT - the message names the part of the
- * archive that is missing or damaged; NO_SPACE. */
+ * Errors: EXISTS; NOT_FOUND - there is no archive, or no such state, or the time lies in a gap; INVALID - the LSN stands
+ * for states of several histories, and no run is named; CORRUPT - the message names the part of the archive that is
+ * missing or damaged; NO_SPACE. */
 MEMLITH_API int32_t memlith_restore(const memlith_archive_target* target, const char* dest,
                                     const memlith_restore_options* options, memlith_restored* restored);
 

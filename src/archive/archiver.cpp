@@ -154,9 +154,13 @@ bool Archiver::full_is_due() const {
 Status Archiver::gather() {
   if (waiting_.size() >= options_.waiting_bytes_max) return seal();
   LogPosition at = position_;
+  const std::uint64_t began_ns = now();
   MEMLITH_TRY_ASSIGN(const ArchiveSource::Reach reach,
                      source_.read(at, [this](const Frame& frame) { return take(frame); }));
-  if (reach == ArchiveSource::Reach::all) return kOk;
+  if (reach == ArchiveSource::Reach::all) {
+    all_read_ns_ = began_ns;
+    return kOk;
+  }
   broken_ = true;
   why_ = reach == ArchiveSource::Reach::gone ? "gap" : "history";
   return kOk;
@@ -202,6 +206,7 @@ Status Archiver::seal() {
   run.end = position_;
   run.end_segment = next.next_segment;
   run.end_ns = header.made_ns;
+  note_time(run, std::min(header.first_time_ns, header.made_ns));
   std::uint64_t stored_bytes = 0;
   // ORDER segment-before-manifest: what a manifest names is there, whole. [mutant archive_manifest_first]
   MEMLITH_TRY(put_segment(header, stored_bytes));
@@ -211,6 +216,11 @@ Status Archiver::seal() {
   first_time_ns_ = 0;
   ++segments_;
   return kOk;
+}
+
+// Of a run that an older memlith began, the earliest time stays unknown.
+void Archiver::note_time(Run& run, std::uint64_t ns) {
+  if (run.earliest_ns != 0) run.earliest_ns = std::min(run.earliest_ns, ns);
 }
 
 Status Archiver::put_segment(const PackHeader& header, std::uint64_t& stored_bytes) {
@@ -256,9 +266,13 @@ Status Archiver::begin_run(std::string why) {
   run.number = next.runs.empty() ? 1 : next.runs.back().number + 1;
   run.why = why;
   run.first_segment = run.end_segment = next.next_segment;
-  run.begin_ns = run.end_ns = now();
+  run.begin_ns = run.end_ns = run.earliest_ns = now();
   MEMLITH_TRY(source_.look());
   run.begin = run.end = source_.tail();
+  run.log_id = next.log_id = source_.log_id();
+  // The last run has everything up to when the store was looked at last.
+  if (!next.runs.empty() && run_has_copy(next) && archived() == position_)
+    next.runs.back().end_ns = std::max(next.runs.back().end_ns, all_read_ns_);
   // A run that was begun and has no full copy holds nothing yet: it is replaced.
   if (!next.runs.empty() && !run_has_copy(next)) {
     run.why = next.runs.back().why;
@@ -321,6 +335,7 @@ Status Archiver::copy_full(std::uint64_t run) {
   }
   full.complete_at = archived().lsn;
   full.made_ns = now();
+  note_time(manifest_.runs.back(), full.made_ns);
   full.bytes = writer->stored_bytes();
   MEMLITH_TRY_ASSIGN(full.first_segment, segment_with(full.from));
   Manifest next = manifest_;

@@ -76,6 +76,7 @@ class Archiver {
   Status seal();
   Status put_segment(const PackHeader& header, std::uint64_t& stored_bytes);
   Status put_manifest(Manifest next);
+  static void note_time(Run& run, std::uint64_t ns);
   Status check_still_mine();
   Status forget_old();
   [[nodiscard]] bool full_is_due() const;
@@ -96,6 +97,7 @@ class Archiver {
   LogPosition position_;  // behind them
   std::uint64_t waiting_since_ns_ = 0;
   std::uint64_t first_time_ns_ = 0;  // the earliest time record among them; 0: none
+  std::uint64_t all_read_ns_ = 0;    // when everything was read that was durable then
   bool broken_ = false;              // a gap was found; why_ says which
   std::string why_;
   std::uint64_t gaps_ = 0;

@@ -138,8 +138,8 @@ struct Workshop {
 Result<Moment> moment_of(const memlith_restore_options& options) {
   switch (options.at) {
     case MEMLITH_AT_LATEST: return Moment{};
-    case MEMLITH_AT_LSN: return Moment{Moment::Kind::lsn, options.value};
-    case MEMLITH_AT_TIME: return Moment{Moment::Kind::time, options.value};
+    case MEMLITH_AT_LSN: return Moment{Moment::Kind::lsn, options.value, options.run};
+    case MEMLITH_AT_TIME: return Moment{Moment::Kind::time, options.value, options.run};
     default: return fail(Errc::invalid, Detail::argument, "at is {}, which is none of MEMLITH_AT_*", options.at);
   }
 }
@@ -162,6 +162,7 @@ Status restore(Restorer& restorer, const std::string& dest, const memlith_restor
   MEMLITH_TRY(restorer.look());
   MEMLITH_TRY_ASSIGN(const Moment moment, moment_of(options));
   MEMLITH_TRY_ASSIGN(const RestorePlan plan, restorer.plan(moment));
+  restored.short_ns = plan.short_ns;
   if ((options.flags & MEMLITH_RESTORE_DRY) != 0) {
     restored.clock_went_back = plan.clock_went_back ? 1 : 0;
     return restorer.check(plan, restored.lsn, restored.segments);
@@ -349,12 +350,15 @@ int32_t memlith_standby_open(const memlith_archive_target* target, const char* d
     made->volume = make_posix_volume(dest);
     made->replica = std::make_unique<Replica>(*made->volume, manifest.kind, manifest.file_name);
     MEMLITH_TRY(made->replica->open());
-    if (made->replica->log_id() != manifest.log_id) {
+    const std::uint64_t log_id = made->replica->log_id();
+    const bool known = std::any_of(manifest.runs.begin(), manifest.runs.end(),
+                                   [log_id](const Run& run) { return run.log_id == log_id; });
+    if (!known) {
       return fail(Errc::invalid, Detail::open,
-                  "{}: this is a standby of another store (log {:x}; the archive has {:x})", dest,
-                  made->replica->log_id(), manifest.log_id);
+                  "{}: this is a standby of another store (log {:x}; the archive has {:x})", dest, log_id,
+                  manifest.log_id);
     }
-    MEMLITH_TRY_ASSIGN(made->full, restorer.full_for(made->replica->end().lsn));
+    MEMLITH_TRY_ASSIGN(made->full, restorer.full_for(log_id, made->replica->end().lsn));
     *standby = made.release();
     return kOk;
   });
@@ -365,7 +369,7 @@ int32_t memlith_standby_step(memlith_standby* standby, uint64_t* lsn) {
     MEMLITH_TRY(need(standby, "standby"));
     Restorer& restorer = *standby->restorer;
     MEMLITH_TRY(restorer.look());
-    MEMLITH_TRY_ASSIGN(standby->full, restorer.full_for(standby->replica->end().lsn));
+    MEMLITH_TRY_ASSIGN(standby->full, restorer.full_for(standby->replica->log_id(), standby->replica->end().lsn));
     const Status fed = restorer.feed(*standby->replica, standby->full, Lsn{~std::uint64_t{0}});
     if (lsn != nullptr) *lsn = standby->replica->end().lsn.value;
     return fed;

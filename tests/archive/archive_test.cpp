@@ -421,8 +421,13 @@ void go_back(StoreKind kind, std::uint64_t seed, Faults& faults) {
   if (again.archiver->manifest().runs.back().why != "history") faults.add("it is not noticed that the store went back");
   const auto content = restored(*again.target, {}, back.options);
   if (content != back.states.back()) faults.add("the newest state is not that of the store");
-  const auto earlier = restored(*again.target, {Moment::Kind::lsn, world.lsns[early_states + 1].value}, back.options);
+  const std::uint64_t lsn = world.lsns[early_states + 1].value;
+  const std::uint64_t run = again.archiver->manifest().runs.front().number;
+  const auto earlier = restored(*again.target, {Moment::Kind::lsn, lsn, run}, back.options);
   if (earlier != world.states[early_states + 1]) faults.add("a state of the older history is lost");
+  // The newer history had this LSN, too.
+  const auto of_which = restored(*again.target, {Moment::Kind::lsn, lsn}, back.options);
+  if (of_which.has_value()) faults.add("an LSN of two histories was restored");
 }
 
 // A power cut at every operation of the archive's disk: what the manifest names is there, and archiving goes on.

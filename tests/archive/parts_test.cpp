@@ -234,6 +234,78 @@ TEST_F(ArchiveParts, RestoresToATime) {
   EXPECT_TRUE(clock_went_back_);
 }
 
+// What the store had in a gap is not in the archive, and no state before the gap is taken for it.
+TEST_F(ArchiveParts, ATimeInAGapIsRefused) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  now_ns_ = 5'000'000'000;
+  commit(*archiver);
+  const std::size_t before = world_.states.size() - 1;
+  now_ns_ = 9'000'000'000;
+  ASSERT_TRUE(archiver->step().ok()) << last_error_text();
+  for (int i = 0; i < 80; ++i) {
+    world_.commit();
+    if (i % 8 == 0) world_.checkpoint();
+  }
+  world_.show();
+  now_ns_ = 40'000'000'000;
+  ASSERT_TRUE(archiver->step().ok()) << last_error_text();
+  ASSERT_EQ(archiver->manifest().runs.back().why, "gap");
+  const auto state = [this](std::uint64_t ns) {
+    Content content;
+    const auto lsn = restore({Moment::Kind::time, ns}, &content);
+    EXPECT_TRUE(lsn.ok()) << last_error_text();
+    return content;
+  };
+  EXPECT_EQ(state(6'000'000'000), world_.states[before]);
+  EXPECT_EQ(state(8'999'000'000), world_.states[before]) << "the store was looked at later, and had nothing new";
+  for (const std::uint64_t ns : {10'000'000'000u, 39'999'000'000u}) {
+    const auto in_gap = restore({Moment::Kind::time, ns});
+    ASSERT_FALSE(in_gap.ok()) << "LSN " << in_gap->value << " for the time " << ns;
+    EXPECT_EQ(in_gap.error().category, Errc::not_found);
+    EXPECT_NE(last_error_text().find("gap"), std::string_view::npos) << last_error_text();
+  }
+  EXPECT_EQ(state(41'000'000'000), world_.states.back());
+}
+
+// A ticket lies in the frame of its commit.
+TEST_F(ArchiveParts, ATicketIsTheStateWithItsCommit) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  for (int i = 0; i < 3; ++i) commit(*archiver);
+  const std::size_t last = world_.states.size() - 1;
+  for (std::size_t i = last - 1; i <= last; ++i) {
+    for (const std::uint64_t ticket : {world_.lsns[i - 1].value + 1, world_.lsns[i].value - 1, world_.lsns[i].value}) {
+      Content content;
+      const auto lsn = restore({Moment::Kind::lsn, ticket}, &content);
+      ASSERT_TRUE(lsn.ok()) << last_error_text();
+      EXPECT_EQ(*lsn, world_.lsns[i]);
+      EXPECT_EQ(content, world_.states[i]) << "ticket " << ticket;
+    }
+  }
+}
+
+// The full copy is of a later time than what was archived behind it.
+TEST_F(ArchiveParts, AClockMayBeSetBackBehindTheFirstCopy) {
+  now_ns_ = 100'000'000;
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  now_ns_ = 50'000'000;
+  world_.commit();
+  mark(50'500'000);
+  const std::size_t early = world_.states.size() - 1;
+  commit(*archiver);
+  now_ns_ = 60'000'000;
+  commit(*archiver);
+  Content content;
+  ASSERT_TRUE(restore({Moment::Kind::time, 50'500'000}, &content).ok()) << last_error_text();
+  EXPECT_EQ(content, world_.states[early]);
+  EXPECT_TRUE(clock_went_back_);
+  ASSERT_TRUE(restore({Moment::Kind::time, 70'000'000}, &content).ok()) << last_error_text();
+  EXPECT_EQ(content, world_.states.back());
+  EXPECT_EQ(restore({Moment::Kind::time, 40'000'000}).status().category, Errc::not_found);
+}
+
 TEST_F(ArchiveParts, AReplicaGrowsForALargeFrame) {
   const auto archiver = archive();
   ASSERT_NE(archiver, nullptr);
