@@ -43,13 +43,14 @@ class Restorer {
   Result<RestorePlan> plan(const Moment& moment);
   // Makes the replica of the plan's full copy.
   Status begin(const RestorePlan& plan, Replica& replica, std::uint64_t log_bytes_min = 0);
-  // Adds the frames that begin before `until` and that the archive has. A segment that is missing or damaged is an error that names
-  // it; the replica has everything before that.
+  // Adds the frames that begin before `until`, as far as the archive has them. A segment that is missing or damaged is
+  // an error that names it; the replica has everything before that.
   Status feed(Replica& replica, const FullCopy& full, Lsn until);
 
   // Reads everything that the plan needs, and makes nothing. `lsn` gets what would be restored.
   Status check(const RestorePlan& plan, std::uint64_t& lsn, std::uint64_t& segments);
-  // The copy of the run that goes on from this place of a replica of that log. Error: not_found (a gap, or it was forgotten).
+  // The copy of the run that goes on from this place of a replica of that log. Error: not_found (a gap, or it was
+  // forgotten).
   Result<FullCopy> full_for(std::uint64_t log_id, Lsn end) const;
 
   // Called with every segment that was read.

@@ -41,19 +41,55 @@ Status ArchiveSource::look() {
   MEMLITH_TRY_ASSIGN(const FileIdentity own, files_.log_device->identity());
   if (log_id_ == 0) log_id_ = files_.log->log_id();
   if (named == own && files_.log->log_id() == log_id_) return kOk;
+  MEMLITH_TRY_ASSIGN(log_is_gone_, file_is_there());
+  if (log_is_gone_) return kOk;
   return fail(Errc::not_found, Detail::open,
               "{}: the store was removed, or another has taken its place; archive what is there now anew",
               files_.path());
 }
 
-Status ArchiveSource::ask_to_wait(std::uint64_t keep_bytes) {
-  Device* file = nullptr;
+Result<bool> ArchiveSource::file_is_there() {
+  if (!files_.one_file()) return false;
+  return files_.volume.exists(files_.names.file);
+}
+
+Result<bool> ArchiveSource::look_for_log() {
+  MEMLITH_TRY_ASSIGN(const bool log_there, files_.volume.exists(files_.names.log));
+  MEMLITH_TRY_ASSIGN(const bool file_there, file_is_there());
+  if (!log_there && file_there) return false;
+  files_.log = nullptr;
+  files_.log_device = nullptr;
+  files_.log_file = nullptr;
+  files_.keeps_mark = files_.marks_use = false;
+  log_is_gone_ = false;
+  log_id_ = settled_ = proven_in_ = 0;
+  durable_ = proven_ = {};
+  MEMLITH_TRY(look());
+  if (notice_ != nullptr) MEMLITH_TRY(leave_notice(keep_bytes_));
+  return true;
+}
+
+Result<bool> ArchiveSource::file_may_be_changed() {
+  if (writes_ || !files_.one_file()) return false;
+  if (!files_.was_clean) return true;
+  MEMLITH_TRY_ASSIGN(const bool there, file_is_there());
+  if (!there) return true;
+  MEMLITH_TRY_ASSIGN(const auto file, files_.volume.open(files_.names.file, OpenMode::read_only, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t stamp, file->stamp());
+  return stamp == 0 || stamp != files_.closed_stamp;
+}
+
+Status ArchiveSource::leave_notice(std::uint64_t keep_bytes) {
+  // Another archiver's notice does for this one, too, as long as the log need not wait.
+  const bool has_other = notice_ == nullptr && has_archiver(files_.volume, files_.names.archived);
+  if (keep_bytes == 0 && has_other) return kOk;
+  std::unique_ptr<Device> file;  // which the notice gets its permissions from
   if (files_.one_file()) {
-    MEMLITH_TRY_ASSIGN(file, files_.homes.get(kFile));
+    MEMLITH_TRY_ASSIGN(file, files_.volume.open(files_.names.file, OpenMode::read_only, Caching::buffered));
   }
-  notice_ = nullptr;
-  notice_ = ArchivedNotice::make(files_.volume, files_.names.archived, file, log_id(), keep_bytes);
-  if (notice_ != nullptr) return kOk;
+  keep_bytes_ = keep_bytes;
+  notice_ = ArchivedNotice::make(files_.volume, files_.names.archived, file.get(), log_id_, keep_bytes);
+  if (notice_ != nullptr || keep_bytes == 0) return kOk;
   return fail(Errc::unsupported, Detail::open,
               "{}: this file, by which the program that writes learns what is archived, cannot be made: the archiver "
               "needs the right to write there, and on a device that holds a store by itself there is no place for it. "
@@ -75,11 +111,13 @@ Status ArchiveSource::find_durable() {
 
 // False: no process that shows how far it is has the store open.
 Result<bool> ArchiveSource::ask_writer() {
+  if (log_is_gone_) return false;  // the page, if there is one, is of another log
   for (int tries = 0; tries < kLooksAtLog; ++tries) {
     const auto seen = SeenStats::look(files_.volume, files_.names.stats);
     if (!seen.ok() || !seen->held()) return false;
     if ((*seen)->incarnation != files_.log->superblock().incarnation) {
       MEMLITH_TRY(look());
+      if (log_is_gone_) return false;
       continue;
     }
     const std::optional<std::uint64_t> durable = seen->durable_lsn();
@@ -150,10 +188,18 @@ Result<std::optional<Frame>> ArchiveSource::next_frame(LogReader& reader) {
   return std::optional<Frame>();
 }
 
+// A store that was opened with a changed file continues its log with another value in the chain.
+bool ArchiveSource::is_behind_a_change(LogPosition at) const {
+  const LogPosition tail = files_.log->tail();
+  return tail.lsn == at.lsn && tail.previous != at.previous;
+}
+
 Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& visit) {
   MEMLITH_TRY(find_durable());
   if (at.lsn > durable_) return Reach::elsewhere;
+  if (is_behind_a_change(at)) return Reach::changed;
   const Lsn wanted = durable_;
+  const Reach read_all = log_is_gone_ ? Reach::ended : Reach::all;
   for (int looks = 0;;) {
     const LogPosition before = at;
     LogReader reader = files_.log->follower(at);
@@ -164,7 +210,7 @@ Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& v
       MEMLITH_TRY(visit(*frame));
       at = frame->after;
     }
-    if (at.lsn >= wanted) return Reach::all;
+    if (at.lsn >= wanted) return read_all;
     const LogPosition tail = files_.log->tail();
     if (tail.lsn > at.lsn && tail.previous == at.previous) {
       at = tail;
@@ -191,6 +237,7 @@ Result<ArchiveSource::Reach> ArchiveSource::find(LogPosition at) {
   MEMLITH_TRY(look());
   MEMLITH_TRY(find_durable());
   if (durable_ < at.lsn) return Reach::elsewhere;
+  if (is_behind_a_change(at)) return Reach::changed;
   for (int looks = 0; looks < kLooksAtLog; ++looks) {
     const LogPosition tail = files_.log->tail();
     if (tail.lsn > at.lsn && tail.previous == at.previous) return Reach::all;
@@ -262,6 +309,7 @@ Result<CopiedState> ArchiveSource::copy(FullCopy& full, const CopyCalls& calls) 
   CopySource source(files_.volume, options);
   RecordSink sink(calls);
   MEMLITH_TRY_ASSIGN(CopiedState state, source.walk(sink));
+  if (state.log_id != log_id_) return too_restless(files_.path());
   MEMLITH_TRY(sink.finish(state));
   full.from = state.position;
   proven_in_ = state.incarnation;

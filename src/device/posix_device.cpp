@@ -62,6 +62,8 @@ class PosixDevice : public Device {
     return identity_in(info);
   }
 
+  Result<std::uint64_t> stamp() override { return stamp_of(fd(), path_); }
+
   std::optional<DiskFacts> disk() override { return disk_under(fd()); }
 
   Result<bool> removed() override {

@@ -103,7 +103,7 @@ void Directory::put_header(FrameWriter& writer, std::span<const Extent> extents,
   }
 }
 
-ClientBytes Directory::client_bytes() const {
+ClientBytes Directory::client_bytes(std::uint64_t closed_stamp) const {
   StoreHeader header{};
   header.kind = static_cast<std::uint32_t>(files_.options.kind);
   header.physical_block_bytes = static_cast<std::uint16_t>(files_.physical_block_bytes);
@@ -111,6 +111,7 @@ ClientBytes Directory::client_bytes() const {
   const FileRecord file = record_at_home();
   header.file = file.object;
   header.own = file.own;
+  header.closed_stamp = closed_stamp;
   ClientBytes client{};
   std::memcpy(client.data(), &header, sizeof header);
   return client;

@@ -167,8 +167,10 @@ struct StoreHeader {  // docs/format.md#store-header
   std::uint16_t marked;  // which mark the file may begin with: 1 SQLite's, 2 the guard's; else 0
   ObjectRecord file;     // one-file store: the file as of the tail of the log
   OwnBytes own;          // the same
+  // One-file store that was closed cleanly: of the file then (Device::stamp); 0: not known.
+  std::uint64_t closed_stamp;
 };
-static_assert(sizeof(StoreHeader) == 64 && sizeof(StoreHeader) <= kClientBytes);
+static_assert(sizeof(StoreHeader) == 72 && sizeof(StoreHeader) <= kClientBytes);
 static_assert(std::has_unique_object_representations_v<StoreHeader>);
 
 }  // namespace memlith::core

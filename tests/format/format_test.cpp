@@ -60,7 +60,7 @@ TEST(FormatDocument, MatchesTheStructs) {
       {"store header",
        {sizeof(StoreHeader),
         {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, marked),
-         FIELD(StoreHeader, file), FIELD(StoreHeader, own)}}},
+         FIELD(StoreHeader, file), FIELD(StoreHeader, own), FIELD(StoreHeader, closed_stamp)}}},
       {"pack header",
        {sizeof(PackHeader),
         {FIELD(PackHeader, magic), FIELD(PackHeader, version), FIELD(PackHeader, kind), FIELD(PackHeader, archive_id),

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -118,6 +119,32 @@ class Events {
   memlith_archive_progress before_{};
 };
 
+// Tells when a file has no log, so that there is nothing to archive.
+class Absence {
+ public:
+  explicit Absence(std::string file) : file_(std::move(file)) {}
+  void look() {
+    std::error_code error;
+    if (std::filesystem::is_directory(file_, error) || !std::filesystem::exists(file_, error)) return;
+    const bool has_log = std::filesystem::exists(file_ + ".memlith", error);
+    const bool is_shared = std::filesystem::exists(file_ + "-memlith", error);
+    if (is_shared && !told_shared_) {
+      warn(printable(file_) +
+           " is in mode shared now: what is committed there is in SQLite's own WAL, and is not archived until a "
+           "process has the database open with share=0");
+    } else if (!has_log && !told_) {
+      warn(printable(file_) + ": no program has it open with memlith; waiting for one");
+    }
+    told_ = !has_log;
+    told_shared_ = is_shared;
+  }
+
+ private:
+  std::string file_;
+  bool told_ = false;
+  bool told_shared_ = false;
+};
+
 void print_end(const ArchiveArguments& arguments, const memlith_archive_progress& progress) {
   if (arguments.format == Format::json) {
     write_json({{"archived_lsn", progress.archived_lsn},
@@ -149,11 +176,13 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
   memlith_archive_progress progress{};
   progress.struct_size = sizeof progress;
   Events events;
+  Absence absence(arguments.from);
   while (!arguments.once && !interrupted()) {
     const std::int32_t code = memlith_archive_step(handle.get(), &progress);
     if (code != MEMLITH_OK && !can_pass(code)) return library_failure(code, {});
     complaints.note(code);
     events.note(progress);
+    absence.look();
     wait(kLookEvery, code == MEMLITH_OK ? 1 : kLooksAfterFailure);
   }
   const std::int32_t code = memlith_archive_flush(handle.get(), &progress);
