@@ -66,14 +66,21 @@ typedef struct memlith_archive_progress {
 typedef struct memlith_archive memlith_archive;
 
 /* Goes on with the archive of the store at `store`, or begins one with a full copy. `options` may be null.
+ *
+ * A file may be closed and opened again meanwhile, with another log: the archive goes on with a full copy of it. It is
+ * the same file if it has the same path, or was restored from this archive. A file that has no log, because no program
+ * has it open, is waited for by memlith_archive_step.
+ *
  * Errors: those of memlith_store_open for reading; INVALID - the archive is that of another store; BUSY - another
  * process archives to the target; CORRUPT, INCOMPATIBLE - the manifest; IO, NO_SPACE - the target; UNSUPPORTED -
- * keep_log_bytes of a store on a raw device, or in a folder that this process may not write to. */
+ * keep_log_bytes of a store on a raw device, or in a folder that this process may not write to; a SQLite database in
+ * mode shared. */
 MEMLITH_API int32_t memlith_archive_open(const char* store, const memlith_archive_target* target,
                                          const memlith_archive_options* options, memlith_archive** archive);
 
 /* Looks at the store once, and archives what is due. To be called several times a second. `progress` may be null.
- * Errors: NOT_FOUND - the store was removed or replaced: close the handle, and open the archive of what is there now.
+ * Errors: NOT_FOUND - the store was removed, or a folder store replaced: close the handle, and open the archive of what
+ * is there now.
  * BUSY - another archiver has taken over. Others: nothing is lost, and the next call tries again; what the store's log
  * no longer has by then is a gap, after which a new full copy is made. */
 MEMLITH_API int32_t memlith_archive_step(memlith_archive* archive, memlith_archive_progress* progress);
@@ -81,7 +88,8 @@ MEMLITH_API int32_t memlith_archive_step(memlith_archive* archive, memlith_archi
 /* Makes a full copy now. */
 MEMLITH_API int32_t memlith_archive_copy(memlith_archive* archive);
 
-/* Archives what was durable when the call began. A program that writes shows up to 50 ms later what it has made
+/* Archives what was durable when the call began. NOT_FOUND: the file has had no log since memlith_archive_open, and
+ * nothing was archived. A program that writes shows up to 50 ms later what it has made
  * durable: the call waits for it, for at most a second. `progress` may be null. Errors: as memlith_archive_step. */
 MEMLITH_API int32_t memlith_archive_flush(memlith_archive* archive, memlith_archive_progress* progress);
 
@@ -90,10 +98,13 @@ MEMLITH_API int32_t memlith_archive_close(memlith_archive* archive);
 
 /* ---- what an archive holds -------------------------------------------------------------------------------------- */
 
-/* A run is a stretch of one history of the store, without a gap. It begins with a full copy. */
+/* A run is a stretch of one history of the store, without a gap. It begins with a full copy. LSNs of a run that began
+ * for history or log may stand for other states than the same LSNs of earlier runs. */
 typedef struct memlith_archive_run {
   uint64_t number;
-  const char* why;    /* first, gap (frames before it are missing), history (the store had gone back) */
+  /* first, gap (frames before it are missing), history (the store had gone back), log (the file has a new log), changed
+   * (the file was changed while the store was closed) */
+  const char* why;
   uint64_t begin_lsn; /* the earliest state that can be restored; 0 with end_lsn 0: none can */
   uint64_t end_lsn;   /* the latest one */
   uint64_t begin_ns;  /* since 1970, by the archiver's clock: when the first copy was complete */
@@ -120,7 +131,10 @@ typedef struct memlith_restore_options {
   uint64_t struct_size;
   uint32_t at;    /* MEMLITH_AT_* */
   uint32_t flags; /* MEMLITH_RESTORE_* */
-  uint64_t value; /* LSN: every commit before it; TIME: nanoseconds since 1970: what the store had by then */
+  /* LSN: every commit whose frame begins before it, so a ticket stands for the state with its commit; TIME:
+   * nanoseconds since 1970: what the store had by then */
+  uint64_t value;
+  uint64_t run; /* of the archive (memlith_archive_list), in which LSN or TIME is looked for; 0: in all */
 } memlith_restore_options;
 
 typedef struct memlith_restored {
@@ -129,12 +143,14 @@ typedef struct memlith_restored {
   uint64_t segments;
   uint32_t clock_went_back; /* 1: several states are of that time, because a clock was set; this is the last of them */
   uint32_t cut_short;       /* 1: as far as it could be; memlith_last_error() says what stopped it */
+  uint64_t short_ns;        /* the archive ends so long before the wanted time; 0: it does not */
 } memlith_restored;
 
 /* Restores a store to `dest`, which must not exist: a folder for a folder store, a file for a one-file store, which is
  * complete by itself. It appears whole, as the last step, or not at all. `options` and `restored` may be null.
- * Errors: EXISTS; NOT_FOUND - there is no archive, or no such state; CORRUPT - the message names the part of the
- * archive that is missing or damaged; NO_SPACE. */
+ * Errors: EXISTS; NOT_FOUND - there is no archive, or no such state, or the time lies in a gap; INVALID - the LSN
+ * stands for states of several histories, and no run is named; CORRUPT - the message names the part of the archive that
+ * is missing or damaged; NO_SPACE. */
 MEMLITH_API int32_t memlith_restore(const memlith_archive_target* target, const char* dest,
                                     const memlith_restore_options* options, memlith_restored* restored);
 

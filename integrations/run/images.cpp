@@ -306,7 +306,8 @@ int Images::detach(Image& image) {
   if (const std::int32_t code = memlith_image_detach(image.handle); code != 0) {
     result = fail_with(code, path + " was not closed cleanly, and its log was left beside it");
   } else {
-    ::unlink((path + ".memlith").c_str());
+    // `memlith archive`, which leaves this file beside a log, has yet to read the log.
+    if (::access((path + ".memlith-archived").c_str(), F_OK) != 0) ::unlink((path + ".memlith").c_str());
     errno = error;
   }
   image.attached = false;

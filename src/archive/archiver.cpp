@@ -53,31 +53,41 @@ ArchiveProgress Archiver::progress() const {
 // ---- opening ---------------------------------------------------------------------------------------------------
 
 Status Archiver::open() {
-  MEMLITH_TRY(source_.look());
+  MEMLITH_TRY_ASSIGN(const bool has_log, source_.look_for_log());
   MEMLITH_TRY_ASSIGN(lock_, target_.lock());
-  if (options_.keep_log_bytes != 0) MEMLITH_TRY(source_.ask_to_wait(options_.keep_log_bytes));
+  MEMLITH_TRY(source_.leave_notice(options_.keep_log_bytes));
   auto found = Manifest::get(target_);
   const bool failed = !found.ok() && found.error().category == Errc::io && options_.takes_failure_for_new;
   const bool is_new = failed || (!found.ok() && found.error().category == Errc::not_found);
   if (!is_new) {
     MEMLITH_TRY_ASSIGN(manifest_, std::move(found));
+    MEMLITH_TRY(check_same_store());
   }
-  if (!is_new && manifest_.log_id != source_.log_id()) {
-    return fail(Errc::invalid, Detail::open,
-                "{}: this is the archive of another store (log {:x}; {} has log {:x}). Archive every store to a place "
-                "of its own",
-                target_.path_of(Manifest::kName), manifest_.log_id, source_.path(), source_.log_id());
-  }
+  const bool same_log = has_log && manifest_.log_id == source_.log_id();
   manifest_.session = random_identity();
   manifest_.writer = this_process();
   manifest_.kind = source_.kind();
   manifest_.file_name = source_.file_name();
-  if (is_new) {
-    manifest_.archive_id = random_identity();
-    manifest_.log_id = source_.log_id();
-    return begin_run("first");
-  }
-  return resume();
+  if (source_.kind() == StoreKind::one_file) manifest_.place = options_.place;
+  if (is_new) manifest_.archive_id = random_identity();
+  return same_log ? resume() : begin_run(is_new || manifest_.runs.empty() ? "first" : "log");
+}
+
+// A file gets a new log when it is opened after a close that removed the log. It is the same file if it has its place,
+// or was restored from this archive.
+Status Archiver::check_same_store() const {
+  if (source_.has_log() && manifest_.log_id == source_.log_id()) return kOk;
+  const bool are_files = source_.kind() == StoreKind::one_file && manifest_.kind == StoreKind::one_file;
+  const bool restored = options_.restored_from == manifest_.archive_id;
+  const bool same_place =
+      manifest_.place.empty() ? manifest_.file_name == source_.file_name() : manifest_.place == options_.place;
+  if (are_files && (restored || same_place)) return kOk;
+  const std::string of = manifest_.place.empty() ? manifest_.file_name : manifest_.place;
+  return fail(Errc::invalid, Detail::open,
+              "{}: this is the archive of another store ({}{}log {:x}; {} has log {:x}). Archive every store to a "
+              "place of its own",
+              target_.path_of(Manifest::kName), of, of.empty() ? "" : ", ", manifest_.log_id, source_.path(),
+              source_.log_id());
 }
 
 Status Archiver::resume() {
@@ -90,6 +100,7 @@ Status Archiver::resume() {
   source_.tell_archived(position_.lsn);
   MEMLITH_TRY_ASSIGN(const ArchiveSource::Reach reach, source_.find(position_));
   if (reach == ArchiveSource::Reach::gone) return begin_run("gap");
+  if (reach == ArchiveSource::Reach::changed) return begin_run("changed");
   const bool other = reach == ArchiveSource::Reach::elsewhere;
   return other ? begin_run("history") : put_manifest(manifest_);
 }
@@ -109,6 +120,7 @@ Status Archiver::look_once() {
     MEMLITH_TRY(seal());  // what was read before the gap
     return begin_run(why_);
   }
+  if (ended_) return go_on_with_new_log();
   const bool due = !waiting_.empty() && now() - waiting_since_ns_ >= options_.seal_ns;
   if (due || waiting_.size() >= options_.segment_bytes) MEMLITH_TRY(seal());
   if (!full_is_due()) return kOk;
@@ -120,7 +132,20 @@ Status Archiver::look_once() {
   return kOk;
 }
 
+// As soon as a program has the file open again.
+Status Archiver::go_on_with_new_log() {
+  MEMLITH_TRY(seal());
+  MEMLITH_TRY_ASSIGN(const bool found, source_.look_for_log());
+  return found ? begin_run("log") : kOk;
+}
+
 Status Archiver::flush(std::chrono::milliseconds patience) {
+  if (!source_.has_log()) {
+    return fail(Errc::not_found, Detail::open,
+                "{}: the file has no log, because no program has it open with memlith, and what is in it was not "
+                "archived. Archive it while a program has it open",
+                source_.path());
+  }
   const Status caught_up = catch_up(patience);
   const Status sealed = seal();
   return sealed.ok() ? caught_up : sealed;
@@ -131,6 +156,7 @@ Status Archiver::catch_up(std::chrono::milliseconds patience) {
   MEMLITH_TRY_ASSIGN(const Lsn wanted, source_.readable_end(position_));
   for (;;) {
     MEMLITH_TRY(step());
+    if (ended_ || broken_) return kOk;
     if (position_.lsn >= wanted || SteadyClock::now() >= until) return kOk;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -143,7 +169,7 @@ Status Archiver::copy_now() {
 }
 
 bool Archiver::full_is_due() const {
-  if (options_.full_every_ns == 0 || manifest_.fulls.empty()) return false;
+  if (options_.full_every_ns == 0 || manifest_.fulls.empty() || source_.log_is_gone()) return false;
   const FullCopy& last = manifest_.fulls.back();
   const std::uint64_t time = now();
   const std::uint64_t tried_ns = std::max(last.made_ns, refused_ns_);
@@ -156,11 +182,17 @@ bool Archiver::full_is_due() const {
 Status Archiver::gather() {
   if (waiting_.size() >= options_.waiting_bytes_max) return seal();
   LogPosition at = position_;
+  const std::uint64_t began_ns = now();
   MEMLITH_TRY_ASSIGN(const ArchiveSource::Reach reach,
                      source_.read(at, [this](const Frame& frame) { return take(frame); }));
-  if (reach == ArchiveSource::Reach::all) return kOk;
+  ended_ = reach == ArchiveSource::Reach::ended;
+  if (reach == ArchiveSource::Reach::all || ended_) {
+    MEMLITH_TRY_ASSIGN(const bool changed, source_.file_may_be_changed());
+    if (!changed) all_read_ns_ = began_ns;
+    return kOk;
+  }
   broken_ = true;
-  why_ = reach == ArchiveSource::Reach::gone ? "gap" : "history";
+  why_ = reach == ArchiveSource::Reach::gone ? "gap" : reach == ArchiveSource::Reach::changed ? "changed" : "history";
   return kOk;
 }
 
@@ -204,6 +236,7 @@ Status Archiver::seal() {
   run.end = position_;
   run.end_segment = next.next_segment;
   run.end_ns = header.made_ns;
+  note_time(run, std::min(header.first_time_ns, header.made_ns));
   std::uint64_t stored_bytes = 0;
   // ORDER segment-before-manifest: what a manifest names is there, whole. [mutant archive_manifest_first]
   MEMLITH_TRY(put_segment(header, stored_bytes));
@@ -213,6 +246,11 @@ Status Archiver::seal() {
   first_time_ns_ = 0;
   ++segments_;
   return kOk;
+}
+
+// Of a run that an older memlith began, the earliest time stays unknown.
+void Archiver::note_time(Run& run, std::uint64_t ns) {
+  if (run.earliest_ns != 0) run.earliest_ns = std::min(run.earliest_ns, ns);
 }
 
 Status Archiver::put_segment(const PackHeader& header, std::uint64_t& stored_bytes) {
@@ -252,15 +290,24 @@ Status Archiver::begin_run(std::string why) {
   why_ = why;
   waiting_.clear();
   first_time_ns_ = 0;
+  ended_ = false;
+  if (!source_.has_log() || source_.log_is_gone()) {
+    MEMLITH_TRY_ASSIGN(const bool found, source_.look_for_log());
+    if (!found) return kOk;  // until a program has the file open
+  }
   MEMLITH_TRY(check_still_mine());
   Manifest next = manifest_;
   Run run;
   run.number = next.runs.empty() ? 1 : next.runs.back().number + 1;
   run.why = why;
   run.first_segment = run.end_segment = next.next_segment;
-  run.begin_ns = run.end_ns = now();
+  run.begin_ns = run.end_ns = run.earliest_ns = now();
   MEMLITH_TRY(source_.look());
   run.begin = run.end = source_.tail();
+  run.log_id = next.log_id = source_.log_id();
+  // The last run has everything up to when the store was looked at last.
+  if (!next.runs.empty() && run_has_copy(next) && archived() == position_)
+    next.runs.back().end_ns = std::max(next.runs.back().end_ns, all_read_ns_);
   // A run that was begun and has no full copy holds nothing yet: it is replaced.
   if (!next.runs.empty() && !run_has_copy(next)) {
     run.why = next.runs.back().why;
@@ -273,7 +320,7 @@ Status Archiver::begin_run(std::string why) {
   const Status copied = copy_full(run.number);
   if (!copied.ok()) broken_ = true;  // the run begins anew
   MEMLITH_TRY(copied);
-  if (why != "first") ++gaps_;
+  if (why == "gap" || why == "history") ++gaps_;
   return forget_old();
 }
 
@@ -323,6 +370,7 @@ Status Archiver::copy_full(std::uint64_t run) {
   }
   full.complete_at = archived().lsn;
   full.made_ns = now();
+  note_time(manifest_.runs.back(), full.made_ns);
   full.bytes = writer->stored_bytes();
   MEMLITH_TRY_ASSIGN(full.first_segment, segment_with(full.from));
   Manifest next = manifest_;

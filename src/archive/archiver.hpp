@@ -28,6 +28,10 @@ struct ArchiveOptions {
   std::uint64_t keep_log_bytes = 0;
   // A target of commands cannot say that it has no manifest: with this, a command that fails says so.
   bool takes_failure_for_new = false;
+  // Of a one-file store: its path, and the archive that it was restored from, by which the archive knows the file again
+  // when it has a new log; empty and 0: not known.
+  std::string place;
+  std::uint64_t restored_from = 0;
   bool takes_damaged = false;             // full copies are made of what is there, even if it is not as it was written
   std::function<std::uint64_t()> now_ns;  // since 1970; empty: the system's clock
 };
@@ -48,15 +52,15 @@ class Archiver {
   Archiver(ArchiveSource& source, ArchiveTarget& target, ArchiveOptions options);
   ~Archiver();
 
-  // Finds the archive or begins one. Errors: invalid, if the archive is that of another store; busy, if another
-  // archiver is at work; those of the target.
+  // Finds the archive or begins one. A file without a log is waited for by step(). Errors: invalid, if the archive is
+  // that of another store; busy, if another archiver is at work; those of the target.
   Status open();
   // Looks at the store once, and seals what is due. To be called several times a second. If a full copy that is due
   // was refused (progress), last_error_text() says why.
   Status step();
   // Looks at the store until everything is gathered that can be read now, for at most so long, and seals it: what a
   // commit has made durable, the program that writes shows up to 50 ms later. If the store cannot be read any more,
-  // what was gathered before is sealed.
+  // what was gathered before is sealed. Error: not_found, if the file has had no log since open().
   Status flush(std::chrono::milliseconds patience);
   // A full copy now.
   Status copy_now();
@@ -66,6 +70,8 @@ class Archiver {
 
  private:
   Status resume();
+  Status check_same_store() const;
+  Status go_on_with_new_log();
   Status begin_run(std::string why);
   Status copy_full(std::uint64_t run);
   Status is_damaged(const CopiedState& state) const;
@@ -76,6 +82,7 @@ class Archiver {
   Status seal();
   Status put_segment(const PackHeader& header, std::uint64_t& stored_bytes);
   Status put_manifest(Manifest next);
+  static void note_time(Run& run, std::uint64_t ns);
   Status check_still_mine();
   Status forget_old();
   [[nodiscard]] bool full_is_due() const;
@@ -96,7 +103,9 @@ class Archiver {
   LogPosition position_;  // behind them
   std::uint64_t waiting_since_ns_ = 0;
   std::uint64_t first_time_ns_ = 0;  // the earliest time record among them; 0: none
-  bool broken_ = false;              // a gap was found; why_ says which
+  std::uint64_t all_read_ns_ = 0;    // when everything was read that was durable then
+  bool ended_ = false;               // everything of a log was read that is gone
+  bool broken_ = false;              // a run has to begin; why_ says which
   std::string why_;
   std::uint64_t gaps_ = 0;
   std::uint64_t segments_ = 0;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 
 #include "base/checksum.hpp"
@@ -13,7 +12,9 @@ namespace memlith::core {
 namespace {
 
 constexpr std::uint64_t kSeed = 0x6d616e6966657374;  // a constant: who reads it does not know the archive yet
-constexpr const char* kFirstLine = "memlith archive 1\n";
+constexpr std::string_view kFirstLine = "memlith archive 2\n";
+constexpr std::string_view kFirstLineOfOld = "memlith archive 1\n";  // as long
+static_assert(kFirstLine.size() == kFirstLineOfOld.size());
 constexpr std::string_view kLastLine = "checksum ";
 
 std::string hex(std::span<const std::uint8_t> bytes) {
@@ -48,8 +49,8 @@ bool from_hex(const std::string& word, std::string& text) {
 
 std::uint64_t checksum_of(std::string_view text) { return checksum(std::as_bytes(std::span(text)), kSeed); }
 
-// One line; false: it is not as it should be.
-bool parse_line(const std::string& line, Manifest& manifest) {
+// One line; false: it is not as it should be. `is_old`: of version 1.
+bool parse_line(const std::string& line, bool is_old, Manifest& manifest) {
   std::istringstream words(line);
   std::string key;
   words >> key;
@@ -67,6 +68,9 @@ bool parse_line(const std::string& line, Manifest& manifest) {
   } else if (key == "file") {
     words >> word;
     if (!from_hex(word, manifest.file_name)) return false;
+  } else if (key == "place") {
+    words >> word;
+    if (!from_hex(word, manifest.place)) return false;
   } else if (key == "session") {
     identity(manifest.session);
     words >> word;
@@ -87,6 +91,11 @@ bool parse_line(const std::string& line, Manifest& manifest) {
     number(run.begin_ns);
     number(run.end_ns);
     number(run.bytes);
+    run.log_id = manifest.log_id;
+    if (!is_old) {
+      identity(run.log_id);
+      number(run.earliest_ns);
+    }
     manifest.runs.push_back(run);
   } else if (key == "full") {
     FullCopy full;
@@ -131,16 +140,29 @@ bool is_sane(const Manifest& manifest) {
 
 }  // namespace
 
+const Run* Manifest::find_run(std::uint64_t number) const {
+  const auto found = std::find_if(runs.begin(), runs.end(), [number](const Run& run) { return run.number == number; });
+  return found == runs.end() ? nullptr : &*found;
+}
+
+bool Manifest::counts_anew(std::size_t index) const {
+  if (index == 0) return true;
+  const Run& run = runs[index];
+  const Run& before = runs[index - 1];
+  return run.why == "history" || run.log_id != before.log_id || run.begin.lsn < before.end.lsn;
+}
+
 std::string Manifest::text() const {
-  std::string text = kFirstLine;
+  std::string text(kFirstLine);
   text += fmt::format("archive {:x}\nlog {:x}\nkind {}\n", archive_id, log_id,
                       kind == StoreKind::one_file ? "file" : "folder");
   if (kind == StoreKind::one_file) text += fmt::format("file {}\n", hex(file_name));
+  if (!place.empty()) text += fmt::format("place {}\n", hex(place));
   text += fmt::format("session {:x} {}\nnext {} {}\n", session, hex(writer), next_segment, next_full);
   for (const Run& run : runs) {
-    text += fmt::format("run {} {} {} {:x} {} {:x} {} {} {} {} {}\n", run.number, run.why, run.begin.lsn.value,
+    text += fmt::format("run {} {} {} {:x} {} {:x} {} {} {} {} {} {:x} {}\n", run.number, run.why, run.begin.lsn.value,
                         run.begin.previous, run.end.lsn.value, run.end.previous, run.first_segment, run.end_segment,
-                        run.begin_ns, run.end_ns, run.bytes);
+                        run.begin_ns, run.end_ns, run.bytes, run.log_id, run.earliest_ns);
   }
   for (const FullCopy& full : fulls) {
     text += fmt::format("full {} {} {} {:x} {} {} {} {} {} {} {} {}\n", full.number, full.run, full.from.lsn.value,
@@ -159,9 +181,10 @@ Result<Manifest> Manifest::parse(const std::string& text, const std::string& pat
                 path, how);
   };
   if (!text.starts_with("memlith archive ")) return damaged("it is not a manifest");
-  if (!text.starts_with(kFirstLine)) {
-    return fail(Errc::incompatible, Detail::version, "{}: this archive is of another version; this memlith reads 1",
-                path);
+  const bool is_old = text.starts_with(kFirstLineOfOld);
+  if (!is_old && !text.starts_with(kFirstLine)) {
+    return fail(Errc::incompatible, Detail::version,
+                "{}: this archive is of another version; this memlith reads 1 and 2", path);
   }
   const std::size_t last = text.rfind(kLastLine);
   if (last == std::string::npos || text.size() != last + kLastLine.size() + 17) return damaged("it was cut short");
@@ -169,9 +192,9 @@ Result<Manifest> Manifest::parse(const std::string& text, const std::string& pat
     return damaged("its checksum is wrong");
   }
   Manifest manifest;
-  std::istringstream lines(text.substr(std::strlen(kFirstLine), last - std::strlen(kFirstLine)));
+  std::istringstream lines(text.substr(kFirstLine.size(), last - kFirstLine.size()));
   for (std::string line; std::getline(lines, line);) {
-    if (!parse_line(line, manifest)) return damaged("one of its lines means nothing");
+    if (!parse_line(line, is_old, manifest)) return damaged("one of its lines means nothing");
   }
   if (!is_sane(manifest)) return damaged("its checksum is right but its content is invalid");
   return manifest;

@@ -1,8 +1,9 @@
 // The manifest of an archive: what it holds. Floor: archive. docs/format.md, "The manifest".
 //
 // It is a text, replaced as a whole. A pack counts once a manifest names it. Packs of one *run* belong to one history
-// of the store, without a gap: a full copy, then segments. A new run begins where frames are missing (a gap), or where
-// the store went back to an earlier state and went on from there.
+// of the store, without a gap: a full copy, then segments. A new run begins where frames are missing (gap), where the
+// store went back to an earlier state and went on from there (history), where the file of a one-file store has a new
+// log (log), and where that file was changed while the store was closed (changed).
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ struct FullCopy {
 
 struct Run {
   std::uint64_t number = 0;
-  std::string why;  // first, gap, history
+  std::string why;  // first, gap, history, log, changed
   LogPosition begin;
   LogPosition end;                  // everything before it is archived
   std::uint64_t first_segment = 0;  // that is kept; segments [first_segment, end_segment)
@@ -44,6 +45,8 @@ struct Run {
   std::uint64_t begin_ns = 0;
   std::uint64_t end_ns = 0;
   std::uint64_t bytes = 0;  // stored, of the segments that are kept
+  std::uint64_t log_id = 0;
+  std::uint64_t earliest_ns = 0;  // no copy, segment or mark of time in it is older; 0: not known
 };
 
 struct Manifest {
@@ -51,15 +54,20 @@ struct Manifest {
   static constexpr std::uint64_t kBytesMax = 64 * kMiB;
 
   std::uint64_t archive_id = 0;
-  std::uint64_t log_id = 0;
+  std::uint64_t log_id = 0;  // of the newest run
   StoreKind kind = StoreKind::folder;
   std::string file_name;      // of a one-file store
+  std::string place;          // its path; empty: not known
   std::uint64_t session = 0;  // of the archiver that wrote it
   std::string writer;         // the same, for people
   std::uint64_t next_segment = 1;
   std::uint64_t next_full = 1;
   std::vector<Run> runs;        // in order
   std::vector<FullCopy> fulls;  // in order
+
+  [[nodiscard]] const Run* find_run(std::uint64_t number) const;
+  // Whether LSNs of the run may stand for other states than the same LSNs of the run before it.
+  [[nodiscard]] bool counts_anew(std::size_t index) const;
 
   [[nodiscard]] std::string text() const;
   // `path` is for messages.

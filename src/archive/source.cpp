@@ -33,24 +33,63 @@ ArchiveSource::ArchiveSource(Volume& volume, StoreKind kind, std::string file_na
     : files_(volume, following(kind, std::move(file_name))) {}
 
 Status ArchiveSource::look() {
-  MEMLITH_TRY(opening_.look());
+  // A process that closes the store cuts the log's grown slots off between two reads.
+  Status looked = opening_.look();
+  for (int looks = 1; looks < kLooksAtLog && looked.category == Errc::corrupt; ++looks) looked = opening_.look();
+  MEMLITH_TRY(looked);
   MEMLITH_TRY_ASSIGN(const std::optional<FileIdentity> named, files_.volume.identity_of(files_.names.log));
   MEMLITH_TRY_ASSIGN(const FileIdentity own, files_.log_device->identity());
   if (log_id_ == 0) log_id_ = files_.log->log_id();
   if (named == own && files_.log->log_id() == log_id_) return kOk;
+  MEMLITH_TRY_ASSIGN(log_is_gone_, file_is_there());
+  if (log_is_gone_) return kOk;
   return fail(Errc::not_found, Detail::open,
               "{}: the store was removed, or another has taken its place; archive what is there now anew",
               files_.path());
 }
 
-Status ArchiveSource::ask_to_wait(std::uint64_t keep_bytes) {
-  Device* file = nullptr;
+Result<bool> ArchiveSource::file_is_there() {
+  if (!files_.one_file()) return false;
+  return files_.volume.exists(files_.names.file);
+}
+
+Result<bool> ArchiveSource::look_for_log() {
+  MEMLITH_TRY_ASSIGN(const bool log_there, files_.volume.exists(files_.names.log));
+  MEMLITH_TRY_ASSIGN(const bool file_there, file_is_there());
+  if (!log_there && file_there) return false;
+  files_.log = nullptr;
+  files_.log_device = nullptr;
+  files_.log_file = nullptr;
+  files_.keeps_mark = files_.marks_use = false;
+  log_is_gone_ = false;
+  log_id_ = settled_ = proven_in_ = 0;
+  durable_ = proven_ = {};
+  MEMLITH_TRY(look());
+  if (notice_ != nullptr) MEMLITH_TRY(leave_notice(keep_bytes_));
+  return true;
+}
+
+Result<bool> ArchiveSource::file_may_be_changed() {
+  if (writes_ || !files_.one_file()) return false;
+  if (!files_.was_clean) return true;
+  MEMLITH_TRY_ASSIGN(const bool there, file_is_there());
+  if (!there) return true;
+  MEMLITH_TRY_ASSIGN(const auto file, files_.volume.open(files_.names.file, OpenMode::read_only, Caching::buffered));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t stamp, file->stamp());
+  return stamp == 0 || stamp != files_.closed_stamp;
+}
+
+Status ArchiveSource::leave_notice(std::uint64_t keep_bytes) {
+  // Another archiver's notice does for this one, too, as long as the log need not wait.
+  const bool has_other = notice_ == nullptr && has_archiver(files_.volume, files_.names.archived);
+  if (keep_bytes == 0 && has_other) return kOk;
+  std::unique_ptr<Device> file;  // which the notice gets its permissions from
   if (files_.one_file()) {
-    MEMLITH_TRY_ASSIGN(file, files_.homes.get(kFile));
+    MEMLITH_TRY_ASSIGN(file, files_.volume.open(files_.names.file, OpenMode::read_only, Caching::buffered));
   }
-  notice_ = nullptr;
-  notice_ = ArchivedNotice::make(files_.volume, files_.names.archived, file, log_id(), keep_bytes);
-  if (notice_ != nullptr) return kOk;
+  keep_bytes_ = keep_bytes;
+  notice_ = ArchivedNotice::make(files_.volume, files_.names.archived, file.get(), log_id_, keep_bytes);
+  if (notice_ != nullptr || keep_bytes == 0) return kOk;
   return fail(Errc::unsupported, Detail::open,
               "{}: this file, by which the program that writes learns what is archived, cannot be made: the archiver "
               "needs the right to write there, and on a device that holds a store by itself there is no place for it. "
@@ -72,11 +111,13 @@ Status ArchiveSource::find_durable() {
 
 // False: no process that shows how far it is has the store open.
 Result<bool> ArchiveSource::ask_writer() {
+  if (log_is_gone_) return false;  // the page, if there is one, is of another log
   for (int tries = 0; tries < kLooksAtLog; ++tries) {
     const auto seen = SeenStats::look(files_.volume, files_.names.stats);
     if (!seen.ok() || !seen->held()) return false;
     if ((*seen)->incarnation != files_.log->superblock().incarnation) {
       MEMLITH_TRY(look());
+      if (log_is_gone_) return false;
       continue;
     }
     const std::optional<std::uint64_t> durable = seen->durable_lsn();
@@ -96,10 +137,15 @@ Result<bool> ArchiveSource::ask_log() {
   MEMLITH_TRY(look());
   const std::uint64_t sequence = files_.log->superblock().sequence;
   if (sequence == settled_) {
-    MEMLITH_TRY_ASSIGN(const std::optional<Frame> more, files_.log->follower(settled_end_).next());
+    LogReader reader = files_.log->follower(settled_end_);
+    MEMLITH_TRY_ASSIGN(const std::optional<Frame> more, next_frame(reader));
     if (!more.has_value()) return true;
   }
-  MEMLITH_TRY(files_.log->recover([](const Frame&) { return kOk; }));
+  if (const Status read = files_.log->recover([](const Frame&) { return kOk; }); !read.ok()) {
+    MEMLITH_TRY_ASSIGN(const bool moved, log_has_moved_on(read));
+    if (!moved) return read;
+    return false;
+  }
   const LogPosition end = files_.log->recovered();
   // ORDER flush-before-archive: what a writer that was killed did not flush can be read, and lost in a power cut. An
   // archive that had it would be ahead of the store. [mutant archive_of_unflushed_log]
@@ -108,9 +154,8 @@ Result<bool> ArchiveSource::ask_log() {
     const bool no_flush_here = flushed.os_errno == EINVAL || flushed.os_errno == EROFS;
     if (!no_flush_here) MEMLITH_TRY(flushed);
   }
-  Superblocks now(*files_.log_device);
-  MEMLITH_TRY(now.read());
-  if (now.unshared().sequence != sequence) return false;
+  MEMLITH_TRY_ASSIGN(const std::uint64_t sequence_now, sequence_on_disk());
+  if (sequence_now != sequence) return false;
   settled_ = sequence;
   settled_end_ = end;
   durable_ = end.lsn;
@@ -119,21 +164,53 @@ Result<bool> ArchiveSource::ask_log() {
 
 // ---- frames ----------------------------------------------------------------------------------------------------
 
+Result<std::uint64_t> ArchiveSource::sequence_on_disk() {
+  Superblocks now(*files_.log_device);
+  MEMLITH_TRY(now.read());
+  return now.unshared().sequence;
+}
+
+// Whether a failed read found the log while a process closed or opened it: such a process cuts slots off, and moves
+// frames. Then the log has another superblock, and look() finds out what it has now.
+Result<bool> ArchiveSource::log_has_moved_on(const Status& failed) {
+  if (failed.category != Errc::corrupt) return false;
+  const KeptSentence why;
+  MEMLITH_TRY_ASSIGN(const std::uint64_t sequence, sequence_on_disk());
+  return sequence != files_.log->superblock().sequence;
+}
+
+// No frame: the reader has come to the end, or the log has moved on.
+Result<std::optional<Frame>> ArchiveSource::next_frame(LogReader& reader) {
+  auto frame = reader.next();
+  if (frame.ok()) return frame;
+  MEMLITH_TRY_ASSIGN(const bool moved, log_has_moved_on(frame.error()));
+  if (!moved) return frame.error();
+  return std::optional<Frame>();
+}
+
+// A store that was opened with a changed file continues its log with another value in the chain.
+bool ArchiveSource::is_behind_a_change(LogPosition at) const {
+  const LogPosition tail = files_.log->tail();
+  return tail.lsn == at.lsn && tail.previous != at.previous;
+}
+
 Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& visit) {
   MEMLITH_TRY(find_durable());
   if (at.lsn > durable_) return Reach::elsewhere;
+  if (is_behind_a_change(at)) return Reach::changed;
   const Lsn wanted = durable_;
+  const Reach read_all = log_is_gone_ ? Reach::ended : Reach::all;
   for (int looks = 0;;) {
     const LogPosition before = at;
     LogReader reader = files_.log->follower(at);
     while (at.lsn < wanted) {
-      MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+      MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, next_frame(reader));
       if (!frame.has_value()) break;
       if (frame->after.lsn > wanted) break;
       MEMLITH_TRY(visit(*frame));
       at = frame->after;
     }
-    if (at.lsn >= wanted) return Reach::all;
+    if (at.lsn >= wanted) return read_all;
     const LogPosition tail = files_.log->tail();
     if (tail.lsn > at.lsn && tail.previous == at.previous) {
       at = tail;
@@ -150,7 +227,7 @@ Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& v
 Result<Lsn> ArchiveSource::readable_end(LogPosition at) {
   LogReader reader = files_.log->follower(at);
   for (;;) {
-    MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+    MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, next_frame(reader));
     if (!frame.has_value()) return reader.position().lsn;
   }
 }
@@ -160,6 +237,7 @@ Result<ArchiveSource::Reach> ArchiveSource::find(LogPosition at) {
   MEMLITH_TRY(look());
   MEMLITH_TRY(find_durable());
   if (durable_ < at.lsn) return Reach::elsewhere;
+  if (is_behind_a_change(at)) return Reach::changed;
   for (int looks = 0; looks < kLooksAtLog; ++looks) {
     const LogPosition tail = files_.log->tail();
     if (tail.lsn > at.lsn && tail.previous == at.previous) return Reach::all;
@@ -167,7 +245,7 @@ Result<ArchiveSource::Reach> ArchiveSource::find(LogPosition at) {
     LogReader reader =
         files_.log->follower(std::min(tail, at, [](const auto& a, const auto& b) { return a.lsn < b.lsn; }));
     while (reader.position().lsn < end.lsn) {
-      MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
+      MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, next_frame(reader));
       if (!frame.has_value()) break;
     }
     if (reader.position() == end) return Reach::all;
@@ -231,6 +309,7 @@ Result<CopiedState> ArchiveSource::copy(FullCopy& full, const CopyCalls& calls) 
   CopySource source(files_.volume, options);
   RecordSink sink(calls);
   MEMLITH_TRY_ASSIGN(CopiedState state, source.walk(sink));
+  if (state.log_id != log_id_) return too_restless(files_.path());
   MEMLITH_TRY(sink.finish(state));
   full.from = state.position;
   proven_in_ = state.incarnation;

@@ -1,6 +1,8 @@
 // Archives, restoring, and standbys; include/memlith/archive.h. Floor: capi.
 #include "memlith/archive.h"
 
+#include <sys/xattr.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -73,6 +75,35 @@ Status check_not_there(const std::string& dest) {
               dest);
 }
 
+// A file that was restored has no log, by which its archive would know it again. This attribute says from which archive
+// it comes; where the file system has no attributes, the archive knows the file by its path only.
+constexpr const char* kArchiveAttribute = "user.memlith.archive";
+
+void note_archive(const std::string& file, std::uint64_t archive_id) {
+  (void)::setxattr(file.c_str(), kArchiveAttribute, &archive_id, sizeof archive_id, 0);
+}
+
+std::uint64_t noted_archive(const std::string& file) {
+  std::uint64_t archive_id = 0;
+  const ssize_t got = ::getxattr(file.c_str(), kArchiveAttribute, &archive_id, sizeof archive_id);
+  return got == sizeof archive_id ? archive_id : 0;
+}
+
+// A database that processes have open in the plugin's mode shared has no log of memlith's: its commits are in SQLite's
+// own WAL.
+Status check_not_shared(const std::string& file) {
+  std::error_code error;
+  const bool shared =
+      std::filesystem::exists(file + "-memlith", error) && !std::filesystem::exists(file + ".memlith", error);
+  if (!shared) return kOk;
+  return fail(Errc::unsupported, Detail::open,
+              "{0}: this SQLite database is in mode shared, so its commits are in SQLite's own {0}-wal, which memlith "
+              "does not archive. Archive it with a tool for plain SQLite in WAL mode (Litestream; `sqlite3 {0} "
+              "\".backup COPY\"` for one copy), or close it and open it with share=0 (MEMLITH_SQLITE_SHARE=0), in one "
+              "process. If no process has it open, remove {0}-memlith, which one that was killed has left",
+              file);
+}
+
 // The files that an interrupted restore left.
 Status remove_unfinished(const std::string& path) {
   std::error_code error;
@@ -138,8 +169,8 @@ struct Workshop {
 Result<Moment> moment_of(const memlith_restore_options& options) {
   switch (options.at) {
     case MEMLITH_AT_LATEST: return Moment{};
-    case MEMLITH_AT_LSN: return Moment{Moment::Kind::lsn, options.value};
-    case MEMLITH_AT_TIME: return Moment{Moment::Kind::time, options.value};
+    case MEMLITH_AT_LSN: return Moment{Moment::Kind::lsn, options.value, options.run};
+    case MEMLITH_AT_TIME: return Moment{Moment::Kind::time, options.value, options.run};
     default: return fail(Errc::invalid, Detail::argument, "at is {}, which is none of MEMLITH_AT_*", options.at);
   }
 }
@@ -162,6 +193,7 @@ Status restore(Restorer& restorer, const std::string& dest, const memlith_restor
   MEMLITH_TRY(restorer.look());
   MEMLITH_TRY_ASSIGN(const Moment moment, moment_of(options));
   MEMLITH_TRY_ASSIGN(const RestorePlan plan, restorer.plan(moment));
+  restored.short_ns = plan.short_ns;
   if ((options.flags & MEMLITH_RESTORE_DRY) != 0) {
     restored.clock_went_back = plan.clock_went_back ? 1 : 0;
     return restorer.check(plan, restored.lsn, restored.segments);
@@ -176,6 +208,7 @@ Status restore(Restorer& restorer, const std::string& dest, const memlith_restor
     cut.keep(kOk);  // with the sentence that says what cut it short
     MEMLITH_TRY(replica.promote());
     MEMLITH_TRY(finish_store(*shop.volume, manifest.kind, manifest.file_name));
+    if (manifest.kind == StoreKind::one_file) note_archive(shop.path + "/" + manifest.file_name, manifest.archive_id);
     MEMLITH_TRY(shop.deliver(dest, manifest.file_name));
     return cut.tell();
   }();
@@ -238,6 +271,12 @@ int32_t memlith_archive_open(const char* store, const memlith_archive_target* ta
     made->volume = std::move(place.volume);
     made->source = std::make_unique<ArchiveSource>(*made->volume, kind, place.file_name);
     ArchiveOptions inner;
+    if (kind == StoreKind::one_file) {
+      MEMLITH_TRY(check_not_shared(store));
+      std::error_code error;
+      inner.place = std::filesystem::weakly_canonical(store, error).string();
+      inner.restored_from = noted_archive(store);
+    }
     if (given.wait_ms != 0) inner.seal_ns = std::min<std::uint64_t>(given.wait_ms, 86'400'000) * 1'000'000;
     inner.full_every_ns = nanoseconds(given.full_every_s, 86'400);
     inner.keep_ns = nanoseconds(given.keep_s, 7 * 86'400);
@@ -349,12 +388,15 @@ int32_t memlith_standby_open(const memlith_archive_target* target, const char* d
     made->volume = make_posix_volume(dest);
     made->replica = std::make_unique<Replica>(*made->volume, manifest.kind, manifest.file_name);
     MEMLITH_TRY(made->replica->open());
-    if (made->replica->log_id() != manifest.log_id) {
+    const std::uint64_t log_id = made->replica->log_id();
+    const bool known = std::any_of(manifest.runs.begin(), manifest.runs.end(),
+                                   [log_id](const Run& run) { return run.log_id == log_id; });
+    if (!known) {
       return fail(Errc::invalid, Detail::open,
-                  "{}: this is a standby of another store (log {:x}; the archive has {:x})", dest,
-                  made->replica->log_id(), manifest.log_id);
+                  "{}: this is a standby of another store (log {:x}; the archive has {:x})", dest, log_id,
+                  manifest.log_id);
     }
-    MEMLITH_TRY_ASSIGN(made->full, restorer.full_for(made->replica->end().lsn));
+    MEMLITH_TRY_ASSIGN(made->full, restorer.full_for(log_id, made->replica->end().lsn));
     *standby = made.release();
     return kOk;
   });
@@ -365,7 +407,7 @@ int32_t memlith_standby_step(memlith_standby* standby, uint64_t* lsn) {
     MEMLITH_TRY(need(standby, "standby"));
     Restorer& restorer = *standby->restorer;
     MEMLITH_TRY(restorer.look());
-    MEMLITH_TRY_ASSIGN(standby->full, restorer.full_for(standby->replica->end().lsn));
+    MEMLITH_TRY_ASSIGN(standby->full, restorer.full_for(standby->replica->log_id(), standby->replica->end().lsn));
     const Status fed = restorer.feed(*standby->replica, standby->full, Lsn{~std::uint64_t{0}});
     if (lsn != nullptr) *lsn = standby->replica->end().lsn.value;
     return fed;

@@ -117,6 +117,9 @@ class Device {
   virtual Result<FileIdentity> identity() = 0;
   // Unknown for what is not copied file by file, such as a block device.
   [[nodiscard]] virtual FileBirth birth() { return {}; }
+  // Another number when any program has changed the file's content or put another file in its place; 0: that cannot be
+  // told. (A change within the same tick of the system's clock, of a few milliseconds, may be overlooked.)
+  virtual Result<std::uint64_t> stamp() { return 0; }
   // Facts about the disk under the file, if the system tells.
   virtual std::optional<DiskFacts> disk() { return std::nullopt; }
   // True if the file has lost its last name, so that it cannot be opened by name any more.

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/checksum.hpp"
 #include "base/descriptor.hpp"
 #include "base/sync.hpp"
 #include "device/folder.hpp"
@@ -20,6 +21,16 @@
 #include "device/uring.hpp"
 
 namespace memlith::core {
+
+Result<std::uint64_t> stamp_of(int fd, const std::string& path) {
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path);
+  const auto word = [](auto value) { return static_cast<std::uint64_t>(value); };
+  // No program can set the time of the last change (ctim).
+  const std::uint64_t said[6] = {word(info.st_ino),          word(info.st_size),        word(info.st_mtim.tv_sec),
+                                 word(info.st_mtim.tv_nsec), word(info.st_ctim.tv_sec), word(info.st_ctim.tv_nsec)};
+  return std::max<std::uint64_t>(1, checksum(std::as_bytes(std::span(said)), 0));
+}
 
 namespace {
 

@@ -63,6 +63,7 @@ class PosixDevice : public Device {
   }
 
   FileBirth birth() override { return birth_of(fd()); }
+  Result<std::uint64_t> stamp() override { return stamp_of(fd(), path_); }
 
   std::optional<DiskFacts> disk() override { return disk_under(fd()); }
 

@@ -15,6 +15,7 @@ namespace memlith::core {
 
 inline FileIdentity identity_in(const struct stat& info) { return {info.st_dev, info.st_ino}; }
 FileBirth birth_of(int fd);
+Result<std::uint64_t> stamp_of(int fd, const std::string& path);  // Device::stamp
 
 // Makes devices of open files and of open block devices. Locks may share the descriptors.
 class DeviceMaker {

@@ -83,6 +83,13 @@ Status Log::secure() {
   return status;
 }
 
+void Log::break_chain() {
+  MEMLITH_ASSERT(!started_ && closed_cleanly() && tail() == recovered());
+  recovery_.break_chain();
+  const LockGuard lock(mutex_);
+  tail_ = durable_position_ = recovered();
+}
+
 Log::~Log() = default;
 
 Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) {

@@ -163,6 +163,10 @@ class Log {
   // lost).
   Status secure();
 
+  // Before start(), for an empty log: its next frame does not follow what is before it in the chain, so that no reader
+  // takes the two for one history.
+  void break_chain();
+
   // Instead of start(), for a held log: everything that recover() found is home, and is freed. Durable on ok.
   Status hold(const ClientBytes& client) { return recovery_.hold(client); }
 

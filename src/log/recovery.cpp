@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/bytes.hpp"
+#include "base/checksum.hpp"
 #include "log/recovery_table.hpp"
 #include "log/zeros.hpp"
 
@@ -210,6 +211,11 @@ Result<std::optional<LogRecovery::LaterProof>> LogRecovery::find_later_proof(Log
     }
   }
   return std::optional<LaterProof>{};
+}
+
+void LogRecovery::break_chain() {
+  const std::uint64_t before[2] = {tail_.previous, superblock().sequence};
+  tail_.previous = found_.end.previous = checksum(std::as_bytes(std::span(before)), log_id_);
 }
 
 Status LogRecovery::hold(const ClientBytes& client) {

@@ -44,6 +44,8 @@ class LogRecovery {
   Status recover(std::uint64_t window_bytes, const std::function<Status(const Frame&)>& visit);
   // As Log::secure(). Whatever the outcome, found() has all slots that there are.
   Status secure(const AddSlots& add_slots);
+  // As Log::break_chain().
+  void break_chain();
   // As Log::hold().
   Status hold(const ClientBytes& client);
 

@@ -41,7 +41,10 @@ void ArchivedNotice::show(Lsn archived) {
   notice_->show(std::as_bytes(std::span(&page_, 1)));
 }
 
-std::optional<ArchiveWait> look_for_archiver(Volume& volume, const std::string& name, std::uint64_t log_id) try {
+namespace {
+
+// Empty: no living archiver has a notice there.
+std::optional<ArchivedPage> look_at_page(Volume& volume, const std::string& name) try {
   const KeptSentence unchanged;
   constexpr int kLooks = 3;  // a page may be read while it is written
   for (int looks = 0; looks < kLooks; ++looks) {
@@ -49,12 +52,22 @@ std::optional<ArchiveWait> look_for_archiver(Volume& volume, const std::string& 
     if (!seen.ok() || !seen->held) return std::nullopt;
     ArchivedPage page;
     std::memcpy(&page, seen->bytes.data(), sizeof page);
-    if (page.magic != ArchivedPage::kMagic || page.log_id != log_id) return std::nullopt;
-    if (page.checksum == checksum_of(page)) return ArchiveWait{Lsn{page.archived_lsn}, page.keep_bytes};
+    if (page.magic != ArchivedPage::kMagic) return std::nullopt;
+    if (page.checksum == checksum_of(page)) return page;
   }
   return std::nullopt;
 } catch (const std::bad_alloc&) {
   return std::nullopt;  // the store can do without
 }
+
+}  // namespace
+
+std::optional<ArchiveWait> look_for_archiver(Volume& volume, const std::string& name, std::uint64_t log_id) {
+  const std::optional<ArchivedPage> page = look_at_page(volume, name);
+  if (!page.has_value() || page->log_id != log_id) return std::nullopt;
+  return ArchiveWait{Lsn{page->archived_lsn}, page->keep_bytes};
+}
+
+bool has_archiver(Volume& volume, const std::string& name) { return look_at_page(volume, name).has_value(); }
 
 }  // namespace memlith::core

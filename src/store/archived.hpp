@@ -1,9 +1,10 @@
-// How far an archiver beside the writer has come, for a log that waits for it up to a size. Floor: store.
+// How far an archiver beside the writer has come. Floor: store.
 //
 // The archiver shows a notice beside the log: "archived" in a folder store, FILE.memlith-archived beside a one-file
-// store's file. A checkpoint that makes room for commits looks at it (Checkpointer): while the archiver lives, frames
-// that are not archived yet stay in the log, and the log grows instead, up to the size that the archiver asks for. The
-// notice is advice. Nothing is recovered from it, and an archiver notices by itself what it has missed.
+// store's file. While the archiver lives, closing the store leaves the log, and what the archive lacks in it. If the
+// archiver asks for it, a checkpoint that makes room for commits (Checkpointer) leaves frames that are not archived yet
+// in the log, too, and the log grows instead, up to a size. The notice is advice. Nothing is recovered from it, and an
+// archiver notices by itself what it has missed.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ struct ArchivedPage {
   std::uint64_t magic;
   std::uint64_t log_id;
   std::uint64_t archived_lsn;  // everything before it is in the archive
-  std::uint64_t keep_bytes;    // the log may have this size before it is reused nevertheless
+  std::uint64_t keep_bytes;    // the log may have this size before it is reused nevertheless; 0: it is reused
   std::uint64_t checksum;      // of everything before it: the page may be read while it is written
 };
 
@@ -51,7 +52,9 @@ struct ArchiveWait {
   Lsn archived;
   std::uint64_t keep_bytes = 0;
 };
-// Empty: no living archiver asks this log to wait.
+// Empty: no living archiver has a notice of this log.
 std::optional<ArchiveWait> look_for_archiver(Volume& volume, const std::string& name, std::uint64_t log_id);
+// Whether an archiver lives that will want this log, or that one of the file before it was archived by.
+bool has_archiver(Volume& volume, const std::string& name);
 
 }  // namespace memlith::core

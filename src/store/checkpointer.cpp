@@ -342,7 +342,7 @@ std::optional<LogPosition> Checkpointer::end_for_commits() {
   Log& log = *files_.log;
   const LogPosition durable = log.durable();
   const auto wait = look_for_archiver(files_.volume, files_.names.archived, log.log_id());
-  if (!wait.has_value() || wait->archived >= durable.lsn) return durable;
+  if (!wait.has_value() || wait->keep_bytes == 0 || wait->archived >= durable.lsn) return durable;
   // A checkpoint to there frees at least one slot, so commits that wait for room do not wait in vain.
   const bool frees = log.geometry().segment_of(wait->archived) > log.geometry().segment_of(log.tail().lsn);
   const bool enough = frees && bytes_between(wait->archived, log.head()) <= log.capacity_bytes() / 2;

@@ -103,7 +103,7 @@ void Directory::put_header(FrameWriter& writer, std::span<const Extent> extents,
   }
 }
 
-ClientBytes Directory::client_bytes() const {
+ClientBytes Directory::client_bytes(std::uint64_t closed_stamp) const {
   StoreHeader header{};
   header.kind = static_cast<std::uint32_t>(files_.options.kind);
   header.physical_block_bytes = static_cast<std::uint16_t>(files_.physical_block_bytes);
@@ -112,6 +112,7 @@ ClientBytes Directory::client_bytes() const {
   header.file = file.object;
   header.own = file.own;
   header.origin = files_.origin;
+  header.closed_stamp = closed_stamp;
   ClientBytes client{};
   std::memcpy(client.data(), &header, sizeof header);
   return client;

@@ -198,6 +198,8 @@ Status FileDirectory::load(const Overlay&) {
                 record.id, record.live, record.address);
   }
   if (files_.was_clean) {
+    MEMLITH_TRY_ASSIGN(const std::uint64_t stamp, file->stamp());
+    files_.file_was_changed = stamp == 0 || stamp != files_.closed_stamp;
     record.size_bytes = size;  // between two uses the file is the user's own, and so is its length
   } else if (size < record.size_bytes) {
     return fail(Errc::corrupt, Detail::object,
@@ -264,6 +266,11 @@ Status FileDirectory::cut_home_to_size() {
   if (size == wanted) return kOk;  // otherwise grown and never persisted
   MEMLITH_TRY(file->truncate(wanted));
   return file->flush();
+}
+
+Result<std::uint64_t> FileDirectory::stamp() {
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
+  return file->stamp();
 }
 
 std::uint64_t FileDirectory::log_bytes_first() const { return kFileLogBytesFirst; }

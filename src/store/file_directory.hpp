@@ -40,6 +40,7 @@ class FileDirectory final : public Directory {
   Result<std::uint64_t> size_at_home(ObjectId id) override;
   Status cut_home_to_size() override;
   [[nodiscard]] FileRecord record_at_home() const override;
+  Result<std::uint64_t> stamp() override;
   [[nodiscard]] std::uint64_t log_bytes_first() const override;
   [[nodiscard]] std::uint64_t log_bytes_given() const override;
 

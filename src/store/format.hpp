@@ -171,8 +171,10 @@ struct StoreHeader {  // docs/format.md#store-header
   // log_id of the store that this one and its copies come from; 0: unknown. What lies in an object and names its store
   // names the origin, because a copy has the objects as they are, and a log_id of its own.
   std::uint64_t origin;
+  // One-file store that was closed cleanly: of the file then (Device::stamp); 0: not known.
+  std::uint64_t closed_stamp;
 };
-static_assert(sizeof(StoreHeader) == 72 && sizeof(StoreHeader) <= kClientBytes);
+static_assert(sizeof(StoreHeader) == 80 && sizeof(StoreHeader) <= kClientBytes);
 static_assert(std::has_unique_object_representations_v<StoreHeader>);
 
 }  // namespace memlith::core

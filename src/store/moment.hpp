@@ -30,6 +30,8 @@ class FileMoment {
   // True if the file and the log may belong together, as far as known.
   [[nodiscard]] bool may_belong() const { return (!moment_.has_value() || found_) && !lacks_mark_; }
   [[nodiscard]] Status check();
+  // The file began with a mark and a whole moment when it was read.
+  [[nodiscard]] bool is_marked() const { return moment_.has_value(); }
   // A guarded file without its mark is another one, or the log has the end of the guard.
   [[nodiscard]] Status check_marked(bool stays_marked);
 

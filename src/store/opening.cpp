@@ -135,6 +135,7 @@ Status Opening::read_header() {
                 kind_in_words(header.kind), header.kind, kind_in_words(wanted), wanted);
   }
   directory_.read_record({header.file, header.own});
+  files_.closed_stamp = header.closed_stamp;
   MEMLITH_TRY(check_blocks(header));
   files_.physical_block_bytes = header.physical_block_bytes;
   files_.origin = header.origin;

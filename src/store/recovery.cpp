@@ -101,6 +101,10 @@ Status Recovery::bring_home() {
   Log& log = *files_.log;
   MEMLITH_ASSERT(!files_.read_only() && waiting_.empty());
   MEMLITH_ASSERT(log.tail().lsn <= gathered_.lsn && gathered_.lsn <= log.recovered().lsn);
+  // An archive has what is before this place, and not what the file has become. A marked file is as the log says, and
+  // its moment names the chain.
+  const bool is_empty = files_.was_clean && log.tail() == log.recovered();
+  if (files_.file_was_changed && is_empty && !replay_.moment().is_marked()) log.break_chain();
   MEMLITH_TRY(directory_.fill_holes());
   // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Only frames
   // that are on the medium go home. Otherwise a power cut between two home files would keep half of a commit. [mutant

@@ -197,10 +197,12 @@ Status Store::close() {
 
 Status Store::close_and_remove_log() {
   MEMLITH_ASSERT(one_file());
+  // What an archiver that lives has not read yet is in the log, which also says that the file's history goes on.
+  const bool is_archived = has_archiver(files_.volume, files_.names.archived);
   MEMLITH_TRY(finish());
   // ORDER remove-before-unlock: otherwise a process that opens the store in between would continue with a log that has
   // no name. [test Files.NoLogIsLeftBesideADatabaseThatWasClosed]
-  const Status removed = remove_log();
+  const Status removed = is_archived ? kOk : remove_log();
   files_.unlock();
   enter(StoreState::closed);
   assert_state();
@@ -224,8 +226,11 @@ Status Store::finish() {
   MEMLITH_TRY_ASSIGN(tail, checkpointer_.checkpoint_for_close());
   MEMLITH_TRY(cut_home_to_size());
   const auto wait = look_for_archiver(files_.volume, files_.names.archived, log.log_id());
-  const bool awaited = wait.has_value() && wait->archived < tail.lsn;
-  MEMLITH_TRY(log.close(directory_->client_bytes(), tail, awaited ? Log::GrownSlots::left : Log::GrownSlots::removed));
+  const bool awaited = wait.has_value() ? wait->archived < tail.lsn
+                                        : has_archiver(files_.volume, files_.names.archived);  // not read yet
+  MEMLITH_TRY_ASSIGN(const std::uint64_t stamp, directory_->stamp());
+  MEMLITH_TRY(log.close(directory_->client_bytes(stamp), tail,
+                        awaited ? Log::GrownSlots::left : Log::GrownSlots::removed));
   const Status dropped = replay_.blocks().drop();  // a clean log needs no blocks, and no later tail equals theirs
   drop_stats();
   MEMLITH_TRY(dropped);

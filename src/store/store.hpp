@@ -67,7 +67,7 @@ class Store {
   // Checkpoints everything and marks the store clean. The store is unusable afterwards, whatever the result.
   Status close();
   // The same for a one-file store, whose file is complete by itself afterwards: also removes the log, before another
-  // process can open it.
+  // process can open it, unless an archiver lives beside it.
   Status close_and_remove_log();
   // Instead of close(), for a store without commits: removes the files that opening created, if any.
   void undo_creation();

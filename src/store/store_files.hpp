@@ -28,6 +28,8 @@ struct StoreFiles {
   std::unique_ptr<Log> log;
   Homes homes{volume, names, options.read_only, options.file};
   bool was_clean = false;
+  std::uint64_t closed_stamp = 0;  // of the file when the store was closed cleanly
+  bool file_was_changed = false;   // or may have been, since then
   bool keeps_mark = options.keeps_mark;
   bool made_log = false;                   // by this opening, which has flushed everything that it found and made
   bool guards = false;                     // the file may begin with the mark of the guard

@@ -47,7 +47,8 @@ Result<bool> View::try_to_move(ShownObject* added, bool anew) {
   const bool writes = follower_.writes();
   const LogPosition tail = files_.log->tail();
   if (!writes && added == nullptr && position_.has_value() && follower_.nothing_new(*position_)) return true;
-  anew = anew || !position_.has_value() || !writes || (added != nullptr && position_->lsn < tail.lsn);
+  const bool changed = position_.has_value() && position_->lsn == tail.lsn && *position_ != tail;  // while closed
+  anew = anew || changed || !position_.has_value() || !writes || (added != nullptr && position_->lsn < tail.lsn);
   follower_.start_at(anew || added != nullptr ? tail : *position_);
   if (anew) files_.counters.replayed_commits = files_.counters.replayed_bytes = 0;
   // ORDER home-before-log: what a checkpoint writes home while it is copied must be in the frames that are read, so

@@ -304,6 +304,47 @@ void let_the_log_wait(StoreKind kind, std::uint64_t seed, Faults& faults) {
   check_cuts(world, faults);
 }
 
+// The writer closes a store whose log has grown, which cuts the log, at each of the archiver's reads in turn. With
+// `seen`, the archiver has all frames and looks whether there are more; otherwise the newest ones are still to come.
+void close_a_grown_log(StoreKind kind, std::uint64_t seed, bool seen, Faults& faults) {
+  for (std::uint64_t strike = 0;; ++strike) {
+    StoreOptions given = options_of(kind);
+    given.log_max_bytes = 1 * kMiB;
+    World world(given, seed);
+    world.open();
+    world.create(kind == StoreKind::folder ? "a" : "file", 4 * kPageBytes);
+    Archives archives(world);
+    archives.options.keep_log_bytes = 512 * kKiB;
+    world.show();
+    archives.step(faults);
+    while (world.store->log().capacity_bytes() < 2 * given.log_bytes) world.commit();
+    world.show();
+    if (seen) archives.step(faults);
+    std::uint64_t reads = 0;
+    archives.reading_volume.before_read = [&] {
+      if (reads++ == strike) world.close();
+    };
+    // The devices that count reads are made when the volume is opened anew.
+    const Status opened = archives.open();
+    if (!opened.ok()) return faults.add("read " + std::to_string(strike) + ": " + std::string(last_error_text()));
+    archives.step(faults);
+    archives.reading_volume.before_read = nullptr;
+    archives.step(faults);
+    ASSERT_FALSE(::testing::Test::HasFatalFailure());
+    if (archives.archiver->manifest().runs.back().end.lsn < world.lsns.back())
+      faults.add("the last commits are missing");
+    const auto content = restored(*archives.target, {}, world.options);
+    if (content != world.states.back()) faults.add("the newest state is not that of the store");
+    if (reads <= strike || faults.found > 0) return;
+  }
+}
+void close_a_grown_log_that_is_archived(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  close_a_grown_log(kind, seed, true, faults);
+}
+void close_a_grown_log_that_is_not_archived(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  close_a_grown_log(kind, seed, false, faults);
+}
+
 // A writer is killed with commits that nothing has flushed, and the archiver comes then.
 void archive_after_a_kill(StoreKind kind, std::uint64_t seed, Faults& faults) {
   World world(kind, seed);
@@ -380,8 +421,13 @@ void go_back(StoreKind kind, std::uint64_t seed, Faults& faults) {
   if (again.archiver->manifest().runs.back().why != "history") faults.add("it is not noticed that the store went back");
   const auto content = restored(*again.target, {}, back.options);
   if (content != back.states.back()) faults.add("the newest state is not that of the store");
-  const auto earlier = restored(*again.target, {Moment::Kind::lsn, world.lsns[early_states + 1].value}, back.options);
+  const std::uint64_t lsn = world.lsns[early_states + 1].value;
+  const std::uint64_t run = again.archiver->manifest().runs.front().number;
+  const auto earlier = restored(*again.target, {Moment::Kind::lsn, lsn, run}, back.options);
   if (earlier != world.states[early_states + 1]) faults.add("a state of the older history is lost");
+  // The newer history had this LSN, too.
+  const auto of_which = restored(*again.target, {Moment::Kind::lsn, lsn}, back.options);
+  if (of_which.has_value()) faults.add("an LSN of two histories was restored");
 }
 
 // A power cut at every operation of the archive's disk: what the manifest names is there, and archiving goes on.
@@ -525,6 +571,8 @@ TEST_P(Archive, EveryRestoreIsAStateOfTheStore) { expect_right(archive_at_every_
 TEST_P(Archive, TheWriterMayWriteAtEveryRead) { expect_right(write_at_every_read); }
 TEST_P(Archive, AGapIsNoticed) { expect_right(sleep_through_a_gap); }
 TEST_P(Archive, TheLogWaitsUpToASize) { expect_right(let_the_log_wait); }
+TEST_P(Archive, AGrownLogIsCutWhileItIsRead) { expect_right(close_a_grown_log_that_is_archived); }
+TEST_P(Archive, AGrownLogIsLeftToTheArchiver) { expect_right(close_a_grown_log_that_is_not_archived); }
 TEST_P(Archive, HasNothingThatAPowerCutTakes) { expect_right(archive_after_a_kill); }
 TEST_P(Archive, AStoreMayGoBack) { expect_right(go_back); }
 TEST_P(Archive, IsWholeAfterAPowerCut) { expect_right(cut_the_archive); }

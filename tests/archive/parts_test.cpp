@@ -234,6 +234,78 @@ TEST_F(ArchiveParts, RestoresToATime) {
   EXPECT_TRUE(clock_went_back_);
 }
 
+// What the store had in a gap is not in the archive, and no state before the gap is taken for it.
+TEST_F(ArchiveParts, ATimeInAGapIsRefused) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  now_ns_ = 5'000'000'000;
+  commit(*archiver);
+  const std::size_t before = world_.states.size() - 1;
+  now_ns_ = 9'000'000'000;
+  ASSERT_TRUE(archiver->step().ok()) << last_error_text();
+  for (int i = 0; i < 80; ++i) {
+    world_.commit();
+    if (i % 8 == 0) world_.checkpoint();
+  }
+  world_.show();
+  now_ns_ = 40'000'000'000;
+  ASSERT_TRUE(archiver->step().ok()) << last_error_text();
+  ASSERT_EQ(archiver->manifest().runs.back().why, "gap");
+  const auto state = [this](std::uint64_t ns) {
+    Content content;
+    const auto lsn = restore({Moment::Kind::time, ns}, &content);
+    EXPECT_TRUE(lsn.ok()) << last_error_text();
+    return content;
+  };
+  EXPECT_EQ(state(6'000'000'000), world_.states[before]);
+  EXPECT_EQ(state(8'999'000'000), world_.states[before]) << "the store was looked at later, and had nothing new";
+  for (const std::uint64_t ns : {10'000'000'000u, 39'999'000'000u}) {
+    const auto in_gap = restore({Moment::Kind::time, ns});
+    ASSERT_FALSE(in_gap.ok()) << "LSN " << in_gap->value << " for the time " << ns;
+    EXPECT_EQ(in_gap.error().category, Errc::not_found);
+    EXPECT_NE(last_error_text().find("gap"), std::string_view::npos) << last_error_text();
+  }
+  EXPECT_EQ(state(41'000'000'000), world_.states.back());
+}
+
+// A ticket lies in the frame of its commit.
+TEST_F(ArchiveParts, ATicketIsTheStateWithItsCommit) {
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  for (int i = 0; i < 3; ++i) commit(*archiver);
+  const std::size_t last = world_.states.size() - 1;
+  for (std::size_t i = last - 1; i <= last; ++i) {
+    for (const std::uint64_t ticket : {world_.lsns[i - 1].value + 1, world_.lsns[i].value - 1, world_.lsns[i].value}) {
+      Content content;
+      const auto lsn = restore({Moment::Kind::lsn, ticket}, &content);
+      ASSERT_TRUE(lsn.ok()) << last_error_text();
+      EXPECT_EQ(*lsn, world_.lsns[i]);
+      EXPECT_EQ(content, world_.states[i]) << "ticket " << ticket;
+    }
+  }
+}
+
+// The full copy is of a later time than what was archived behind it.
+TEST_F(ArchiveParts, AClockMayBeSetBackBehindTheFirstCopy) {
+  now_ns_ = 100'000'000;
+  const auto archiver = archive();
+  ASSERT_NE(archiver, nullptr);
+  now_ns_ = 50'900'000;
+  world_.commit();
+  mark(50'500'000);
+  const std::size_t early = world_.states.size() - 1;
+  commit(*archiver);
+  now_ns_ = 60'000'000;
+  commit(*archiver);
+  Content content;
+  ASSERT_TRUE(restore({Moment::Kind::time, 50'500'000}, &content).ok()) << last_error_text();
+  EXPECT_EQ(content, world_.states[early]);
+  EXPECT_TRUE(clock_went_back_);
+  ASSERT_TRUE(restore({Moment::Kind::time, 70'000'000}, &content).ok()) << last_error_text();
+  EXPECT_EQ(content, world_.states.back());
+  EXPECT_EQ(restore({Moment::Kind::time, 40'000'000}).status().category, Errc::not_found);
+}
+
 TEST_F(ArchiveParts, AReplicaGrowsForALargeFrame) {
   const auto archiver = archive();
   ASSERT_NE(archiver, nullptr);
@@ -292,6 +364,171 @@ TEST_F(ArchiveParts, OnlyAPromotedReplicaIsWritten) {
   EXPECT_TRUE(Store::open(disk, world_.options).ok()) << last_error_text();
   Replica again(disk, StoreKind::folder, "");
   EXPECT_EQ(again.open().category, Errc::invalid);
+}
+
+// ---- a file that is closed and opened again ------------------------------------------------------------------------
+
+class ArchivedFile : public ::testing::Test {
+ protected:
+  ArchivedFile() : target_(make_folder_target(volume_)) {
+    options_.seal_ns = 0;
+    options_.full_every_ns = 0;
+    options_.place = "/place/file";
+    world_.open();
+    world_.create("file", 4 * kPageBytes);
+    world_.commit();
+  }
+  // As after a restart of the archiver.
+  Status open() {
+    archiver_ = nullptr;
+    source_ = std::make_unique<ArchiveSource>(reading_, StoreKind::one_file, "file");
+    archiver_ = std::make_unique<Archiver>(*source_, *target_, options_);
+    return archiver_->open();
+  }
+  void step() {
+    if (world_.store != nullptr) world_.show();
+    ASSERT_TRUE(archiver_->step().ok()) << last_error_text();
+  }
+  // As a SQLite database is closed: without a log. `is_told`: the program sees the archiver's notice.
+  void close_without_log(bool is_told) {
+    const std::string name = StoreNames(StoreKind::one_file, "file").archived;
+    ASSERT_TRUE(world_.pages.pages.contains(name));
+    world_.pages.pages.at(name)->held = is_told;
+    ASSERT_TRUE(world_.store->close_and_remove_log().ok()) << last_error_text();
+    world_.store = nullptr;
+    if (world_.pages.pages.contains(name)) world_.pages.pages.at(name)->held = true;
+  }
+  // Another program changes the closed file.
+  void change_file() {
+    const auto file = world_.volume.open("file", OpenMode::read_write, Caching::buffered);
+    ASSERT_TRUE(file.ok()) << last_error_text();
+    Content next = world_.states.back();
+    std::vector<std::byte>& bytes = next["file"];
+    for (std::size_t i = 0; i < 3000; ++i) bytes[i] = static_cast<std::byte>(i % 251);
+    ASSERT_TRUE((*file)->write(0, bytes).ok() && (*file)->flush().ok()) << last_error_text();
+    world_.states.back() = next;
+  }
+  std::optional<Content> restored(const Moment& moment = {}) {
+    Restorer restorer(*target_);
+    if (!restorer.look().ok()) return std::nullopt;
+    const auto plan = restorer.plan(moment);
+    if (!plan.ok()) return std::nullopt;
+    SimVolume disk;
+    Replica replica(disk, StoreKind::one_file, "file");
+    const bool made = restorer.begin(*plan, replica).ok() && restorer.feed(replica, plan->full, plan->until).ok() &&
+                      replica.promote().ok();
+    if (!made) return std::nullopt;
+    return recovered(disk.image(), world_.options);
+  }
+  [[nodiscard]] const core::Run& newest_run() const { return archiver_->manifest().runs.back(); }
+
+  World world_{StoreKind::one_file, 7};
+  SimVolume volume_;
+  PageVolume reading_{world_.volume, world_.pages};
+  std::unique_ptr<ArchiveTarget> target_;
+  ArchiveOptions options_;
+  std::unique_ptr<ArchiveSource> source_;
+  std::unique_ptr<Archiver> archiver_;
+};
+
+TEST_F(ArchivedFile, AProgramLeavesTheLogToAnArchiverThatLives) {
+  ASSERT_TRUE(open().ok()) << last_error_text();
+  for (int round = 0; round < 3; ++round) {
+    world_.commit();
+    close_without_log(true);
+    step();
+    EXPECT_EQ(restored(), world_.states.back()) << last_error_text();
+    world_.open();
+    step();
+  }
+  EXPECT_EQ(archiver_->manifest().runs.size(), 1u);
+}
+
+// The archiver reads a log that has no name any more to its end, and goes on with the next one.
+TEST_F(ArchivedFile, ALogThatWasRemovedIsReadToItsEnd) {
+  ASSERT_TRUE(open().ok()) << last_error_text();
+  for (int round = 0; round < 3; ++round) {
+    step();
+    world_.commit();
+    const std::size_t last = world_.states.size() - 1;
+    const Moment moment{Moment::Kind::lsn, world_.lsns.back().value, newest_run().number};
+    close_without_log(false);
+    step();
+    EXPECT_EQ(restored(), world_.states[last]) << last_error_text();
+    if (round == 1) {  // before a program has the file open again
+      ASSERT_TRUE(open().ok()) << last_error_text();
+    }
+    step();
+    world_.open();
+    world_.commit();
+    step();
+    EXPECT_EQ(newest_run().why, "log");
+    EXPECT_EQ(newest_run().number, static_cast<std::uint64_t>(round) + 2);
+    EXPECT_EQ(restored(), world_.states.back()) << last_error_text();
+    EXPECT_EQ(restored(moment), world_.states[last]) << last_error_text();
+  }
+  EXPECT_EQ(archiver_->progress().gaps, 0u);
+  // While the archiver does not run.
+  archiver_ = nullptr;
+  source_ = nullptr;
+  world_.commit();
+  ASSERT_TRUE(world_.store->close_and_remove_log().ok()) << last_error_text();
+  world_.store = nullptr;
+  world_.open();
+  world_.show();
+  ASSERT_TRUE(open().ok()) << last_error_text();
+  step();
+  EXPECT_EQ(restored(), world_.states.back()) << last_error_text();
+  // Another file of this name.
+  options_.place = "/elsewhere/file";
+  world_.close();
+  ASSERT_TRUE(world_.volume.remove("file.memlith").ok());
+  world_.open();
+  EXPECT_EQ(open().category, Errc::invalid);
+  options_.restored_from = Manifest::get(*target_)->archive_id;
+  EXPECT_TRUE(open().ok()) << last_error_text();
+}
+
+TEST_F(ArchivedFile, AFileThatWasChangedWhileItWasClosedIsCopiedAnew) {
+  ASSERT_TRUE(open().ok()) << last_error_text();
+  for (const bool archiver_lives : {true, false}) {
+    world_.commit();
+    world_.close();
+    step();
+    const std::uint64_t before = newest_run().number;
+    change_file();
+    if (!archiver_lives) archiver_ = nullptr;
+    world_.open();
+    world_.show();
+    if (!archiver_lives) {
+      ASSERT_TRUE(open().ok()) << last_error_text();
+    }
+    step();
+    EXPECT_EQ(newest_run().number, before + 1);
+    EXPECT_EQ(newest_run().why, "changed");
+    EXPECT_EQ(restored(), world_.states.back()) << "without a commit: " << last_error_text();
+    world_.commit();
+    step();
+    EXPECT_EQ(restored(), world_.states.back()) << last_error_text();
+    // Not changed: the history goes on.
+    world_.close();
+    step();
+    world_.open();
+    world_.commit();
+    step();
+    EXPECT_EQ(newest_run().number, before + 1);
+    EXPECT_EQ(restored(), world_.states.back()) << last_error_text();
+  }
+  // The program commits before the archiver looks again.
+  world_.close();
+  change_file();
+  world_.open();
+  world_.commit();
+  world_.checkpoint();
+  world_.commit();
+  step();
+  step();
+  EXPECT_EQ(restored(), world_.states.back()) << last_error_text();
 }
 
 }  // namespace

@@ -86,7 +86,10 @@ class Archive(unittest.TestCase):
             states.append((self.archived(self.target), self.dump()))
         for lsn, content in states:
             self.assertEqual(self.restore("--at", lsn, self.target), content)
+            self.assertEqual(self.restore("--at", f"1:{lsn}", self.target), content)
         self.assertEqual(self.restore(self.target), states[-1][1])
+        self.assertIn("no run 2", self.run_it("restore", "--dry-run", "--at", "2:1", self.target, status=1))
+        self.assertIn("--at does not take 1:", self.run_it("restore", "--at", "1:", self.target, "x", status=1))
         self.assertIn("can be restored", self.run_it("restore", "--dry-run", self.target))
         self.assertIn("there is something already", self.run_it("restore", self.target, self.store, status=1))
 

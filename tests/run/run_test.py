@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 from folder import Folder, HANG_S, KILL, MEMLITH, NUMBERS, OPEN, PYTHON, RAW, WITHOUT_USERFAULTFD
@@ -69,6 +70,37 @@ memory.flush()
         self.assertEqual(self.recovered()[:5], b"left\0")
         self.python(OPEN + "os.pwrite(fd, b'd', 3)\n", options=["--guard"])
         self.assertEqual((self.folder / "data.bin").read_bytes()[:5], b"lefd\0")
+
+    def test_an_archive_goes_on_beside_programs_that_end(self):
+        path, target = self.folder / "data.bin", self.folder / "target"
+        path.write_bytes(bytes(8192))
+        with subprocess.Popen([MEMLITH, "archive", path, target, "--wait-ms", "1"], stderr=subprocess.PIPE,
+                              text=True) as archiver:
+            self.addCleanup(archiver.kill)
+            self.wait_until(lambda: (self.folder / "data.bin.memlith-archived").exists())
+            for number, word in enumerate([b"one", b"two", b"six"]):
+                self.python(OPEN + f"os.pwrite(fd, {word!r}, 0)\nos.fsync(fd)\n", options=["--guard"])
+                self.assertEqual(path.read_bytes()[:3], word)
+                self.wait_until(lambda: self.restored(target)[:3] == word)  # pylint: disable=cell-var-from-loop
+                self.assertIsNone(archiver.poll())
+                if number == 1:  # another program changes it
+                    path.write_bytes(b"other" * 2000)
+            self.assertEqual(self.restored(target), path.read_bytes())
+            archiver.send_signal(signal.SIGINT)
+            self.assertEqual(archiver.wait(HANG_S), 0, archiver.stderr.read())
+
+    def wait_until(self, holds):
+        for _ in range(200):
+            if holds():
+                return
+            time.sleep(0.05)
+        self.fail("it did not come within 10 s")
+
+    def restored(self, target):
+        dest = self.folder / "restored"
+        dest.unlink(missing_ok=True)
+        done = subprocess.run([MEMLITH, "restore", target, dest], capture_output=True, check=False)
+        return dest.read_bytes() if done.returncode == 0 else b""
 
     def test_streams_are_committed_whole(self):
         found = self.died("""

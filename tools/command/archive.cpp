@@ -8,11 +8,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -28,6 +31,7 @@ namespace {
 constexpr std::chrono::milliseconds kLookEvery{100};
 constexpr std::chrono::milliseconds kFollowEvery{1000};
 constexpr int kLooksAfterFailure = 20;
+constexpr std::uint64_t kShortNs = 2'000'000'000;  // that an archive may lag behind
 
 memlith_archive_target target_of(const ArchiveArguments& arguments, const std::string& folder) {
   const auto command = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
@@ -115,6 +119,32 @@ class Events {
   memlith_archive_progress before_{};
 };
 
+// Tells when a file has no log, so that there is nothing to archive.
+class Absence {
+ public:
+  explicit Absence(std::string file) : file_(std::move(file)) {}
+  void look() {
+    std::error_code error;
+    if (std::filesystem::is_directory(file_, error) || !std::filesystem::exists(file_, error)) return;
+    const bool has_log = std::filesystem::exists(file_ + ".memlith", error);
+    const bool is_shared = std::filesystem::exists(file_ + "-memlith", error);
+    if (is_shared && !told_shared_) {
+      warn(printable(file_) +
+           " is in mode shared now: what is committed there is in SQLite's own WAL, and is not archived until a "
+           "process has the database open with share=0");
+    } else if (!has_log && !told_) {
+      warn(printable(file_) + ": no program has it open with memlith; waiting for one");
+    }
+    told_ = !has_log;
+    told_shared_ = is_shared;
+  }
+
+ private:
+  std::string file_;
+  bool told_ = false;
+  bool told_shared_ = false;
+};
+
 void print_end(const ArchiveArguments& arguments, const memlith_archive_progress& progress) {
   if (arguments.format == Format::json) {
     write_json({{"archived_lsn", progress.archived_lsn},
@@ -146,11 +176,13 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
   memlith_archive_progress progress{};
   progress.struct_size = sizeof progress;
   Events events;
+  Absence absence(arguments.from);
   while (!arguments.once && !interrupted()) {
     const std::int32_t code = memlith_archive_step(handle.get(), &progress);
     if (code != MEMLITH_OK && !can_pass(code)) return library_failure(code, {});
     complaints.note(code);
     events.note(progress);
+    absence.look();
     wait(kLookEvery, code == MEMLITH_OK ? 1 : kLooksAfterFailure);
   }
   const std::int32_t code = memlith_archive_flush(handle.get(), &progress);
@@ -276,15 +308,22 @@ std::optional<std::uint64_t> parse_time(std::string text) {
 
 MaybeFailure parse_moment(const std::string& at, memlith_restore_options& options) {
   if (at == "latest") return {};
-  if (!at.empty() && at.size() < 20 && std::all_of(at.begin(), at.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+  const auto number = [](std::string_view text, std::uint64_t& value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc{} && end == text.data() + text.size();
+  };
+  const std::size_t colon = at.find(':');
+  const bool has_run = colon != std::string::npos && number(at.substr(0, colon), options.run);
+  if (number(has_run ? at.substr(colon + 1) : at, options.value)) {
     options.at = MEMLITH_AT_LSN;
-    options.value = std::stoull(at);
     return {};
   }
+  options.run = 0;
   const std::optional<std::uint64_t> ns = parse_time(at);
   if (!ns.has_value()) {
     return tool_failure(MEMLITH_INVALID, fmt::format("--at does not take {}", at),
-                        "Say latest, an LSN, or a time such as '2026-11-25 10:00:00' (with Z behind it: UTC).");
+                        "Say latest, an LSN, the number of a run and an LSN of it (2:81920), or a time such as "
+                        "'2026-11-25 10:00:00' (with Z behind it: UTC).");
   }
   options.at = MEMLITH_AT_TIME;
   options.value = *ns;
@@ -314,10 +353,17 @@ MaybeFailure run_restore(const ArchiveArguments& given) {
         "a clock was set back: several states are of that time, and this is the last of them; --at LSN chooses "
         "another");
   }
+  if (restored.short_ns > kShortNs) {
+    warn(fmt::format(
+        "the archive ends {:.0f} s before that time; what the store had then is in it only if nothing was committed "
+        "meanwhile",
+        static_cast<double>(restored.short_ns) / 1e9));
+  }
   if (arguments.format == Format::json) {
     write_json({{"lsn", restored.lsn},
                 {"segments", restored.segments},
                 {"cut_short", restored.cut_short != 0},
+                {"short_ns", restored.short_ns},
                 {"dry_run", arguments.dry_run},
                 {"seconds", seconds_of(now_ns() - begin)}});
     return {};
@@ -401,7 +447,9 @@ void add_archive_commands(CLI::App& app, CommandLine& line) {
   restore->add_option("TARGET", restore_arguments->from, "The folder of the archive");
   restore->add_option("DEST", restore_arguments->to, "Where the store is to appear; must not exist");
   add_target_commands(restore, *restore_arguments, false);
-  restore->add_option("--at", restore_arguments->at, "latest, an LSN, or a time: '2026-11-25 10:00:00', UTC with a Z")
+  restore
+      ->add_option("--at", restore_arguments->at,
+                   "latest, an LSN, RUN:LSN, or a time: '2026-11-25 10:00:00', UTC with a Z")
       ->capture_default_str();
   restore->add_flag("--dry-run", restore_arguments->dry_run, "Read and check what is needed, and make nothing");
   restore->add_flag("--as-far-as-possible", restore_arguments->as_far_as_possible,

@@ -79,6 +79,17 @@ void remove_copy(const std::string& target, Failure& failure) {
 }
 
 MaybeFailure copy_sqlite(const CopyArguments& arguments) {
+  std::error_code error;
+  const bool is_shared = std::filesystem::exists(arguments.path + "-memlith", error) &&
+                         !std::filesystem::exists(arguments.path + ".memlith", error);
+  if (is_shared) {
+    return tool_failure(MEMLITH_UNSUPPORTED,
+                        fmt::format("{0} is a SQLite database in mode shared, so its newest commits are in SQLite's "
+                                    "own {0}-wal",
+                                    arguments.path),
+                        fmt::format("Copy it as plain SQLite does, while programs use it: sqlite3 {} \".backup {}\"",
+                                    arguments.path, arguments.target));
+  }
   if (arguments.verify) {
     return tool_failure(MEMLITH_INVALID,
                         fmt::format("{} is a SQLite database, which --verify cannot check", printable(arguments.path)),

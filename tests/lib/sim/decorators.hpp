@@ -108,6 +108,7 @@ class DeviceDecorator : public Device {
   Result<std::uint64_t> size() override { return below_->size(); }
   Result<FileIdentity> identity() override { return below_->identity(); }
   FileBirth birth() override { return below_->birth(); }
+  Result<std::uint64_t> stamp() override { return below_->stamp(); }
   std::optional<DiskFacts> disk() override { return below_->disk(); }
   Result<bool> removed() override { return below_->removed(); }
   Status match_permissions(Device& file) override { return below_->match_permissions(file); }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/checksum.hpp"
 #include "device/lines.hpp"
 
 namespace memlith::core {
@@ -221,6 +222,10 @@ class SimDevice final : public Device {
 
   Result<FileIdentity> identity() override { return FileIdentity{0, file_->number}; }
   FileBirth birth() override { return {file_->birth, file_->birth}; }
+  Result<std::uint64_t> stamp() override {
+    const std::lock_guard lock(volume_.mutex_);
+    return std::max<std::uint64_t>(1, checksum(file_->bytes(), 0));
+  }
   Result<bool> removed() override {
     const std::lock_guard lock(volume_.mutex_);
     return std::none_of(volume_.names_.begin(), volume_.names_.end(),

@@ -1,6 +1,7 @@
 // docs/backup.md, "Archive" and "Restore": a program commits to a SQLite database and to a store that holds a kv store,
 // a heap and an application log, and archives both. Restored to moments of this run, both are found as they were
-// recorded then, and the database is an ordinary one.
+// recorded then, and the database is an ordinary one. The archive of a database that is closed and opened, also by
+// plain SQLite, goes on; a database in mode shared is refused.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -132,10 +133,11 @@ class ArchiveOf {
     EXPECT_EQ(memlith_archive_copy(archive_), MEMLITH_OK) << last_error();
   }
   void close() const { EXPECT_EQ(memlith_archive_close(archive_), MEMLITH_OK) << last_error(); }
+  // 0: the newest state.
   void restore(const std::string& dest, std::uint64_t lsn) const {
     memlith_restore_options options{};
     options.struct_size = sizeof options;
-    options.at = MEMLITH_AT_LSN;
+    options.at = lsn == 0 ? MEMLITH_AT_LATEST : MEMLITH_AT_LSN;
     options.value = lsn;
     ASSERT_EQ(memlith_restore(&target_, dest.c_str(), &options, nullptr), MEMLITH_OK) << last_error();
   }
@@ -209,6 +211,97 @@ TEST(ArchiveOfAMixedRun, RestoresFiftyRandomMoments) {
     std::filesystem::remove_all(store);
     std::filesystem::remove(database);
   }
+}
+
+// The log of a database comes and goes with the program that has it open; its archive goes on.
+TEST(ArchiveOfADatabase, GoesOnWhileItIsClosedAndOpened) {
+  ::unsetenv("MEMLITH_SQLITE_LOG_MIB");  // a log of a size that the user names stays
+  const TempFolder folder;
+  const std::string app = folder / "app.db";
+  const std::string log = app + ".memlith";
+  load_plugin();
+  std::mt19937_64 random(1);
+  Rows rows;
+  const auto insert = [&rows](const Database& db) {
+    const auto key = static_cast<std::int64_t>(rows.size());
+    run(db, "insert into t values(" + std::to_string(key) + ",'v')");
+    rows[key] = "v";
+  };
+  int restored = 0;
+  const auto expect_rows = [&](const ArchiveOf& archive) {
+    SCOPED_TRACE("restore " + std::to_string(restored));
+    const std::string dest = folder / ("restored" + std::to_string(restored++) + ".db");
+    archive.restore(dest, 0);
+    EXPECT_TRUE(rows_of(dest) == rows) << rows_of(dest).size() << " of " << rows.size() << " rows";
+  };
+  Database db = open_database(app, "memlith");
+  run(db, "create table t(k integer primary key, v)");
+  const auto archive = std::make_unique<ArchiveOf>(app, folder / "target");
+  for (int round = 0; round < 3; ++round) {
+    insert(db);
+    db = nullptr;  // at once
+    archive->step(random);
+    expect_rows(*archive);
+    EXPECT_TRUE(std::filesystem::exists(log)) << "the archiver lives";
+    db = open_database(app, "memlith");
+    archive->step(random);
+  }
+  // Plain SQLite writes to the closed database.
+  db = nullptr;
+  archive->step(random);
+  db = open_database(app, "unix");
+  insert(db);
+  run(db, "create index by_v on t(v)");
+  db = nullptr;
+  db = open_database(app, "memlith");
+  insert(db);
+  archive->step(random);
+  expect_rows(*archive);
+  // The archiver ends first, and begins while no program has the database open.
+  archive->close();
+  insert(db);
+  db = nullptr;
+  EXPECT_FALSE(std::filesystem::exists(log));
+  const ArchiveOf again(app, folder / "target");
+  again.step(random);
+  db = open_database(app, "memlith");
+  insert(db);
+  again.step(random);
+  again.step(random);
+  db = nullptr;
+  again.step(random);
+  expect_rows(again);
+  again.close();
+  // A database that was restored from the archive, under another name.
+  const std::string other = folder / "other.db";
+  again.restore(other, 0);
+  db = open_database(other, "memlith");
+  insert(db);
+  const ArchiveOf of_restored(other, folder / "target");
+  of_restored.close();
+  expect_rows(of_restored);
+}
+
+TEST(ArchiveOfADatabase, InModeSharedIsRefused) {
+  const TempFolder folder;
+  const std::string app = folder / "app.db";
+  const std::string target_path = folder / "target";
+  load_plugin();
+  sqlite3* opened = nullptr;
+  const std::string uri = "file:" + app + "?share=1";
+  ASSERT_EQ(sqlite3_open_v2(uri.c_str(), &opened, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI,
+                            "memlith"),
+            SQLITE_OK);
+  const Database db(opened);
+  run(db, "pragma journal_mode = wal");
+  run(db, "create table t(k integer primary key, v)");
+  ASSERT_TRUE(std::filesystem::exists(app + "-memlith"));
+  memlith_archive_target target{};
+  target.struct_size = sizeof target;
+  target.folder = target_path.c_str();
+  memlith_archive* archive = nullptr;
+  EXPECT_EQ(memlith_category(memlith_archive_open(app.c_str(), &target, nullptr, &archive)), MEMLITH_UNSUPPORTED);
+  EXPECT_NE(last_error().find("mode shared"), std::string::npos) << last_error();
 }
 
 }  // namespace
