@@ -183,7 +183,8 @@ func (k *KV) View(read func(*Txn) error) error {
 }
 
 // Update runs a function with a transaction, and commits it durably when the function returns nil; else it has no
-// effect. After a conflict the function runs again, until the context ends.
+// effect. After a conflict the function runs again, until the context ends. If the context ends before the commit
+// begins, there is no commit.
 func (k *KV) Update(ctx context.Context, change func(*Txn) error) error {
 	_, err := k.update(ctx, change, capi.CommitSync)
 	return err
@@ -202,7 +203,7 @@ const (
 
 func (k *KV) update(ctx context.Context, change func(*Txn) error, durability uint32) (uint64, error) {
 	for pause := 100 * time.Microsecond; ; {
-		ticket, err := k.once(change, durability)
+		ticket, err := k.once(ctx, change, durability)
 		if !errors.Is(err, memlith.ErrConflict) {
 			return ticket, err
 		}
@@ -219,13 +220,19 @@ func (k *KV) update(ctx context.Context, change func(*Txn) error, durability uin
 	}
 }
 
-func (k *KV) once(change func(*Txn) error, durability uint32) (uint64, error) {
+func (k *KV) once(ctx context.Context, change func(*Txn) error, durability uint32) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	txn, err := k.begin(0, lockWait)
 	if err != nil {
 		return 0, err
 	}
 	defer txn.Abort()
 	if err := change(txn); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	return txn.commit(durability)

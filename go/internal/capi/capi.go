@@ -88,9 +88,12 @@ func with(text string, call func(*C.char)) {
 	call(plain)
 }
 
-// appendTo copies memory of the library.
+// appendTo copies memory of the library. The result is never nil: an empty value is a value.
 func appendTo(to []byte, from C.memlith_bytes) []byte {
 	if from.size == 0 {
+		if to == nil {
+			return []byte{}
+		}
 		return to
 	}
 	return append(to, unsafe.Slice((*byte)(from.data), int(from.size))...)
