@@ -20,8 +20,9 @@ type Handle uintptr
 
 // Failure is what a call that failed says.
 type Failure struct {
-	Code int32
-	Text string
+	Code   int32
+	Text   string
+	Closed bool // the object had ended
 }
 
 // Category returns the lowest byte of a code.
@@ -139,6 +140,9 @@ func RegionAt(store Handle, index uint64) (string, *Failure) {
 	}
 	return C.GoString(&info.name[0]), nil
 }
+
+// Refresh moves a store that follows on, and returns the ticket of the commit that it shows.
+func Refresh(store Handle) (uint64, *Failure) { return numberOf(C.mgo_refresh(C.uintptr_t(store))) }
 
 func Begin(store Handle) (Handle, *Failure) { return handleOf(C.mgo_begin(C.uintptr_t(store))) }
 
