@@ -35,10 +35,15 @@ const (
 // Error is a short name, such as "log full".
 func (c Category) Error() string { return "memlith: " + capi.CategoryName(uint32(c)) }
 
+// ErrClosed is the error of a call on an object that was closed, or on a transaction that has ended. Its category is
+// ErrInvalid.
+var ErrClosed = fs.ErrClosed
+
 // Error is what a call of this module returns as its error.
 type Error struct {
 	code    int32
 	message string
+	closed  bool
 }
 
 // Category is the kind of the failure.
@@ -62,6 +67,8 @@ func (e *Error) Is(target error) bool {
 		return e.Category() == ErrExists
 	case fs.ErrPermission:
 		return e.Category() == ErrPermission
+	case ErrClosed:
+		return e.closed
 	}
 	category, ok := target.(Category)
 	return ok && category == e.Category()
@@ -80,27 +87,18 @@ func errorOf(failed *capi.Failure) error {
 	case failed.Text == "" && capi.Category(failed.Code) == capi.NotFound:
 		return notFound
 	}
-	return &Error{code: failed.Code, message: failed.Text}
+	return &Error{code: failed.Code, message: failed.Text, closed: failed.Closed}
 }
 
 // ErrorOf is for the packages of this module.
 func ErrorOf(failed *capi.Failure) error { return errorOf(failed) }
 
-func busy(format string, arguments ...any) error {
-	return &Error{code: capi.Busy, message: fmt.Sprintf(format, arguments...)}
-}
-
-// Invalid is for the packages of this module.
-func Invalid(format string, arguments ...any) error {
-	return &Error{code: capi.Invalid, message: fmt.Sprintf(format, arguments...)}
+func busy(format string, arguments ...any) *capi.Failure {
+	return &capi.Failure{Code: capi.Busy, Text: fmt.Sprintf(format, arguments...)}
 }
 
 // IsStillOpen tells whether a close that failed so has closed nothing, and can be tried again.
 func IsStillOpen(err error) bool {
-	for _, category := range []Category{ErrBusy, ErrNoSpace, ErrFull, ErrNoMemory, ErrTooManyFiles} {
-		if errors.Is(err, category) {
-			return true
-		}
-	}
-	return false
+	var failed *Error
+	return errors.As(err, &failed) && capi.StillOpen(&capi.Failure{Code: failed.code})
 }

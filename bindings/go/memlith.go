@@ -3,13 +3,17 @@
 // operations. docs/go.md is the guide; the headers in include/memlith state the contract of each call.
 //
 // The library's calls may block in the kernel, as reads and writes of files do. Any number of goroutines may use a
-// store, a kv store or a log at a time; a transaction is used by one at a time. Opening and closing: while no other
-// goroutine uses the object.
+// store, a kv store, a log or a transaction; the calls of a transaction wait for each other. A call on what was closed
+// or has ended is ErrClosed.
 package memlith
 
 import (
 	"context"
-	"sync/atomic"
+	"fmt"
+	"runtime"
+	"sort"
+	"strings"
+	"sync"
 	"time"
 
 	"memlith.org/memlith/internal/capi"
@@ -21,8 +25,8 @@ type Options struct {
 	Exclusive bool // with Create: fail with ErrExists if it does
 	// Show the last durable state, and change nothing on the disk.
 	ReadOnly bool
-	// Follow is ReadOnly, also while a process has the store open for writing: regions are as one durable commit left
-	// them. What is opened is copied to memory.
+	// Follow is ReadOnly, also while a process has the store open for writing: everything is as one durable commit left
+	// it, and Store.Refresh moves on to the newest one. What is opened is copied to memory.
 	Follow bool
 	// LogBytes is the size of a new store's redo log, and LogMaxBytes what it may grow to; 0: 4 MiB and 1 GiB.
 	LogBytes, LogMaxBytes uint64
@@ -35,9 +39,11 @@ type Options struct {
 
 // Store is an open store.
 type Store struct {
-	handle capi.Handle
+	object capi.Object
 	path   string
-	users  atomic.Int64 // kv stores, logs and transactions, which the library would close with the store
+	lock   sync.Mutex
+	users  map[*capi.Object]struct{} // kv stores and logs, which the library would close with the store
+	txns   int                       // transactions; not in users, which would keep a forgotten one from the collector
 }
 
 // Open opens the store in a folder or on a block device. What was acknowledged is there, whatever ended the process
@@ -65,7 +71,9 @@ func open(path string, options Options, oneFile bool) (*Store, error) {
 	if failed != nil {
 		return nil, errorOf(failed)
 	}
-	return &Store{handle: handle, path: path}, nil
+	store := &Store{path: path, users: map[*capi.Object]struct{}{}}
+	store.object.Open("the store "+path, handle)
+	return store, nil
 }
 
 // Rounded up, so that a short time does not become none.
@@ -77,86 +85,167 @@ func milliseconds(of time.Duration) uint64 {
 }
 
 // Close writes home what was committed, and marks the store clean. It is ErrBusy while kv stores, logs or transactions
-// of the store are open, and after any other error the store is closed nevertheless.
+// of the store are open, or a call of another goroutine does not return; after any other error the store is closed
+// nevertheless.
 func (s *Store) Close() error {
-	if s.handle == 0 {
-		return nil
+	return errorOf(s.object.Close(func(store capi.Handle) (*capi.Failure, bool) {
+		if open := s.openNow(); len(open) > 0 {
+			return busy("%s: still open: %s; close or end them first", s.path, strings.Join(open, ", ")), false
+		}
+		return capi.StoreClose(store), true
+	}))
+}
+
+// openNow names what is open in the store.
+func (s *Store) openNow() []string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	var open []string
+	for each := range s.users {
+		open = append(open, each.Name())
 	}
-	if users := s.users.Load(); users > 0 {
-		return busy("%s: %d kv stores, logs and transactions are open; close them first", s.path, users)
+	sort.Strings(open)
+	if s.txns > 0 {
+		open = append(open, fmt.Sprintf("%d transactions of the store", s.txns))
 	}
-	handle := s.handle
-	s.handle = 0
-	return errorOf(capi.StoreClose(handle))
+	return open
 }
 
 // Path is what the store was opened with.
 func (s *Store) Path() string { return s.path }
 
+func (s *Store) call(call func(capi.Handle) *capi.Failure) error { return errorOf(s.object.Call(call)) }
+
 // Checkpoint writes home what is durable, so that the next opening has nothing to replay. Never needed for durability.
-func (s *Store) Checkpoint() error { return errorOf(capi.StoreCheckpoint(s.handle)) }
+func (s *Store) Checkpoint() error { return s.call(capi.StoreCheckpoint) }
 
-// Durable is the newest durable ticket.
-func (s *Store) Durable() uint64 { return capi.Durable(s.handle) }
+// Refresh moves a store that was opened with Follow on to the newest durable commit, and returns its ticket. Kv stores
+// and logs stay open. ErrBusy: a transaction is open, or another goroutine is in a call. memlith_store_refresh has the
+// other errors; after each, everything is as before.
+func (s *Store) Refresh() (ticket uint64, err error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	var users []*capi.Object
+	for each := range s.users {
+		users = append(users, each)
+	}
+	release, inUse := capi.Hold(users)
+	if release == nil {
+		return 0, errorOf(busy("%s: another goroutine uses %s: refresh when no call is under way", s.path, inUse))
+	}
+	defer release()
+	err = errorOf(s.object.Alone(func(store capi.Handle) (failed *capi.Failure) {
+		ticket, failed = capi.Refresh(store)
+		return failed
+	}))
+	return ticket, err
+}
 
-// Newest is a ticket of everything that was committed or appended before, in whatever structure.
-func (s *Store) Newest() uint64 { return capi.Newest(s.handle) }
+// Durable is the newest durable ticket; 0 of a closed store.
+func (s *Store) Durable() uint64 { return s.object.Number(capi.Durable) }
+
+// Newest is a ticket of everything that was committed or appended before, in whatever structure; 0 of a closed store.
+func (s *Store) Newest() uint64 { return s.object.Number(capi.Newest) }
 
 // Wait returns when everything up to that ticket is durable, or when the context ends; it becomes durable all the same.
 // It takes the tickets of kv stores, too.
 func (s *Store) Wait(ctx context.Context, ticket uint64) error {
-	return Await(ctx, func() error { return errorOf(capi.Wait(s.handle, ticket)) })
+	return Await(ctx, func() error {
+		return s.call(func(store capi.Handle) *capi.Failure { return capi.Wait(store, ticket) })
+	})
 }
 
 // Info holds counters of a store.
 type Info = capi.StoreReport
 
 // Info returns them.
-func (s *Store) Info() (Info, error) {
-	info, failed := capi.StoreInfo(s.handle)
-	return info, errorOf(failed)
+func (s *Store) Info() (info Info, err error) {
+	err = s.call(func(store capi.Handle) (failed *capi.Failure) {
+		info, failed = capi.StoreInfo(store)
+		return failed
+	})
+	return info, err
 }
 
 // Regions returns the names of the store's regions: kv stores and logs are regions, too.
 func (s *Store) Regions() ([]string, error) {
 	var names []string
-	for index := uint64(0); ; index++ {
-		name, failed := capi.RegionAt(s.handle, index)
-		if failed != nil {
-			if err := errorOf(failed); Is(err, ErrNotFound) {
-				return names, nil
-			} else {
-				return nil, err
-			}
+	for {
+		var name string
+		err := s.call(func(store capi.Handle) (failed *capi.Failure) {
+			name, failed = capi.RegionAt(store, uint64(len(names)))
+			return failed
+		})
+		if Is(err, ErrNotFound) {
+			return names, nil
+		} else if err != nil {
+			return nil, err
 		}
 		names = append(names, name)
 	}
 }
 
 // Remove removes a kv store or log that is not open, durably.
-func (s *Store) Remove(name string) error { return errorOf(capi.RegionRemove(s.handle, name)) }
+func (s *Store) Remove(name string) error {
+	return s.call(func(store capi.Handle) *capi.Failure { return capi.RegionRemove(store, name) })
+}
 
-// Handle is for the packages of this module.
-func (s *Store) Handle() capi.Handle { return s.handle }
+// OpenIn is for the packages of this module: it opens a kv store or a log of the store.
+func (s *Store) OpenIn(object *capi.Object, name string,
+	open func(store capi.Handle) (capi.Handle, *capi.Failure)) error {
+	return s.call(func(store capi.Handle) *capi.Failure {
+		handle, failed := open(store)
+		if failed == nil {
+			object.Open(name, handle)
+			s.lock.Lock()
+			s.users[object] = struct{}{}
+			s.lock.Unlock()
+		}
+		return failed
+	})
+}
 
-// Use is for the packages of this module: they count what they have open.
-func (s *Store) Use(count int64) { s.users.Add(count) }
+// CloseIn is for the packages of this module: it closes what OpenIn opened.
+func (s *Store) CloseIn(object *capi.Object, end func(capi.Handle) *capi.Failure) error {
+	return errorOf(object.Close(func(handle capi.Handle) (*capi.Failure, bool) {
+		failed := end(handle)
+		if capi.StillOpen(failed) {
+			return failed, false
+		}
+		s.lock.Lock()
+		delete(s.users, object)
+		s.lock.Unlock()
+		return failed, true
+	}))
+}
 
 // Txn is a transaction of a store: one commit for transactions of kv stores (Join), entries of logs and their read
-// positions (AppendIn, ConsumeIn). It ends with a Commit that returned nil, or with Abort.
+// positions (AppendIn, ConsumeIn). It ends with a Commit that returned nil, or with Abort. One that the program has
+// forgotten is aborted when the garbage collector finds it.
 type Txn struct {
+	object capi.Object
 	store  *Store
-	handle capi.Handle
+	parts  []interface{ Abort() }
 }
 
 // Begin begins one.
 func (s *Store) Begin() (*Txn, error) {
-	handle, failed := capi.Begin(s.handle)
-	if failed != nil {
-		return nil, errorOf(failed)
+	txn := &Txn{store: s}
+	err := s.call(func(store capi.Handle) *capi.Failure {
+		handle, failed := capi.Begin(store)
+		if failed == nil {
+			txn.object.Open("the transaction of the store", handle)
+			s.lock.Lock()
+			s.txns++
+			s.lock.Unlock()
+		}
+		return failed
+	})
+	if err != nil {
+		return nil, err
 	}
-	s.users.Add(1)
-	return &Txn{store: s, handle: handle}, nil
+	runtime.SetFinalizer(txn, (*Txn).Abort)
+	return txn, nil
 }
 
 // Commit returns when all parts are durable. After an error the transaction is open, and must be aborted.
@@ -168,32 +257,51 @@ func (t *Txn) Commit() error {
 // CommitWeak returns when all parts have taken effect; the ticket is for Store.Wait.
 func (t *Txn) CommitWeak() (uint64, error) { return t.commit(capi.CommitWeak) }
 
-func (t *Txn) commit(mode uint32) (uint64, error) {
-	ticket, failed := capi.Commit(t.handle, mode)
-	if failed != nil {
-		return 0, errorOf(failed)
-	}
-	t.ended()
-	return ticket, nil
+func (t *Txn) commit(mode uint32) (ticket uint64, err error) {
+	err = t.finish(func(txn capi.Handle) (failed *capi.Failure, ended bool) {
+		ticket, failed = capi.Commit(txn, mode)
+		return failed, failed == nil
+	})
+	return ticket, err
 }
 
 // Abort ends the transaction without effect; of one that has ended it does nothing.
 func (t *Txn) Abort() error {
-	if t.handle == 0 {
+	err := t.finish(func(txn capi.Handle) (*capi.Failure, bool) { return capi.Abort(txn), true })
+	if Is(err, ErrClosed) {
 		return nil
 	}
-	failed := capi.Abort(t.handle)
-	t.ended()
-	return errorOf(failed)
+	return err
 }
 
-func (t *Txn) ended() {
-	t.handle = 0
-	t.store.users.Add(-1)
+// The transactions of kv stores that joined have ended with this one, and are freed.
+func (t *Txn) finish(end func(capi.Handle) (failed *capi.Failure, ended bool)) error {
+	return errorOf(t.object.Finish(func(txn capi.Handle) (*capi.Failure, bool) {
+		failed, ended := end(txn)
+		if ended {
+			for _, part := range t.parts {
+				part.Abort()
+			}
+			t.parts = nil
+			runtime.SetFinalizer(t, nil)
+			t.store.lock.Lock()
+			t.store.txns--
+			t.store.lock.Unlock()
+		}
+		return failed, ended
+	}))
 }
 
-// Handle is for the packages of this module.
-func (t *Txn) Handle() capi.Handle { return t.handle }
+// Part is for the packages of this module: it makes a call with the transaction, and keeps what joined to its end.
+func (t *Txn) Part(joins interface{ Abort() }, call func(txn capi.Handle) *capi.Failure) error {
+	return errorOf(t.object.Alone(func(txn capi.Handle) *capi.Failure {
+		failed := call(txn)
+		if failed == nil && joins != nil {
+			t.parts = append(t.parts, joins)
+		}
+		return failed
+	}))
+}
 
 // Await runs a call that may block until it or the context ends. The call goes on behind the context's back.
 func Await(ctx context.Context, call func() error) error {

@@ -8,6 +8,7 @@ package applog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"memlith.org/memlith"
@@ -35,7 +36,7 @@ type Options struct {
 // Log is an open log.
 type Log struct {
 	store  *memlith.Store
-	handle capi.Handle
+	object capi.Object
 }
 
 // Entry has its number, from 1 on, and content that belongs to the caller.
@@ -53,58 +54,61 @@ func Open(store *memlith.Store, name string, options Options) (*Log, error) {
 	if options.Exclusive {
 		flags |= capi.Exclusive
 	}
-	handle, failed := capi.ApplogOpen(store.Handle(), name, flags, uint32(options.WhenFull), options.Size,
-		options.MaxSize)
-	if failed != nil {
-		return nil, memlith.ErrorOf(failed)
+	log := &Log{store: store}
+	err := store.OpenIn(&log.object, fmt.Sprintf("the log %q", name),
+		func(store capi.Handle) (capi.Handle, *capi.Failure) {
+			return capi.ApplogOpen(store, name, flags, uint32(options.WhenFull), options.Size, options.MaxSize)
+		})
+	if err != nil {
+		return nil, err
 	}
-	store.Use(1)
-	return &Log{store: store, handle: handle}, nil
+	return log, nil
 }
 
 // Close makes durable what was appended, and closes the log. After an error of memlith.IsStillOpen it is open as
 // before.
-func (l *Log) Close() error {
-	if l.handle == 0 {
-		return nil
-	}
-	err := memlith.ErrorOf(capi.ApplogClose(l.handle))
-	if err == nil || !memlith.IsStillOpen(err) {
-		l.handle = 0
-		l.store.Use(-1)
-	}
-	return err
+func (l *Log) Close() error { return l.store.CloseIn(&l.object, capi.ApplogClose) }
+
+func (l *Log) call(call func(capi.Handle) *capi.Failure) error {
+	return memlith.ErrorOf(l.object.Call(call))
 }
 
 // Append copies entries into the log in memory, and returns the number of the last. A crash keeps all of them or none.
-func (l *Log) Append(entries ...[]byte) (uint64, error) {
-	number, failed := capi.ApplogAppend(l.handle, entries, false)
-	return number, memlith.ErrorOf(failed)
-}
+func (l *Log) Append(entries ...[]byte) (uint64, error) { return l.append(entries, false) }
 
 // AppendWrite appends entries and returns when they, and all before them, are durable. After an error with a number
 // other than 0 they were appended, and Write tries again.
-func (l *Log) AppendWrite(entries ...[]byte) (uint64, error) {
-	number, failed := capi.ApplogAppend(l.handle, entries, true)
-	return number, memlith.ErrorOf(failed)
+func (l *Log) AppendWrite(entries ...[]byte) (uint64, error) { return l.append(entries, true) }
+
+func (l *Log) append(entries [][]byte, write bool) (number uint64, err error) {
+	err = l.call(func(log capi.Handle) (failed *capi.Failure) {
+		number, failed = capi.ApplogAppend(log, entries, write)
+		return failed
+	})
+	return number, err
 }
 
 // Write makes durable what was appended, consumed and truncated. Goroutines share flushes.
-func (l *Log) Write() error { return memlith.ErrorOf(capi.ApplogWrite(l.handle)) }
+func (l *Log) Write() error { return l.call(capi.ApplogWrite) }
 
 // WriteAsync begins to; the number is for Wait.
-func (l *Log) WriteAsync() (uint64, error) {
-	number, failed := capi.ApplogWriteAsync(l.handle)
-	return number, memlith.ErrorOf(failed)
+func (l *Log) WriteAsync() (number uint64, err error) {
+	err = l.call(func(log capi.Handle) (failed *capi.Failure) {
+		number, failed = capi.ApplogWriteAsync(log)
+		return failed
+	})
+	return number, err
 }
 
 // Wait returns when that entry, and so every earlier one, is durable, or when the context ends.
 func (l *Log) Wait(ctx context.Context, number uint64) error {
-	return memlith.Await(ctx, func() error { return memlith.ErrorOf(capi.ApplogWait(l.handle, number)) })
+	return memlith.Await(ctx, func() error {
+		return l.call(func(log capi.Handle) *capi.Failure { return capi.ApplogWait(log, number) })
+	})
 }
 
-// Durable is the number of the newest durable entry; 0: none.
-func (l *Log) Durable() uint64 { return capi.ApplogDurable(l.handle) }
+// Durable is the number of the newest durable entry; 0: none, or the log is closed.
+func (l *Log) Durable() uint64 { return l.object.Number(capi.ApplogDurable) }
 
 // A reader looks so often whether its context has ended.
 const lookAgainAfter = 50 * time.Millisecond
@@ -125,57 +129,74 @@ func (l *Log) Read(ctx context.Context) (Entry, error) {
 // TryRead returns the next durable entry, or memlith.ErrNotFound at once.
 func (l *Log) TryRead() (Entry, error) { return l.read(0) }
 
-func (l *Log) read(waitMs uint64) (Entry, error) {
-	number, content, failed := capi.ApplogRead(l.handle, waitMs)
-	return Entry{number, content}, memlith.ErrorOf(failed)
+func (l *Log) read(waitMs uint64) (entry Entry, err error) {
+	err = l.call(func(log capi.Handle) (failed *capi.Failure) {
+		entry.Number, entry.Content, failed = capi.ApplogRead(log, waitMs)
+		return failed
+	})
+	return entry, err
 }
 
 // Rewind has reading begin with the first entry that is not consumed.
-func (l *Log) Rewind() error { return memlith.ErrorOf(capi.ApplogRewind(l.handle)) }
+func (l *Log) Rewind() error { return l.call(capi.ApplogRewind) }
 
 // Consume drops everything up to an entry that was read; durable a moment later, and at the latest with the next Write.
 func (l *Log) Consume(number uint64) error {
-	return memlith.ErrorOf(capi.ApplogConsume(l.handle, number))
+	return l.call(func(log capi.Handle) *capi.Failure { return capi.ApplogConsume(log, number) })
 }
 
 // Get returns the content of a durable entry, read or not; memlith.ErrNotFound: there is none of that number.
 func (l *Log) Get(number uint64) ([]byte, error) { return l.GetInto(number, make([]byte, 0, 256)) }
 
 // GetInto returns the content in the buffer, if it is large enough.
-func (l *Log) GetInto(number uint64, buffer []byte) ([]byte, error) {
-	content, failed := capi.ApplogGet(l.handle, number, buffer)
-	return content, memlith.ErrorOf(failed)
+func (l *Log) GetInto(number uint64, buffer []byte) (content []byte, err error) {
+	err = l.call(func(log capi.Handle) (failed *capi.Failure) {
+		content, failed = capi.ApplogGet(log, number, buffer)
+		return failed
+	})
+	return content, err
 }
 
 // TruncateAfter drops every entry behind entry last. This, TruncateBefore and Restart take effect at once, and are
 // durable at the latest with the next Write.
 func (l *Log) TruncateAfter(last uint64) error {
-	return memlith.ErrorOf(capi.ApplogTruncateAfter(l.handle, last))
+	return l.call(func(log capi.Handle) *capi.Failure { return capi.ApplogTruncateAfter(log, last) })
 }
 
 // TruncateBefore drops every entry before entry first, read or not.
 func (l *Log) TruncateBefore(first uint64) error {
-	return memlith.ErrorOf(capi.ApplogTruncateBefore(l.handle, first))
+	return l.call(func(log capi.Handle) *capi.Failure { return capi.ApplogTruncateBefore(log, first) })
 }
 
 // Restart drops all entries; the next one gets that number.
-func (l *Log) Restart(next uint64) error { return memlith.ErrorOf(capi.ApplogRestart(l.handle, next)) }
+func (l *Log) Restart(next uint64) error {
+	return l.call(func(log capi.Handle) *capi.Failure { return capi.ApplogRestart(log, next) })
+}
 
 // AppendIn has the commit of a transaction append entries, with all else that it commits or not at all.
 func (l *Log) AppendIn(tx *memlith.Txn, entries ...[]byte) error {
-	return memlith.ErrorOf(capi.TxAppend(tx.Handle(), l.handle, entries))
+	return l.in(tx, func(tx, log capi.Handle) *capi.Failure { return capi.TxAppend(tx, log, entries) })
 }
 
 // ConsumeIn has the commit of a transaction consume everything up to an entry that was read.
 func (l *Log) ConsumeIn(tx *memlith.Txn, number uint64) error {
-	return memlith.ErrorOf(capi.TxConsume(tx.Handle(), l.handle, number))
+	return l.in(tx, func(tx, log capi.Handle) *capi.Failure { return capi.TxConsume(tx, log, number) })
+}
+
+func (l *Log) in(tx *memlith.Txn, call func(tx, log capi.Handle) *capi.Failure) error {
+	return tx.Part(nil, func(tx capi.Handle) *capi.Failure {
+		return l.object.Call(func(log capi.Handle) *capi.Failure { return call(tx, log) })
+	})
 }
 
 // Info holds sizes, and numbers of entries.
 type Info = capi.ApplogReport
 
 // Info returns them.
-func (l *Log) Info() (Info, error) {
-	info, failed := capi.ApplogInfo(l.handle)
-	return info, memlith.ErrorOf(failed)
+func (l *Log) Info() (info Info, err error) {
+	err = l.call(func(log capi.Handle) (failed *capi.Failure) {
+		info, failed = capi.ApplogInfo(log)
+		return failed
+	})
+	return info, err
 }

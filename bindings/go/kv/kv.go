@@ -7,6 +7,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand"
 	"time"
 
@@ -37,7 +38,7 @@ type Options struct {
 // KV is an open kv store. Any number of goroutines use it.
 type KV struct {
 	store  *memlith.Store
-	handle capi.Handle
+	object capi.Object
 }
 
 // Map is the number of a map, valid while the kv store is open and the map is not removed.
@@ -50,12 +51,15 @@ func Open(store *memlith.Store, name string, options Options) (*KV, error) {
 		flags |= capi.KvVolatile
 	}
 	window := uint64((options.Window + time.Millisecond - 1) / time.Millisecond)
-	handle, failed := capi.KvOpen(store.Handle(), name, flags, options.MaxSize, window, options.WindowBytes)
-	if failed != nil {
-		return nil, memlith.ErrorOf(failed)
+	kv := &KV{store: store}
+	err := store.OpenIn(&kv.object, fmt.Sprintf("the kv store %q", name),
+		func(store capi.Handle) (capi.Handle, *capi.Failure) {
+			return capi.KvOpen(store, name, flags, options.MaxSize, window, options.WindowBytes)
+		})
+	if err != nil {
+		return nil, err
 	}
-	store.Use(1)
-	return &KV{store: store, handle: handle}, nil
+	return kv, nil
 }
 
 func createFlags(create, exclusive bool) uint32 {
@@ -71,16 +75,10 @@ func createFlags(create, exclusive bool) uint32 {
 
 // Close makes every commit durable and closes the kv store. After an error of memlith.IsStillOpen it is open as before:
 // transactions were not ended, or there is no room for weak commits.
-func (k *KV) Close() error {
-	if k.handle == 0 {
-		return nil
-	}
-	err := memlith.ErrorOf(capi.KvClose(k.handle))
-	if err == nil || !memlith.IsStillOpen(err) {
-		k.handle = 0
-		k.store.Use(-1)
-	}
-	return err
+func (k *KV) Close() error { return k.store.CloseIn(&k.object, capi.KvClose) }
+
+func (k *KV) call(call func(capi.Handle) *capi.Failure) error {
+	return memlith.ErrorOf(k.object.Call(call))
 }
 
 // Map finds a map.
@@ -89,13 +87,19 @@ func (k *KV) Map(name string) (Map, error) { return k.openMap(name, 0) }
 // CreateMap finds a map, and creates a missing one durably.
 func (k *KV) CreateMap(name string) (Map, error) { return k.openMap(name, capi.Create) }
 
-func (k *KV) openMap(name string, flags uint32) (Map, error) {
-	number, failed := capi.KvMapOpen(k.handle, name, flags)
-	return Map(number), memlith.ErrorOf(failed)
+func (k *KV) openMap(name string, flags uint32) (m Map, err error) {
+	err = k.call(func(kv capi.Handle) *capi.Failure {
+		number, failed := capi.KvMapOpen(kv, name, flags)
+		m = Map(number)
+		return failed
+	})
+	return m, err
 }
 
 // RemoveMap removes a map with its records, durably. memlith.ErrConflict: a transaction uses it.
-func (k *KV) RemoveMap(name string) error { return memlith.ErrorOf(capi.KvMapRemove(k.handle, name)) }
+func (k *KV) RemoveMap(name string) error {
+	return k.call(func(kv capi.Handle) *capi.Failure { return capi.KvMapRemove(kv, name) })
+}
 
 const appendBytes = 4 << 20 // of one call into the library
 
@@ -125,56 +129,66 @@ func (k *KV) Append(m Map, next func() (key, value []byte, more bool)) (uint64, 
 }
 
 // AppendBatch is Append of the records of a batch.
-func (k *KV) AppendBatch(m Map, batch *Batch) (uint64, error) {
-	if len(batch.records) == 0 {
-		return 0, nil
-	}
-	count, failed := capi.KvAppendMany(k.handle, uint32(m), batch.records)
-	return count, memlith.ErrorOf(failed)
+func (k *KV) AppendBatch(m Map, batch *Batch) (count uint64, err error) {
+	err = k.call(func(kv capi.Handle) (failed *capi.Failure) {
+		if len(batch.records) > 0 {
+			count, failed = capi.KvAppendMany(kv, uint32(m), batch.records)
+		}
+		return failed
+	})
+	return count, err
 }
 
 // Maps returns the names of all maps, in order.
 func (k *KV) Maps() ([]string, error) {
 	var names []string
-	for index := uint64(0); ; index++ {
-		name, failed := capi.KvMapAt(k.handle, index)
-		if failed != nil {
-			if err := memlith.ErrorOf(failed); !errors.Is(err, memlith.ErrNotFound) {
-				return nil, err
-			}
+	for {
+		var name string
+		err := k.call(func(kv capi.Handle) (failed *capi.Failure) {
+			name, failed = capi.KvMapAt(kv, uint64(len(names)))
+			return failed
+		})
+		if errors.Is(err, memlith.ErrNotFound) {
 			return names, nil
+		} else if err != nil {
+			return nil, err
 		}
 		names = append(names, name)
 	}
 }
 
 // Persist makes every commit that has returned durable.
-func (k *KV) Persist() error { return memlith.ErrorOf(capi.KvPersist(k.handle)) }
+func (k *KV) Persist() error { return k.call(capi.KvPersist) }
 
 // Wait returns when the commit with that ticket is durable, without waiting for the window, or when the context ends.
 func (k *KV) Wait(ctx context.Context, ticket uint64) error {
-	return memlith.Await(ctx, func() error { return memlith.ErrorOf(capi.KvWait(k.handle, ticket)) })
+	return memlith.Await(ctx, func() error {
+		return k.call(func(kv capi.Handle) *capi.Failure { return capi.KvWait(kv, ticket) })
+	})
 }
 
-// Durable is the newest ticket up to which the commits of this kv store are durable.
-func (k *KV) Durable() uint64 { return capi.KvDurable(k.handle) }
+// Durable is the newest ticket up to which the commits of this kv store are durable; 0 of a closed kv store.
+func (k *KV) Durable() uint64 { return k.object.Number(capi.KvDurable) }
 
 // Verify checks every page; commits wait meanwhile.
-func (k *KV) Verify() error { return memlith.ErrorOf(capi.KvVerify(k.handle)) }
+func (k *KV) Verify() error { return k.call(capi.KvVerify) }
 
 // Info holds counters of a kv store.
 type Info = capi.KvReport
 
 // Info returns them.
-func (k *KV) Info() (Info, error) {
-	info, failed := capi.KvInfo(k.handle)
-	return info, memlith.ErrorOf(failed)
+func (k *KV) Info() (info Info, err error) {
+	err = k.call(func(kv capi.Handle) (failed *capi.Failure) {
+		info, failed = capi.KvInfo(kv)
+		return failed
+	})
+	return info, err
 }
 
 // View runs a function with a transaction that only reads: it sees the state as of its beginning, meets no conflict,
 // and makes no writer wait.
 func (k *KV) View(read func(*Txn) error) error {
-	txn, err := k.BeginRead()
+	txn, err := k.begin(capi.KvReadOnly, 0)
 	if err != nil {
 		return err
 	}
@@ -183,7 +197,8 @@ func (k *KV) View(read func(*Txn) error) error {
 }
 
 // Update runs a function with a transaction, and commits it durably when the function returns nil; else it has no
-// effect. After a conflict the function runs again, until the context ends.
+// effect. After a conflict the function runs again, until the context ends. If the context ends before the commit
+// begins, there is no commit.
 func (k *KV) Update(ctx context.Context, change func(*Txn) error) error {
 	_, err := k.update(ctx, change, capi.CommitSync)
 	return err
@@ -202,7 +217,7 @@ const (
 
 func (k *KV) update(ctx context.Context, change func(*Txn) error, durability uint32) (uint64, error) {
 	for pause := 100 * time.Microsecond; ; {
-		ticket, err := k.once(change, durability)
+		ticket, err := k.once(ctx, change, durability)
 		if !errors.Is(err, memlith.ErrConflict) {
 			return ticket, err
 		}
@@ -219,13 +234,19 @@ func (k *KV) update(ctx context.Context, change func(*Txn) error, durability uin
 	}
 }
 
-func (k *KV) once(change func(*Txn) error, durability uint32) (uint64, error) {
+func (k *KV) once(ctx context.Context, change func(*Txn) error, durability uint32) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	txn, err := k.begin(0, lockWait)
 	if err != nil {
 		return 0, err
 	}
 	defer txn.Abort()
 	if err := change(txn); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	return txn.commit(durability)

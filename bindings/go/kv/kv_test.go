@@ -94,6 +94,65 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+func TestAnEmptyValueIsAValue(t *testing.T) {
+	records, m := open(t)
+	check(t, records.Update(context.Background(), func(txn *kv.Txn) error {
+		check(t, txn.Put(m, key(1), nil))
+		value, err := txn.Get(m, key(1))
+		if value == nil || err != nil {
+			t.Fatal(value, err)
+		}
+		head, size, err := txn.Head(m, key(1), 10)
+		if head == nil || size != 0 || err != nil {
+			t.Fatal(head, size, err)
+		}
+		if done, err := txn.PutIf(m, key(1), nil, []byte("absent")); done || err != nil {
+			t.Fatal("an empty value was taken for none: ", err)
+		}
+		if done, err := txn.PutIf(m, key(1), value, []byte("swapped")); !done || err != nil {
+			t.Fatal("what Get returned is not what PutIf compares: ", done, err)
+		}
+		check(t, txn.Put(m, key(1), nil))
+		return txn.Range(m, nil, nil, func(_, value []byte) error {
+			if value == nil {
+				t.Fatal("nil in a range")
+			}
+			_, err := txn.PutIf(m, key(2), nil, value)
+			return err
+		})
+	}))
+	check(t, records.View(func(txn *kv.Txn) error {
+		for scan, i := txn.Scan(m, nil, nil, false), 1; i <= 2; i++ {
+			if name, value, err := scan.Next(); string(name) != string(key(i)) || value == nil || err != nil {
+				t.Fatal(string(name), value, err)
+			}
+		}
+		return nil
+	}))
+}
+
+func TestACancelledUpdateCommitsNothing(t *testing.T) {
+	records, m := open(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	calls := 0
+	put := func(txn *kv.Txn) error {
+		calls++
+		cancel()
+		return txn.Put(m, key(1), nil)
+	}
+	for i := 0; i < 2; i++ { // cancelled by the function, and before
+		if err := records.Update(ctx, put); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if _, err := records.UpdateWeak(ctx, put); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if info, err := records.Info(); err != nil || info.Records != 0 || info.Transactions != 0 || calls != 1 {
+		t.Fatal(info, err, calls)
+	}
+}
+
 func TestWeakCommitsAreWaitedFor(t *testing.T) {
 	records, m := open(t)
 	ticket, err := records.UpdateWeak(context.Background(), func(txn *kv.Txn) error { return txn.Put(m, key(1), nil) })

@@ -2,33 +2,51 @@ package kv
 
 import (
 	"errors"
+	"runtime"
 	"time"
 
 	"memlith.org/memlith"
 	"memlith.org/memlith/internal/capi"
 )
 
-// Txn is a transaction. One goroutine uses it at a time, whichever it is. It ends with a commit, with Abort, or with a
-// call that returns memlith.ErrConflict; Abort frees it in each case, and may be called twice.
+// Txn is a transaction. Any number of goroutines use it; its calls wait for each other. It ends with a commit, with
+// Abort, or with a call that returns memlith.ErrConflict. Abort may be called at any time, and more than once. One that
+// the program has forgotten is aborted when the garbage collector finds it.
 type Txn struct {
-	handle capi.Handle
-	kv     *KV
-	buffer []byte // of Range
+	object  capi.Object
+	watched bool   // by the garbage collector
+	buffer  []byte // of Range
 }
 
 // Begin begins a transaction that locks what it reads and writes. A call that meets another's lock is
-// memlith.ErrConflict: abort, and begin anew. Update does that by itself.
-func (k *KV) Begin() (*Txn, error) { return k.begin(0, 0) }
+// memlith.ErrConflict: the transaction has ended, begin anew. Update does that by itself.
+func (k *KV) Begin() (*Txn, error) { return watch(k.begin(0, 0)) }
 
 // BeginRead begins one that only reads.
-func (k *KV) BeginRead() (*Txn, error) { return k.begin(capi.KvReadOnly, 0) }
+func (k *KV) BeginRead() (*Txn, error) { return watch(k.begin(capi.KvReadOnly, 0)) }
+
+func watch(txn *Txn, err error) (*Txn, error) {
+	if err != nil {
+		return nil, err
+	}
+	txn.watched = true
+	runtime.SetFinalizer(txn, (*Txn).Abort)
+	return txn, nil
+}
 
 func (k *KV) begin(flags uint32, wait time.Duration) (*Txn, error) {
-	handle, failed := capi.KvBegin(k.handle, flags, uint64(wait/time.Millisecond))
-	if failed != nil {
-		return nil, memlith.ErrorOf(failed)
+	txn := &Txn{}
+	err := k.call(func(kv capi.Handle) *capi.Failure {
+		handle, failed := capi.KvBegin(kv, flags, uint64(wait/time.Millisecond))
+		if failed == nil {
+			txn.object.Open("the transaction", handle)
+		}
+		return failed
+	})
+	if err != nil {
+		return nil, err
 	}
-	return &Txn{handle: handle, kv: k}, nil
+	return txn, nil
 }
 
 // Commit returns when the changes are durable, or have had no effect. Errors after which they did take effect, as those
@@ -41,75 +59,106 @@ func (t *Txn) Commit() error {
 // CommitWeak returns when the changes have taken effect; they are durable within the window.
 func (t *Txn) CommitWeak() (uint64, error) { return t.commit(capi.CommitWeak) }
 
-func (t *Txn) commit(durability uint32) (uint64, error) {
-	ticket, failed := capi.KvCommit(t.handle, durability)
-	t.Abort()
-	return ticket, memlith.ErrorOf(failed)
+func (t *Txn) commit(durability uint32) (ticket uint64, err error) {
+	err = t.end(func(txn capi.Handle) (failed *capi.Failure) {
+		ticket, failed = capi.KvCommit(txn, durability)
+		return failed
+	})
+	return ticket, err
 }
 
-// Join makes the transaction a part of one of the store, whose Commit commits it in the same frame as the other parts.
-// Call Abort when that has ended.
+// Join makes the transaction a part of one of the store, whose Commit commits it in the same frame as the other parts,
+// and whose Abort aborts it.
 func (t *Txn) Join(tx *memlith.Txn) error {
-	return memlith.ErrorOf(capi.TxAddKv(tx.Handle(), t.handle))
+	return tx.Part(t, func(tx capi.Handle) *capi.Failure {
+		return t.object.Alone(func(txn capi.Handle) *capi.Failure { return capi.TxAddKv(tx, txn) })
+	})
 }
 
-// Abort ends the transaction without effect, if it has not ended, and frees it.
-func (t *Txn) Abort() {
-	if t.handle != 0 {
-		capi.KvTxnFree(t.handle)
-		t.handle = 0
+// Abort ends the transaction without effect; of one that has ended it does nothing.
+func (t *Txn) Abort() { _ = t.end(func(capi.Handle) *capi.Failure { return nil }) }
+
+func (t *Txn) end(last func(capi.Handle) *capi.Failure) error {
+	return memlith.ErrorOf(t.object.Finish(func(txn capi.Handle) (*capi.Failure, bool) {
+		failed := last(txn)
+		capi.KvTxnFree(txn)
+		if t.watched {
+			runtime.SetFinalizer(t, nil)
+		}
+		return failed, true
+	}))
+}
+
+func (t *Txn) call(call func(capi.Handle) *capi.Failure) error {
+	failed := t.object.Alone(call)
+	if failed != nil && capi.Category(failed.Code) == capi.Conflict {
+		t.Abort()
 	}
+	return memlith.ErrorOf(failed)
 }
 
-// Get returns the value of a key; memlith.ErrNotFound: there is none.
+// Get returns the value of a key, which is not nil; memlith.ErrNotFound: there is none.
 func (t *Txn) Get(m Map, key []byte) ([]byte, error) { return t.AppendGet(m, key, nil) }
 
 // AppendGet appends the value to a buffer, which saves an allocation.
-func (t *Txn) AppendGet(m Map, key, to []byte) ([]byte, error) {
-	value, failed := capi.KvGet(t.handle, uint32(m), key, to)
-	if failed != nil {
-		return to, memlith.ErrorOf(failed)
-	}
-	return value, nil
+func (t *Txn) AppendGet(m Map, key, to []byte) (value []byte, err error) {
+	value = to
+	err = t.call(func(txn capi.Handle) (failed *capi.Failure) {
+		value, failed = capi.KvGet(txn, uint32(m), key, to)
+		return failed
+	})
+	return value, err
 }
 
 // Head returns at most so many of the first bytes of a value, and the size of the whole value.
-func (t *Txn) Head(m Map, key []byte, most int) ([]byte, uint64, error) {
-	head, size, failed := capi.KvHead(t.handle, uint32(m), key, most)
-	return head, size, memlith.ErrorOf(failed)
+func (t *Txn) Head(m Map, key []byte, most int) (head []byte, size uint64, err error) {
+	err = t.call(func(txn capi.Handle) (failed *capi.Failure) {
+		head, size, failed = capi.KvHead(txn, uint32(m), key, most)
+		return failed
+	})
+	return head, size, err
 }
 
 // Put writes a record, a new one or over the old one.
 func (t *Txn) Put(m Map, key, value []byte) error {
-	return memlith.ErrorOf(capi.KvPut(t.handle, uint32(m), key, value))
+	return t.call(func(txn capi.Handle) *capi.Failure { return capi.KvPut(txn, uint32(m), key, value) })
 }
 
 // Delete removes a record; memlith.ErrNotFound: there is none.
 func (t *Txn) Delete(m Map, key []byte) error {
-	return memlith.ErrorOf(capi.KvRemove(t.handle, uint32(m), key))
+	return t.call(func(txn capi.Handle) *capi.Failure { return capi.KvRemove(txn, uint32(m), key) })
 }
 
 // DeleteRange removes the records with from <= key < to with one call into the library, and returns their number. Nil
 // bounds are none.
-func (t *Txn) DeleteRange(m Map, from, to []byte) (uint64, error) {
-	count, failed := capi.KvRemoveRange(t.handle, uint32(m), from, to)
-	return count, memlith.ErrorOf(failed)
+func (t *Txn) DeleteRange(m Map, from, to []byte) (count uint64, err error) {
+	err = t.call(func(txn capi.Handle) (failed *capi.Failure) {
+		count, failed = capi.KvRemoveRange(txn, uint32(m), from, to)
+		return failed
+	})
+	return count, err
 }
 
 // PutIf compares and swaps: if the value is expected, or with a nil expected there is no such record, it becomes value,
 // or with a nil value the record is removed. It tells whether. An empty value is not nil. The record was read in any
 // case, and is locked.
-func (t *Txn) PutIf(m Map, key, expected, value []byte) (bool, error) {
-	done, failed := capi.KvPutIf(t.handle, uint32(m), key, expected, value)
-	return done, memlith.ErrorOf(failed)
+func (t *Txn) PutIf(m Map, key, expected, value []byte) (done bool, err error) {
+	err = t.call(func(txn capi.Handle) (failed *capi.Failure) {
+		done, failed = capi.KvPutIf(txn, uint32(m), key, expected, value)
+		return failed
+	})
+	return done, err
 }
 
 // Estimate returns about how many records with from <= key < to there are, and how many bytes their keys and values
 // have. It looks at a few pages, however long the range is, locks nothing, and does not see what the transaction has
 // written. Nil bounds are none.
 func (t *Txn) Estimate(m Map, from, to []byte) (records, bytes uint64, err error) {
-	records, bytes, failed := capi.KvEstimate(t.handle, uint32(m), from, to)
-	return records, bytes, memlith.ErrorOf(failed)
+	err = t.call(func(txn capi.Handle) (failed *capi.Failure) {
+		records, bytes, failed = capi.KvEstimate(txn, uint32(m), from, to)
+		return failed
+	})
+	return records, bytes, err
 }
 
 // Batch holds records that one call puts: a call into the library costs about as much as a small put.
@@ -127,11 +176,12 @@ func (b *Batch) Bytes() int { return len(b.records) }
 // PutBatch puts all records of the batch, in their order. After an error those before the failing one were put; the
 // transaction can be aborted.
 func (t *Txn) PutBatch(m Map, batch *Batch) error {
-	if len(batch.records) == 0 {
-		return nil
-	}
-	_, failed := capi.KvPutMany(t.handle, uint32(m), batch.records)
-	return memlith.ErrorOf(failed)
+	return t.call(func(txn capi.Handle) (failed *capi.Failure) {
+		if len(batch.records) > 0 {
+			_, failed = capi.KvPutMany(txn, uint32(m), batch.records)
+		}
+		return failed
+	})
 }
 
 // Stop ends Range, which returns nil then.
@@ -142,16 +192,21 @@ const rangeBytes = 32 << 10
 // Range calls a function for each record with from <= key < to, in order. Nil bounds are none. Key and value are valid
 // until the function returns. The function may use the transaction; it need not see what it changes itself.
 func (t *Txn) Range(m Map, from, to []byte, record func(key, value []byte) error) error {
-	if t.buffer == nil {
-		t.buffer = make([]byte, rangeBytes)
+	var buffer []byte
+	if err := t.call(func(capi.Handle) *capi.Failure {
+		buffer, t.buffer = t.buffer, nil // a Range within this one makes its own
+		return nil
+	}); err != nil {
+		return err
 	}
-	buffer := t.buffer
-	t.buffer = nil // a Range within this one makes its own
-	defer func() { t.buffer = buffer }()
+	if buffer == nil {
+		buffer = make([]byte, rangeBytes)
+	}
+	defer func() { _ = t.call(func(capi.Handle) *capi.Failure { t.buffer = buffer; return nil }) }()
 	for {
-		used, needed, failed := capi.KvRange(t.handle, uint32(m), from, to, buffer)
-		if failed != nil {
-			return memlith.ErrorOf(failed)
+		used, needed, err := t.records(capi.KvRange, m, from, to, buffer)
+		if err != nil {
+			return err
 		}
 		if used == 0 && needed > uint64(len(buffer)) {
 			buffer = make([]byte, needed)
@@ -174,6 +229,16 @@ func (t *Txn) Range(m Map, from, to []byte, record func(key, value []byte) error
 			return nil
 		}
 	}
+}
+
+type copyRecords = func(txn capi.Handle, m uint32, from, to, buffer []byte) (used, needed uint64, failed *capi.Failure)
+
+func (t *Txn) records(step copyRecords, m Map, from, to, buffer []byte) (used, needed uint64, err error) {
+	err = t.call(func(txn capi.Handle) (failed *capi.Failure) {
+		used, needed, failed = step(txn, uint32(m), from, to, buffer)
+		return failed
+	})
+	return used, needed, err
 }
 
 // Scan reads the records of a range one by one, forward or backward, and copies many of them with one call into the
@@ -222,9 +287,9 @@ func (s *Scan) fill() error {
 		if s.backward {
 			step = capi.KvRangeBack
 		}
-		used, needed, failed := step(s.txn.handle, uint32(s.m), s.from, s.to, buffer)
-		if failed != nil {
-			return memlith.ErrorOf(failed)
+		used, needed, err := s.txn.records(step, s.m, s.from, s.to, buffer)
+		if err != nil {
+			return err
 		}
 		if used == 0 && needed > 0 {
 			s.room = int(needed)
@@ -245,16 +310,30 @@ func (s *Scan) fill() error {
 
 // Cursor stands on a record, or on none. It sees the transaction's own writes, and ends with the transaction.
 type Cursor struct {
+	txn    *Txn
 	handle capi.Handle
 }
 
-// Cursor opens one. Close it before the transaction ends, or not at all.
+// Cursor opens one.
 func (t *Txn) Cursor(m Map) (*Cursor, error) {
-	handle, failed := capi.CursorOpen(t.handle, uint32(m))
-	if failed != nil {
-		return nil, memlith.ErrorOf(failed)
+	cursor := &Cursor{txn: t}
+	err := t.call(func(txn capi.Handle) (failed *capi.Failure) {
+		cursor.handle, failed = capi.CursorOpen(txn, uint32(m))
+		return failed
+	})
+	if err != nil {
+		return nil, err
 	}
-	return &Cursor{handle: handle}, nil
+	return cursor, nil
+}
+
+func (c *Cursor) call(call func(capi.Handle) *capi.Failure) error {
+	return c.txn.call(func(capi.Handle) *capi.Failure {
+		if c.handle == 0 {
+			return capi.Closed("the cursor")
+		}
+		return call(c.handle)
+	})
 }
 
 // First, Last, Next, Prev and Seek put the cursor on a record and return it; memlith.ErrNotFound: there is none. Of a
@@ -267,29 +346,33 @@ func (c *Cursor) Seek(target []byte) (key, value []byte, err error) {
 	return c.move(capi.Seek, target)
 }
 
-func (c *Cursor) move(how int, target []byte) ([]byte, []byte, error) {
-	key, value, failed := capi.CursorMove(c.handle, how, target)
-	return key, value, memlith.ErrorOf(failed)
+func (c *Cursor) move(how int, target []byte) (key, value []byte, err error) {
+	err = c.call(func(cursor capi.Handle) (failed *capi.Failure) {
+		key, value, failed = capi.CursorMove(cursor, how, target)
+		return failed
+	})
+	return key, value, err
 }
 
 // SetBounds leaves only the records with from <= key < to to the cursor, which stands on none then, as a new one. Nil
 // bounds are none. The transaction locks no more than these records, the room between them, and the key `to`.
 func (c *Cursor) SetBounds(from, to []byte) error {
-	return memlith.ErrorOf(capi.CursorSetBounds(c.handle, from, to))
+	return c.call(func(cursor capi.Handle) *capi.Failure { return capi.CursorSetBounds(cursor, from, to) })
 }
 
 // SetPrefix is SetBounds of the keys that begin so.
 func (c *Cursor) SetPrefix(prefix []byte) error {
-	return memlith.ErrorOf(capi.CursorSetPrefix(c.handle, prefix))
+	return c.call(func(cursor capi.Handle) *capi.Failure { return capi.CursorSetPrefix(cursor, prefix) })
 }
 
 // Delete removes the record on which the cursor stands; Next and Prev go on from its place.
-func (c *Cursor) Delete() error { return memlith.ErrorOf(capi.CursorRemove(c.handle)) }
+func (c *Cursor) Delete() error { return c.call(capi.CursorRemove) }
 
-// Close frees the cursor, while its transaction is open.
+// Close frees the cursor. After the end of the transaction, which freed it, this does nothing.
 func (c *Cursor) Close() {
-	if c.handle != 0 {
-		capi.CursorClose(c.handle)
+	_ = c.call(func(cursor capi.Handle) *capi.Failure {
+		capi.CursorClose(cursor)
 		c.handle = 0
-	}
+		return nil
+	})
 }

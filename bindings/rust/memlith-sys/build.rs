@@ -3,6 +3,9 @@
 //! The headers are found in MEMLITH_INCLUDE_DIR, and the library in MEMLITH_LIB_DIR; without these two, by pkg-config;
 //! and else in the tree that this crate lies in (include and build/release/lib).
 //!
+//! The library of the system is linked as a shared one. A library in any other folder becomes part of the program,
+//! because programs would not find it there: the build script of a dependency cannot set the run path of a program.
+//!
 //! The headers of memlith are plain C: enums of constants, typedefs of structs, functions marked MEMLITH_API. A
 //! declaration that is of another form fails the build, so that nothing is left out unnoticed.
 
@@ -17,11 +20,13 @@ const HEADERS: [&str; 4] = ["memlith.h", "kv.h", "applog.h", "heap.h"];
 fn main() {
     println!("cargo:rerun-if-env-changed=MEMLITH_INCLUDE_DIR");
     println!("cargo:rerun-if-env-changed=MEMLITH_LIB_DIR");
-    let (include, library) = places();
-    println!("cargo:rustc-link-lib=dylib=memlith");
-    if let Some(folder) = &library {
-        println!("cargo:rustc-link-search=native={}", folder.display());
-        println!("cargo:libdir={}", folder.display()); // DEP_MEMLITH_LIBDIR of crates that depend on this one
+    println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
+    let Places { include, library, shared } = places();
+    println!("cargo:rustc-link-search=native={}", library.display());
+    if shared {
+        println!("cargo:rustc-link-lib=dylib=memlith");
+    } else {
+        link_into_program(&library);
     }
     let mut output = String::new();
     for header in HEADERS {
@@ -35,20 +40,51 @@ fn main() {
     fs::write(target, output).expect("the bindings can be written");
 }
 
-fn places() -> (PathBuf, Option<PathBuf>) {
-    let named = (env::var_os("MEMLITH_INCLUDE_DIR"), env::var_os("MEMLITH_LIB_DIR"));
-    if let (Some(include), Some(library)) = named {
-        return (include.into(), Some(library.into()));
-    }
-    if let Some(include) = pkg_config("includedir") {
-        return (include, pkg_config("libdir"));
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    (root.join("include"), Some(root.join("build/release/lib")))
+struct Places {
+    include: PathBuf,
+    library: PathBuf,
+    shared: bool, // programs find the shared library there
 }
 
-fn pkg_config(variable: &str) -> Option<PathBuf> {
-    let asked = Command::new("pkg-config").arg(format!("--variable={variable}")).arg("memlith").output().ok()?;
+fn places() -> Places {
+    let named = (env::var_os("MEMLITH_INCLUDE_DIR"), env::var_os("MEMLITH_LIB_DIR"));
+    if let (Some(include), Some(library)) = named {
+        return Places { include: include.into(), library: library.into(), shared: false };
+    }
+    let installed = |what| pkg_config(&[what, "memlith"], &[]);
+    if let (Some(include), Some(library), Some(flags)) =
+        (installed("--variable=includedir"), installed("--variable=libdir"), installed("--libs"))
+    {
+        // memlith.pc names a run path where programs need one.
+        return Places { include: include.into(), library: library.into(), shared: !flags.contains("-rpath") };
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    Places { include: root.join("include"), library: root.join("build/release/lib"), shared: false }
+}
+
+/// Links libmemlith.a, and the libraries that memlith.pc lists for it.
+fn link_into_program(folder: &Path) {
+    let archive = folder.join("libmemlith.a");
+    let hint = "build memlith (./dev build), or name another one with MEMLITH_INCLUDE_DIR and MEMLITH_LIB_DIR";
+    assert!(archive.exists(), "{} is missing: {hint}", archive.display());
+    let beside = [folder.join("pkgconfig"), folder.join("../package")]; // installed, and built
+    let libraries = pkg_config(&["--static", "--libs-only-l", "memlith"], &beside).unwrap_or_else(|| {
+        panic!("no pkg-config, or no memlith.pc in {} or {}", beside[0].display(), beside[1].display())
+    });
+    println!("cargo:rerun-if-changed={}", archive.display());
+    println!("cargo:rustc-link-lib=static=memlith");
+    for library in libraries.split_whitespace().filter_map(|word| word.strip_prefix("-l")) {
+        if library != "memlith" {
+            println!("cargo:rustc-link-lib=dylib={library}");
+        }
+    }
+}
+
+/// The answer of pkg-config, which looks into these folders first.
+fn pkg_config(arguments: &[&str], folders: &[PathBuf]) -> Option<String> {
+    let named = env::var_os("PKG_CONFIG_PATH").unwrap_or_default();
+    let path = env::join_paths(folders.iter().cloned().chain(env::split_paths(&named))).ok()?;
+    let asked = Command::new("pkg-config").env("PKG_CONFIG_PATH", path).args(arguments).output().ok()?;
     let text = String::from_utf8(asked.stdout).ok()?;
     (asked.status.success() && !text.trim().is_empty()).then(|| text.trim().into())
 }

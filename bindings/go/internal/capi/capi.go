@@ -20,8 +20,9 @@ type Handle uintptr
 
 // Failure is what a call that failed says.
 type Failure struct {
-	Code int32
-	Text string
+	Code   int32
+	Text   string
+	Closed bool // the object had ended
 }
 
 // Category returns the lowest byte of a code.
@@ -88,9 +89,12 @@ func with(text string, call func(*C.char)) {
 	call(plain)
 }
 
-// appendTo copies memory of the library.
+// appendTo copies memory of the library. The result is never nil: an empty value is a value.
 func appendTo(to []byte, from C.memlith_bytes) []byte {
 	if from.size == 0 {
+		if to == nil {
+			return []byte{}
+		}
 		return to
 	}
 	return append(to, unsafe.Slice((*byte)(from.data), int(from.size))...)
@@ -136,6 +140,9 @@ func RegionAt(store Handle, index uint64) (string, *Failure) {
 	}
 	return C.GoString(&info.name[0]), nil
 }
+
+// Refresh moves a store that follows on, and returns the ticket of the commit that it shows.
+func Refresh(store Handle) (uint64, *Failure) { return numberOf(C.mgo_refresh(C.uintptr_t(store))) }
 
 func Begin(store Handle) (Handle, *Failure) { return handleOf(C.mgo_begin(C.uintptr_t(store))) }
 

@@ -76,6 +76,12 @@ static inline mgo_result mgo_region_at(uintptr_t store, uint64_t index, memlith_
 static inline mgo_result mgo_store_info(uintptr_t store, memlith_store_info* info) {
   return mgo_of(memlith_store_get_info((memlith_store*)store, info));
 }
+static inline mgo_result mgo_refresh(uintptr_t store) {
+  uint64_t ticket = 0;
+  mgo_result result = mgo_of(memlith_store_refresh((memlith_store*)store, &ticket));
+  result.number = ticket;
+  return result;
+}
 static inline mgo_result mgo_begin(uintptr_t store) {
   memlith_txn* tx = NULL;
   mgo_result result = mgo_of(memlith_begin((memlith_store*)store, &tx));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use memlith_sys as sys;
 
 use crate::error::{check, found, still_open, Error, Result};
-use crate::store::{c_string, Store};
+use crate::store::{c_string, sealed::InStore, Store};
 
 /// What an append does that finds no room, because entries are not consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Options {
 pub struct AppLog {
     raw: *mut sys::memlith_applog,
     reading: AtomicBool,
-    _store: Store,
+    store: Store,
 }
 
 // SAFETY: any number of threads append, write and wait; `reader` hands out one reader at a time.
@@ -61,7 +61,7 @@ impl AppLog {
         let mut raw = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         check(unsafe { sys::memlith_applog_open(store.raw(), name.as_ptr(), &plain, &mut raw) })?;
-        Ok(Self { raw, reading: AtomicBool::new(false), _store: store.clone() })
+        Ok(Self { raw, reading: AtomicBool::new(false), store: store.clone() })
     }
 
     pub(crate) fn raw(&self) -> *mut sys::memlith_applog {
@@ -123,6 +123,12 @@ impl AppLog {
             self.raw = ptr::null_mut();
         }
         check(code)
+    }
+}
+
+impl InStore for AppLog {
+    fn store(&self) -> &Store {
+        &self.store
     }
 }
 

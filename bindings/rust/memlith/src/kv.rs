@@ -10,7 +10,7 @@ use std::time::Duration;
 use memlith_sys as sys;
 
 use crate::error::{check, found, still_open, Category, Result};
-use crate::store::{c_string, Store};
+use crate::store::{c_string, sealed::InStore, Store};
 
 /// When a commit is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Map(sys::memlith_kv_map);
 /// A kv store, open in this process. Threads share it.
 pub struct Kv {
     raw: *mut sys::memlith_kv,
-    _store: Store, // behind the handle, which closes first
+    store: Store, // behind the handle, which closes first
 }
 
 // SAFETY: any number of threads use a kv store; opening and closing take it alone, as `open` and `drop` do.
@@ -59,7 +59,7 @@ impl Kv {
         let mut raw = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         check(unsafe { sys::memlith_kv_open(store.raw(), name.as_ptr(), &options, &mut raw) })?;
-        Ok(Self { raw, _store: store.clone() })
+        Ok(Self { raw, store: store.clone() })
     }
 
     /// The map of that name, which is made, durably, if it does not exist.
@@ -199,6 +199,12 @@ impl Kv {
             self.raw = ptr::null_mut();
         }
         check(code)
+    }
+}
+
+impl InStore for Kv {
+    fn store(&self) -> &Store {
+        &self.store
     }
 }
 

@@ -33,7 +33,7 @@ pub mod kv;
 pub mod region;
 
 pub use error::{Category, Error, Result};
-pub use store::{Store, StoreOptions, Transaction};
+pub use store::{Opened, Store, StoreOptions, Transaction};
 
 /// The version of the library, such as "0.1.0".
 #[must_use]

@@ -5,7 +5,7 @@ use std::ptr;
 use memlith_sys as sys;
 
 use crate::error::{check, Error, Result};
-use crate::store::{c_string, Store};
+use crate::store::{c_string, sealed::InStore, Store};
 
 /// A type that may be the root of a region.
 ///
@@ -44,7 +44,7 @@ pub enum Tracker {
 /// A region, open in this process.
 pub struct Region {
     raw: *mut sys::memlith_region,
-    _store: Store,
+    store: Store,
 }
 
 // SAFETY: any thread may use a region; the methods that reach into its memory take it mutably.
@@ -68,7 +68,7 @@ impl Region {
         let mut raw = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         check(unsafe { sys::memlith_region_open(store.raw(), name.as_ptr(), &options, &mut raw) })?;
-        Ok(Self { raw, _store: store.clone() })
+        Ok(Self { raw, store: store.clone() })
     }
 
     pub(crate) fn raw(&self) -> *mut sys::memlith_region {
@@ -133,6 +133,12 @@ impl Region {
     pub fn rollback(&mut self) -> Result<()> {
         // SAFETY: as persist().
         check(unsafe { sys::memlith_rollback(&self.raw, 1, sys::MEMLITH_SCOPE_PROCESS) })
+    }
+}
+
+impl InStore for Region {
+    fn store(&self) -> &Store {
+        &self.store
     }
 }
 

@@ -165,6 +165,24 @@ impl Store {
         check(unsafe { sys::memlith_store_checkpoint(self.raw()) })
     }
 
+    /// Moves a store that was opened with [`StoreOptions::follow`] on to the newest durable commit, and returns its
+    /// ticket. `opened` names everything that is open in the store, and stays open: nothing else may use the store
+    /// meanwhile, so that there must be no clone of it. After an error everything is as before.
+    pub fn refresh(&mut self, opened: &mut [&mut dyn Opened]) -> Result<u64> {
+        let ours = opened.iter().filter(|each| Arc::ptr_eq(&each.store().handle, &self.handle)).count();
+        if ours != opened.len() || Arc::strong_count(&self.handle) != 1 + ours {
+            return Err(Error::invalid(
+                "refresh names each kv store, log and region that is open in the store, none of another store, and the \
+                 store has no clone",
+            ));
+        }
+        let mut ticket = 0;
+        // SAFETY: all that uses the handle is borrowed mutably here: no other thread is in a call, and no reference
+        // into the memory of the store lives.
+        check(unsafe { sys::memlith_store_refresh(self.raw(), &mut ticket) })?;
+        Ok(ticket)
+    }
+
     /// Begins a transaction whose parts take effect and become durable together, or not at all.
     pub fn begin(&self) -> Result<Transaction<'_>> {
         let mut raw = ptr::null_mut();
@@ -188,6 +206,17 @@ impl Store {
         }
     }
 }
+
+pub(crate) mod sealed {
+    /// Implemented by what holds one clone of its store, and nothing else that could use it.
+    pub trait InStore {
+        fn store(&self) -> &super::Store;
+    }
+}
+
+/// Something that is open in a store: a kv store, a log or a region.
+pub trait Opened: sealed::InStore {}
+impl<T: sealed::InStore> Opened for T {}
 
 /// A transaction of a store, with parts in kv stores and logs. Dropping it aborts it.
 pub struct Transaction<'a> {

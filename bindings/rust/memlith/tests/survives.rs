@@ -98,6 +98,34 @@ fn records_and_ranges() -> Result<()> {
     store.close()
 }
 
+#[test]
+fn a_store_that_follows_shows_the_newest_commit_after_refresh() -> Result<()> {
+    let folder = Folder::new("refresh");
+    let writer = made(&folder.0.join("s"))?;
+    let kv = Kv::open(&writer, "kv")?;
+    let map = kv.map("m")?;
+    let log = AppLog::open(&writer, "log", applog::Options { create: true, ..Default::default() })?;
+    let mut follower = Store::options().follow(true).open(folder.0.join("s"))?;
+    let mut copied = Kv::open(&follower, "kv")?;
+    let mut entries = AppLog::open(&follower, "log", applog::Options::default())?;
+    let seen = copied.find_map("m")?.expect("the map is durable");
+
+    kv.transact(|txn| txn.put(map, b"key", b"new"))?;
+    log.append(b"entry")?;
+    log.write()?;
+    assert_eq!(copied.read()?.get(seen, b"key")?, None, "the view has moved without refresh");
+    let refused = follower.refresh(&mut [&mut copied]).unwrap_err();
+    assert_eq!(refused.category(), Category::Invalid, "the log could be in use");
+    let clone = follower.clone();
+    assert!(follower.refresh(&mut [&mut copied, &mut entries]).is_err(), "the clone could be in use");
+    drop(clone);
+    assert!(follower.refresh(&mut [&mut copied, &mut entries])? >= kv.durable());
+    assert_eq!(copied.read()?.get(seen, b"key")?, Some(&b"new"[..]));
+    let mut reader = entries.reader()?;
+    assert_eq!(reader.read(Duration::ZERO)?.map(|entry| entry.content.to_vec()), Some(b"entry".to_vec()));
+    Ok(())
+}
+
 fn names(records: memlith::kv::Records<'_>) -> Result<Vec<Vec<u8>>> {
     records.map(|record| Ok(record?.0)).collect()
 }
