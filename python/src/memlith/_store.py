@@ -15,6 +15,7 @@ import numpy.typing as npt
 from . import _core, _header
 from ._errors import Error, Exists, Incompatible, Invalid, NotFound, NotPersisted, Poisoned
 from ._ticket import Ticket, Waiter
+from ._transaction import Transaction
 
 Tracker = Literal["scan", "fault", "explicit", "auto"]
 Array = npt.NDArray[Any]
@@ -160,20 +161,25 @@ class Store:
         """Puts all arrays back to what was last persisted. No other thread may change arrays meanwhile."""
         self._core.rollback()
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[Store]:
-        """Persists at the end of the block, or rolls back if it raises: arrays and dictionaries, as one.
+    def transaction(self, *, wait: float | None = None) -> Transaction[Store]:
+        """A block of `with` or `async with` that persists at its end, or rolls back if it raises.
 
-        The block starts from the last persist: what was changed before it and not persisted belongs to it. One thread
-        has a transaction at a time; persists of other threads wait for its end.
+        Arrays and dictionaries change as one. The block starts from the last persist: what was changed before it and
+        not persisted belongs to it. There is one transaction at a time; persists, and changes of dictionaries, wait for
+        its end. `wait` is how many seconds the block may wait for its beginning; then it raises Busy, which names the
+        transaction in front. Default: 10 s for each transaction in front.
         """
-        self._core.begin()
-        try:
-            yield self
-        except BaseException:
-            self._core.abort()
-            raise
-        self._core.wait(self._core.commit())
+        return Transaction(self._core, self._threads.waiter, self, True, False, wait)
+
+    def begin(self, *, wait: float | None = None) -> Transaction[Any]:
+        """Begins such a transaction, and returns it.
+
+        It ends with its `commit()` or `rollback()`, or with a block of `with`, in whatever thread or task. `with
+        tx.use():` has other threads and tasks work in it. If the object is dropped, the transaction is undone.
+        """
+        made: Transaction[Any] = Transaction(self._core, self._threads.waiter, None, True, False, wait)
+        made.enter_within(wait, False)
+        return made
 
     def autosave(self, seconds: float | None) -> None:
         """Persists every `seconds` in the background, between transactions; None ends that.
