@@ -49,7 +49,7 @@ Records& Store::records() {
   return *records_;
 }
 
-Dictionary Store::open_dictionary(const std::string& name, const std::string& kind) {
+std::shared_ptr<Dictionary> Store::open_dictionary(const std::string& name, const std::string& kind) {
   check_usable();
   const OwnerPtr owner = current();
   std::unique_lock<std::mutex> part;
@@ -153,17 +153,30 @@ void Store::write(bool weak, const std::function<void(Records& records)>& work) 
   wait(ticket);
 }
 
-void Store::append(const Dictionary& to, std::vector<Record> records, bool weak) {
+void Store::append(const std::shared_ptr<Dictionary>& to, std::vector<Record> records, bool weak) {
   check_usable();
   if (current() != nullptr) fail(MEMLITH_INVALID, "append commits by itself, and is no part of a transaction");
   const auto turn = std::make_shared<Turn>(turn_);
   const auto given = std::make_shared<std::vector<Record>>(std::move(records));
   run([this, to, weak, turn, given] {
     const std::shared_lock lock(lock_);
-    const std::uint64_t ticket = this->records().append(to, *given);
+    const std::uint64_t ticket = this->records().append(*to, *given);
     turn->end();
     if (!weak) check(memlith_wait(handle_, ticket));
   });
+}
+
+void Store::clear(const std::shared_ptr<Dictionary>& which, bool weak) {
+  try {
+    return write(weak, [&](Records& records) { records.remove_range(*which, {}, {}); });
+  } catch (const Failure& failure) {
+    if (memlith_category(failure.code) != MEMLITH_FULL || current() != nullptr) throw;
+  }
+  // Too many records for one transaction.
+  Turn turn(turn_);
+  const Unlocked unlocked;
+  const std::unique_lock lock(lock_);
+  records().remake(*which);
 }
 
 // ---- a dictionary --------------------------------------------------------------------------------------------------
@@ -221,27 +234,27 @@ class Map {
     bool found = false;
     store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
       memlith_bytes value{};
-      found = present(memlith_kv_get(txn, dictionary_.map, encoded.data(), encoded.size(), &value));
+      found = present(memlith_kv_get(txn, dictionary_->map, encoded.data(), encoded.size(), &value));
     });
     return found;
   }
 
   std::uint64_t length() {
     std::uint64_t count = 0;
-    store_->read([&](memlith_kv_txn* txn, memlith_kv_map meta) { count = Records::count(txn, meta, dictionary_); });
+    store_->read([&](memlith_kv_txn* txn, memlith_kv_map meta) { count = Records::count(txn, meta, *dictionary_); });
     return count;
   }
 
   void set(nb::handle key, nb::handle value) {
     const std::string encoded = encode_key(key);
     const Value stored(value, dumps_);
-    store_->write(weak_, [&](Records& records) { records.put(dictionary_, encoded, stored.bytes()); });
+    store_->write(weak_, [&](Records& records) { records.put(*dictionary_, encoded, stored.bytes()); });
   }
 
   void remove(nb::handle key) {
     const std::string encoded = encode_key(key);
     bool found = false;
-    store_->write(weak_, [&](Records& records) { found = records.remove(dictionary_, encoded); });
+    store_->write(weak_, [&](Records& records) { found = records.remove(*dictionary_, encoded); });
     if (!found) raise_missing(key);
   }
 
@@ -250,8 +263,8 @@ class Map {
     const std::string encoded = encode_key(key);
     std::optional<std::string> found;
     store_->write(weak_, [&](Records& records) {
-      if (const auto value = records.get(dictionary_, encoded)) found = std::string(*value);
-      if (found.has_value()) records.remove(dictionary_, encoded);
+      if (const auto value = records.get(*dictionary_, encoded)) found = std::string(*value);
+      if (found.has_value()) records.remove(*dictionary_, encoded);
     });
     return found.has_value() ? loaded(*found) : otherwise;
   }
@@ -263,23 +276,21 @@ class Map {
     const Value stored(value, dumps_);
     std::optional<std::string> found;
     store_->write(weak_, [&](Records& records) {
-      if (const auto before = records.get(dictionary_, encoded)) {
+      if (const auto before = records.get(*dictionary_, encoded)) {
         found = std::string(*before);
       } else {
-        records.put(dictionary_, encoded, stored.bytes());
+        records.put(*dictionary_, encoded, stored.bytes());
       }
     });
     return found.has_value() ? loaded(*found) : value;
   }
 
-  void clear() {
-    store_->write(weak_, [&](Records& records) { records.remove_range(dictionary_, {}, {}); });
-  }
+  void clear() { store_->clear(dictionary_, weak_); }
 
   std::uint64_t remove_between(const nb::bytes& from, const nb::bytes& to) {
     std::uint64_t count = 0;
     store_->write(weak_, [&](Records& records) {
-      count = records.remove_range(dictionary_, {from.c_str(), from.size()}, {to.c_str(), to.size()});
+      count = records.remove_range(*dictionary_, {from.c_str(), from.size()}, {to.c_str(), to.size()});
     });
     return count;
   }
@@ -290,7 +301,7 @@ class Map {
     std::uint64_t records = 0;
     std::uint64_t bytes = 0;
     store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
-      check(memlith_kv_estimate(txn, dictionary_.map, first.size == 0 ? nullptr : &first,
+      check(memlith_kv_estimate(txn, dictionary_->map, first.size == 0 ? nullptr : &first,
                                 end.size == 0 ? nullptr : &end, &records, &bytes));
     });
     return nb::make_tuple(records, bytes);
@@ -342,7 +353,7 @@ class Map {
     nb::object value;
     store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
       memlith_bytes bytes{};
-      if (!present(memlith_kv_get(txn, dictionary_.map, encoded.data(), encoded.size(), &bytes))) return;
+      if (!present(memlith_kv_get(txn, dictionary_->map, encoded.data(), encoded.size(), &bytes))) return;
       value = nb::bytes(bytes.data, bytes.size);
     });
     return value.is_valid() ? loaded(std::move(value)) : value;
@@ -350,7 +361,7 @@ class Map {
 
   nb::object owner_;
   Store* store_;
-  Dictionary dictionary_;
+  std::shared_ptr<Dictionary> dictionary_;
   bool weak_;
   nb::object dumps_;
   nb::object loads_;
@@ -384,7 +395,7 @@ nb::tuple Map::batch(const nb::bytes& from, const nb::bytes& to, bool backwards,
   std::vector<Record> found;
   store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
     memlith_kv_cursor* cursor = nullptr;
-    check(memlith_kv_cursor_open(txn, dictionary_.map, &cursor));
+    check(memlith_kv_cursor_open(txn, dictionary_->map, &cursor));
     struct Close {
       memlith_kv_cursor* cursor;
       ~Close() { memlith_kv_cursor_close(cursor); }
@@ -449,7 +460,7 @@ void define_dictionary(nb::module_& module) {
       .def("setdefault", &Map::set_default, nb::arg("key").none(), nb::arg("default").none() = nb::none(),
            "The value; sets it to `default` first if there is none.",
            nb::sig("def setdefault(self, key: typing.Any, default: typing.Any = None) -> typing.Any"))
-      .def("clear", &Map::clear, "Removes all records, in one commit.")
+      .def("clear", &Map::clear, "Removes all records, at once: a crash leaves all of them or none.")
       .def("remove_between", &Map::remove_between, nb::arg("start"), nb::arg("stop"))
       .def("estimate_between", &Map::estimate_between, nb::arg("start"), nb::arg("stop"),
            nb::sig("def estimate_between(self, start: bytes, stop: bytes) -> tuple[int, int]"))

@@ -463,6 +463,10 @@ void Store::close_region(const std::string& name) {
   regions_.erase(found);
 }
 
+bool Store::is_open(const std::string& name) {
+  return with_handle([&] { return regions_.contains(name); });
+}
+
 void Store::remove_region(const std::string& name) {
   close_region(name);
   with_handle([&] { check(memlith_region_remove(handle_, name.c_str())); });
@@ -647,6 +651,7 @@ void define_store(nb::module_& module) {
       .def("open_region", &Store::open_region, nb::arg("name"), nb::arg("size"), nb::arg("max_size"),
            nb::arg("tracker"), nb::arg("flags"))
       .def("close_region", &Store::close_region, nb::arg("name"))
+      .def("is_open", &Store::is_open, nb::arg("name"))
       .def("remove_region", &Store::remove_region, nb::arg("name"))
       .def("grow", &Store::grow, nb::arg("name"), nb::arg("size"))
       .def("persist_region", &Store::persist_region, nb::arg("name"))

@@ -64,6 +64,7 @@ class Store {
   void open_region(const std::string& name, std::uint64_t size, std::uint64_t max_size, std::uint32_t tracker,
                    std::uint32_t flags);
   void close_region(const std::string& name);
+  bool is_open(const std::string& name);
   void remove_region(const std::string& name);
   nanobind::list unpersisted();
   void grow(const std::string& name, std::uint64_t size);
@@ -76,7 +77,7 @@ class Store {
   nanobind::list snapshot(const std::vector<std::string>& names);
 
   // Dictionaries.
-  Dictionary open_dictionary(const std::string& name, const std::string& kind);
+  std::shared_ptr<Dictionary> open_dictionary(const std::string& name, const std::string& kind);
   // A block within a transaction, which can be undone by itself. False: the transaction has ended; there is no such
   // block.
   bool enter_inner_block(const OwnerPtr& owner);
@@ -86,7 +87,8 @@ class Store {
   // `work` is a part of the context's transaction, or a commit of its own. It does not hold the interpreter lock.
   void write(bool weak, const std::function<void(Records& records)>& work);
   // In commits of its own; the last ticket is waited for unless `weak`. Holds the interpreter lock when it is called.
-  void append(const Dictionary& to, std::vector<Record> records, bool weak);
+  void append(const std::shared_ptr<Dictionary>& to, std::vector<Record> records, bool weak);
+  void clear(const std::shared_ptr<Dictionary>& which, bool weak);
 
  private:
   struct Open {
