@@ -43,7 +43,7 @@ class Records {
 
   // The dictionary of that name; creates it with that kind. INCOMPATIBLE if it was created with another kind.
   std::shared_ptr<Dictionary> dictionary(const std::string& name, const std::string& kind);
-  // Removes all records at once, however many there are. No thread may use the dictionary, and no transaction is active.
+  // Removes all records at once, however many there are. No thread uses the dictionary, and no transaction is active.
   void remake(Dictionary& which);
 
   // A transaction that reads, begun anew; ends with end_reading. The interpreter lock guards it.

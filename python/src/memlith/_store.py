@@ -281,7 +281,8 @@ class Store:
         Incompatible if the region holds something else, such as the kv store of a program in another language.
         """
         if not self._is_array(name):
-            raise Incompatible(f'{os.fsdecode(self.path)}: "{name}" holds no array; the program that made it removes it')
+            raise Incompatible(f'{os.fsdecode(self.path)}: "{name}" holds no array; remove it with the program that '
+                               "made it")
         self._core.remove_region(name)
 
     def names(self) -> list[str]:
@@ -372,7 +373,7 @@ class Store:
             raise
 
     def _is_array(self, name: str) -> bool:
-        """Whether a region holds an array, or a new one. A look at a region of a store that is followed would copy it."""
+        """Whether a region holds an array, or a new one. True in a store that is followed: a look would copy it."""
         if name in self._foreign:
             return False
         if self._core.follows or self._core.is_open(name):
