@@ -11,6 +11,7 @@
 #include "keys.hpp"
 #include "store.hpp"
 #include "unlocked.hpp"
+#include "waits.hpp"
 
 namespace nb = nanobind;
 
@@ -20,15 +21,15 @@ namespace memlith::python {
 
 namespace {
 
-// A thread's turn to write, until it ends.
+// The turn to write, of one change, until it ends. The interpreter lock is held when it is made.
 struct Turn {
-  Gate& gate;
-  explicit Turn(Gate& given) : gate(given) { gate.begin(); }
+  Gate* gate;
+  explicit Turn(Gate& given) : gate(&given) { gate->begin(nullptr); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() { end(); }
   void end() {
-    if (gate.mine()) gate.end();
+    if (gate != nullptr) std::exchange(gate, nullptr)->end(nullptr);
   }
 };
 
@@ -48,84 +49,74 @@ Records& Store::records() {
   return *records_;
 }
 
-Dictionary Store::open_dictionary(const std::string& name, const std::string& kind) {
+std::shared_ptr<Dictionary> Store::open_dictionary(const std::string& name, const std::string& kind) {
   check_usable();
-  const Unlocked unlocked;
+  const OwnerPtr owner = current();
+  std::unique_lock<std::mutex> part;
   std::optional<Turn> turn;
-  if (!turn_.mine()) turn.emplace(turn_);
+  if (owner != nullptr && turn_.held_by(owner)) {
+    part = lock_briefly(owner->use);
+  } else {
+    turn.emplace(turn_);
+  }
+  const Unlocked unlocked;
   const std::unique_lock lock(lock_);
   if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
   if (records_ == nullptr) records_ = std::make_unique<Records>(handle_, read_only_);
   return records_->dictionary(name, kind);
 }
 
-// True if this thread has a transaction, which dictionaries are a part of from here on.
-bool Store::in_block() {
-  if (turn_.mine()) return true;
-  if (!gate_.mine()) return false;
+// Dictionaries are a part of the transaction from here on. Returns the right to use its records; no lock if the
+// transaction has ended meanwhile, or there is none.
+std::unique_lock<std::mutex> Store::take_part(const OwnerPtr& owner) {
+  if (owner == nullptr) return {};
+  auto part = lock_briefly(owner->use);
+  if (owner->open && owner->records) return part;
+  part.unlock();
+  const bool is_new = turn_.begin(owner);
+  part = lock_briefly(owner->use);
+  if (owner->open && owner->records) return part;  // by another thread of the transaction
   const Unlocked unlocked;
-  turn_.begin();
   const std::shared_lock lock(lock_);
   try {
-    records().begin();
+    if (owner->open) records().begin();
   } catch (const Failure&) {
-    turn_.end();
+    if (is_new) turn_.end(owner.get());
     throw;
   }
+  owner->records = owner->open;
+  if (owner->open) return part;
+  turn_.end(owner.get());
+  return {};
+}
+
+bool Store::enter_inner_block(const OwnerPtr& owner) {
+  const auto part = take_part(owner);
+  if (!part.owns_lock()) return false;
+  const auto lock = share(lock_);
+  owner->savepoints.push_back(records().savepoint());
   return true;
 }
 
-std::uint64_t Store::enter_block() {
-  check_usable();
-  if (in_block()) {
-    const auto lock = share(lock_);
-    return records().savepoint();
-  }
-  const Unlocked unlocked;
-  turn_.begin();
-  const std::shared_lock lock(lock_);
-  try {
-    records().begin();
-  } catch (const Failure&) {
-    turn_.end();
-    throw;
-  }
-  return 0;
-}
-
-void Store::leave_block(bool weak) {
-  check_usable();
-  if (!turn_.mine()) turn_.end();  // which says what is wrong
-  const Unlocked unlocked;
-  std::uint64_t ticket = 0;
-  {
-    const std::shared_lock lock(lock_);
-    struct End {
-      Gate& turn;
-      ~End() { turn.end(); }
-    } const end{turn_};
-    ticket = records().commit();
-  }
-  if (weak) return;
-  const std::shared_lock lock(lock_);
-  records().wait(ticket);
-}
-
-void Store::undo_block(std::uint64_t savepoint) {
-  check_usable();
-  if (!turn_.mine()) turn_.end();
+bool Store::leave_inner_block(const OwnerPtr& owner, bool undo) {
+  const auto part = lock_briefly(owner->use);
+  if (!owner->open || owner->savepoints.empty()) return false;
+  const std::uint64_t savepoint = owner->savepoints.back();
+  owner->savepoints.pop_back();
+  if (!undo) return true;
   const auto lock = share(lock_);
-  if (savepoint != 0) return records().undo_to(savepoint);
-  if (records_ != nullptr) records_->abort();
-  turn_.end();
+  records().undo_to(savepoint);
+  return true;
 }
 
 void Store::read(const std::function<void(memlith_kv_txn* txn, memlith_kv_map meta)>& work) {
   check_usable();
-  const bool inside = in_block();
+  if (const auto part = take_part(current()); part.owns_lock()) {
+    const auto lock = share(lock_);
+    return work(records().transaction(), records().meta());
+  }
   const auto lock = share(lock_);
   Records& all = records();
-  if (inside) return work(all.transaction(), all.meta());
   struct Reading {
     Records& records;
     ~Reading() { records.end_reading(); }
@@ -137,39 +128,55 @@ void Store::read(const std::function<void(memlith_kv_txn* txn, memlith_kv_map me
 
 void Store::write(bool weak, const std::function<void(Records& records)>& work) {
   check_usable();
-  const bool inside = in_block();
-  const Unlocked unlocked;
-  if (inside) {
+  if (const auto part = take_part(current()); part.owns_lock()) {
+    const Unlocked unlocked;
     const std::shared_lock lock(lock_);
     return work(records());
   }
-  Turn turn(turn_);
-  const std::shared_lock lock(lock_);
-  Records& all = records();
-  all.begin();
-  try {
-    work(all);
-  } catch (const Failure&) {
-    all.abort();
-    throw;
+  std::uint64_t ticket = 0;
+  {
+    Turn turn(turn_);
+    const Unlocked unlocked;
+    const std::shared_lock lock(lock_);
+    Records& all = records();
+    all.begin();
+    try {
+      work(all);
+    } catch (const Failure&) {
+      all.abort();
+      throw;
+    }
+    ticket = all.commit();
+    turn.end();
+    if (weak || wait_here(ticket)) return;
   }
-  const std::uint64_t ticket = all.commit();
-  turn.end();
-  if (!weak) all.wait(ticket);
+  wait(ticket);
 }
 
-void Store::append(const Dictionary& to, const std::vector<Record>& records, bool weak) {
+void Store::append(const std::shared_ptr<Dictionary>& to, std::vector<Record> records, bool weak) {
   check_usable();
-  if (turn_.mine() || gate_.mine()) {
-    fail(MEMLITH_INVALID, "append commits by itself, and is no part of a transaction");
+  if (current() != nullptr) fail(MEMLITH_INVALID, "append commits by itself, and is no part of a transaction");
+  const auto turn = std::make_shared<Turn>(turn_);
+  const auto given = std::make_shared<std::vector<Record>>(std::move(records));
+  run([this, to, weak, turn, given] {
+    const std::shared_lock lock(lock_);
+    const std::uint64_t ticket = this->records().append(*to, *given);
+    turn->end();
+    if (!weak) check(memlith_wait(handle_, ticket));
+  });
+}
+
+void Store::clear(const std::shared_ptr<Dictionary>& which, bool weak) {
+  try {
+    return write(weak, [&](Records& records) { records.remove_range(*which, {}, {}); });
+  } catch (const Failure& failure) {
+    if (memlith_category(failure.code) != MEMLITH_FULL || current() != nullptr) throw;
   }
-  const Unlocked unlocked;
+  // Too many records for one transaction.
   Turn turn(turn_);
-  const std::shared_lock lock(lock_);
-  Records& all = this->records();
-  const std::uint64_t ticket = all.append(to, records);
-  turn.end();
-  if (!weak) all.wait(ticket);
+  const Unlocked unlocked;
+  const std::unique_lock lock(lock_);
+  records().remake(*which);
 }
 
 // ---- a dictionary --------------------------------------------------------------------------------------------------
@@ -227,27 +234,27 @@ class Map {
     bool found = false;
     store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
       memlith_bytes value{};
-      found = present(memlith_kv_get(txn, dictionary_.map, encoded.data(), encoded.size(), &value));
+      found = present(memlith_kv_get(txn, dictionary_->map, encoded.data(), encoded.size(), &value));
     });
     return found;
   }
 
   std::uint64_t length() {
     std::uint64_t count = 0;
-    store_->read([&](memlith_kv_txn* txn, memlith_kv_map meta) { count = Records::count(txn, meta, dictionary_); });
+    store_->read([&](memlith_kv_txn* txn, memlith_kv_map meta) { count = Records::count(txn, meta, *dictionary_); });
     return count;
   }
 
   void set(nb::handle key, nb::handle value) {
     const std::string encoded = encode_key(key);
     const Value stored(value, dumps_);
-    store_->write(weak_, [&](Records& records) { records.put(dictionary_, encoded, stored.bytes()); });
+    store_->write(weak_, [&](Records& records) { records.put(*dictionary_, encoded, stored.bytes()); });
   }
 
   void remove(nb::handle key) {
     const std::string encoded = encode_key(key);
     bool found = false;
-    store_->write(weak_, [&](Records& records) { found = records.remove(dictionary_, encoded); });
+    store_->write(weak_, [&](Records& records) { found = records.remove(*dictionary_, encoded); });
     if (!found) raise_missing(key);
   }
 
@@ -256,8 +263,8 @@ class Map {
     const std::string encoded = encode_key(key);
     std::optional<std::string> found;
     store_->write(weak_, [&](Records& records) {
-      if (const auto value = records.get(dictionary_, encoded)) found = std::string(*value);
-      if (found.has_value()) records.remove(dictionary_, encoded);
+      if (const auto value = records.get(*dictionary_, encoded)) found = std::string(*value);
+      if (found.has_value()) records.remove(*dictionary_, encoded);
     });
     return found.has_value() ? loaded(*found) : otherwise;
   }
@@ -269,23 +276,21 @@ class Map {
     const Value stored(value, dumps_);
     std::optional<std::string> found;
     store_->write(weak_, [&](Records& records) {
-      if (const auto before = records.get(dictionary_, encoded)) {
+      if (const auto before = records.get(*dictionary_, encoded)) {
         found = std::string(*before);
       } else {
-        records.put(dictionary_, encoded, stored.bytes());
+        records.put(*dictionary_, encoded, stored.bytes());
       }
     });
     return found.has_value() ? loaded(*found) : value;
   }
 
-  void clear() {
-    store_->write(weak_, [&](Records& records) { records.remove_range(dictionary_, {}, {}); });
-  }
+  void clear() { store_->clear(dictionary_, weak_); }
 
   std::uint64_t remove_between(const nb::bytes& from, const nb::bytes& to) {
     std::uint64_t count = 0;
     store_->write(weak_, [&](Records& records) {
-      count = records.remove_range(dictionary_, {from.c_str(), from.size()}, {to.c_str(), to.size()});
+      count = records.remove_range(*dictionary_, {from.c_str(), from.size()}, {to.c_str(), to.size()});
     });
     return count;
   }
@@ -296,7 +301,7 @@ class Map {
     std::uint64_t records = 0;
     std::uint64_t bytes = 0;
     store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
-      check(memlith_kv_estimate(txn, dictionary_.map, first.size == 0 ? nullptr : &first,
+      check(memlith_kv_estimate(txn, dictionary_->map, first.size == 0 ? nullptr : &first,
                                 end.size == 0 ? nullptr : &end, &records, &bytes));
     });
     return nb::make_tuple(records, bytes);
@@ -308,8 +313,9 @@ class Map {
     std::uint64_t count = 0;
     std::size_t bytes = 0;
     const auto flush = [&] {
-      store_->append(dictionary_, records, weak_);
-      count += std::exchange(records, {}).size();
+      const std::size_t appended = records.size();
+      store_->append(dictionary_, std::exchange(records, {}), weak_);
+      count += appended;
       bytes = 0;
     };
     for (const nb::handle item : nb::iter(items)) {
@@ -347,7 +353,7 @@ class Map {
     nb::object value;
     store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
       memlith_bytes bytes{};
-      if (!present(memlith_kv_get(txn, dictionary_.map, encoded.data(), encoded.size(), &bytes))) return;
+      if (!present(memlith_kv_get(txn, dictionary_->map, encoded.data(), encoded.size(), &bytes))) return;
       value = nb::bytes(bytes.data, bytes.size);
     });
     return value.is_valid() ? loaded(std::move(value)) : value;
@@ -355,7 +361,7 @@ class Map {
 
   nb::object owner_;
   Store* store_;
-  Dictionary dictionary_;
+  std::shared_ptr<Dictionary> dictionary_;
   bool weak_;
   nb::object dumps_;
   nb::object loads_;
@@ -389,7 +395,7 @@ nb::tuple Map::batch(const nb::bytes& from, const nb::bytes& to, bool backwards,
   std::vector<Record> found;
   store_->read([&](memlith_kv_txn* txn, memlith_kv_map) {
     memlith_kv_cursor* cursor = nullptr;
-    check(memlith_kv_cursor_open(txn, dictionary_.map, &cursor));
+    check(memlith_kv_cursor_open(txn, dictionary_->map, &cursor));
     struct Close {
       memlith_kv_cursor* cursor;
       ~Close() { memlith_kv_cursor_close(cursor); }
@@ -454,7 +460,7 @@ void define_dictionary(nb::module_& module) {
       .def("setdefault", &Map::set_default, nb::arg("key").none(), nb::arg("default").none() = nb::none(),
            "The value; sets it to `default` first if there is none.",
            nb::sig("def setdefault(self, key: typing.Any, default: typing.Any = None) -> typing.Any"))
-      .def("clear", &Map::clear, "Removes all records, in one commit.")
+      .def("clear", &Map::clear, "Removes all records, at once: a crash leaves all of them or none.")
       .def("remove_between", &Map::remove_between, nb::arg("start"), nb::arg("stop"))
       .def("estimate_between", &Map::estimate_between, nb::arg("start"), nb::arg("stop"),
            nb::sig("def estimate_between(self, start: bytes, stop: bytes) -> tuple[int, int]"))

@@ -2,6 +2,7 @@
 
 #include <memlith/memlith.h>
 
+#include <string_view>
 #include <utility>
 
 namespace nb = nanobind;
@@ -12,6 +13,27 @@ namespace {
 
 // From a category to its exception class. Lives as long as the process: an exception can be made while it ends.
 PyObject* classes = nullptr;
+
+// What functions and flags of C that sentences name are called in Python.
+constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+    {" (memlith_store_set_log_max)", " (log_max_bytes= of memlith.open)"},
+    {" (memlith_persist_range)", ""},
+    {" (MEMLITH_IO_AUTO)", " (io=0)"},
+    {"; see MEMLITH_IO_AUTO", ""},
+    {" (MEMLITH_OPEN_FOLLOW)", " (follow=True)"},
+    {"MEMLITH_OPEN_BUFFERED", "buffered=True of memlith.open"},
+    {"MEMLITH_REGION_ANYWHERE", "an opening at any address"},
+    {" (MEMLITH_FORMAT_FORCE)", ""},
+    {"memlith_touch()", "store.touch()"},
+};
+
+std::string in_python(std::string sentence) {
+  for (const auto& [word, instead] : kWords) {
+    const std::size_t at = sentence.find(word);
+    if (at != std::string::npos) sentence.replace(at, word.size(), instead);
+  }
+  return sentence;
+}
 
 void raise_in_python(const Failure& failure) {
   const nb::object category = nb::cast(memlith_category(failure.code));
@@ -38,7 +60,7 @@ void check(std::int32_t code) {
     memlith_last_error(sentence.data(), sentence.size());
   }
   sentence.resize(bytes);
-  throw Failure{code, std::move(sentence)};
+  throw Failure{code, in_python(std::move(sentence))};
 }
 
 void fail(std::int32_t category, std::string sentence) { throw Failure{category, std::move(sentence)}; }

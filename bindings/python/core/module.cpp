@@ -14,6 +14,7 @@
 #include "memory.hpp"
 #include "shared.hpp"
 #include "store.hpp"
+#include "transaction.hpp"
 #include "unlocked.hpp"
 
 namespace nb = nanobind;
@@ -24,6 +25,7 @@ NB_MODULE(_core, module) {
   define_errors(module);
   define_memory(module);
   define_store(module);
+  define_transaction(module);
   define_dictionary(module);
   define_archive(module);
   define_shared(module);

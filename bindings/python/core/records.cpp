@@ -69,13 +69,13 @@ void Records::settle() {
   }
 }
 
-Dictionary Records::map_of(std::string_view name) {
-  Dictionary made{0, std::string(name)};
-  check(memlith_kv_map_open(handle_, made.name.c_str(), read_only_ ? 0 : MEMLITH_CREATE, &made.map));
-  return made;
+memlith_kv_map Records::map_of(const std::string& name) {
+  memlith_kv_map map = 0;
+  check(memlith_kv_map_open(handle_, name.c_str(), read_only_ ? 0 : MEMLITH_CREATE, &map));
+  return map;
 }
 
-Dictionary Records::dictionary(const std::string& name, const std::string& kind) {
+std::shared_ptr<Dictionary> Records::dictionary(const std::string& name, const std::string& kind) {
   if (name.empty()) fail(MEMLITH_INVALID, "a dictionary has a name");
   const std::string key = "k=" + name;
   std::string stored(find(active_ ? writer_ : begin_reading(), meta_, key).value_or(""));
@@ -91,9 +91,26 @@ Dictionary Records::dictionary(const std::string& name, const std::string& kind)
   if (stored != kind) {
     fail(MEMLITH_INCOMPATIBLE, "\"" + name + "\" was created as " + stored + ", and cannot be opened as " + kind);
   }
-  Dictionary found = map_of("=" + name);
-  if (!active_ && !read_only_) restore_count(found);
+  std::weak_ptr<Dictionary>& known = dictionaries_[name];
+  if (auto found = known.lock()) {
+    if (read_only_) found->map = map_of(found->name);  // the process that writes may have made it anew
+    return found;
+  }
+  const auto found = std::make_shared<Dictionary>(Dictionary{map_of("=" + name), "=" + name});
+  if (!active_ && !read_only_) restore_count(*found);
+  known = found;
   return found;
+}
+
+void Records::remake(Dictionary& which) {
+  begin();                         // which also frees the transaction that was too large
+  put_count(which, std::nullopt);  // a crash before the end leaves the count to restore_count
+  wait(commit());
+  check(memlith_kv_map_remove(handle_, which.name.c_str()));
+  which.map = map_of(which.name);
+  begin();
+  put_count(which, 0);
+  wait(commit());
 }
 
 // ---- transactions --------------------------------------------------------------------------------------------------

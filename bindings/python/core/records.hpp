@@ -9,6 +9,8 @@
 #include <memlith/kv.h>
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,8 +25,9 @@ inline constexpr char kRecordsRegion[] = ".records";
 
 using Record = std::pair<std::string, std::string>;  // key and value
 
+// One for all that have opened it.
 struct Dictionary {
-  memlith_kv_map map = 0;
+  memlith_kv_map map = 0;  // changes when it is made anew
   std::string name;
 };
 
@@ -39,7 +42,9 @@ class Records {
   void settle();
 
   // The dictionary of that name; creates it with that kind. INCOMPATIBLE if it was created with another kind.
-  Dictionary dictionary(const std::string& name, const std::string& kind);
+  std::shared_ptr<Dictionary> dictionary(const std::string& name, const std::string& kind);
+  // Removes all records at once, however many there are. No thread uses the dictionary, and no transaction is active.
+  void remake(Dictionary& which);
 
   // A transaction that reads, begun anew; ends with end_reading. The interpreter lock guards it.
   memlith_kv_txn* begin_reading();
@@ -77,7 +82,7 @@ class Records {
   void set_count(const Dictionary& of, std::int64_t change);
   void put_count(const Dictionary& of, std::optional<std::uint64_t> count);
   void restore_count(const Dictionary& of);
-  Dictionary map_of(std::string_view name);
+  memlith_kv_map map_of(const std::string& name);
 
   memlith_kv* handle_ = nullptr;
   const bool read_only_;
@@ -85,6 +90,7 @@ class Records {
   memlith_kv_txn* reader_ = nullptr;
   memlith_kv_txn* writer_ = nullptr;
   bool active_ = false;
+  std::map<std::string, std::weak_ptr<Dictionary>> dictionaries_;
 };
 
 }  // namespace memlith::python

@@ -1,14 +1,19 @@
 #include "shared.hpp"
 
 #include <memlith/shared.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "errors.hpp"
 #include "unlocked.hpp"
+#include "waits.hpp"
 
 namespace nb = nanobind;
 
@@ -80,7 +85,7 @@ class Call {
 
 class SharedTransaction {
  public:
-  explicit SharedTransaction(SharedRegion& region) : region_(nb::find(&region)) {
+  SharedTransaction(SharedRegion& region, std::uint32_t mode) : region_(nb::find(&region)), mode_(mode) {
     check(memlith_shared_begin(region.handle(), &handle_));
     region.begin_call();
   }
@@ -93,24 +98,52 @@ class SharedTransaction {
     need_open();
     Py_buffer view{};
     if (PyObject_GetBuffer(memory.ptr(), &view, PyBUF_ANY_CONTIGUOUS) != 0) throw nb::python_error();
-    std::int32_t code = 0;
-    {
-      const Unlocked unlocked;
-      code = memlith_shared_touch_before(handle_, view.buf, static_cast<std::uint64_t>(view.len), timeout_ms);
+    struct Release {
+      Py_buffer* view;
+      ~Release() { PyBuffer_Release(view); }
+    } const release{&view};
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    while (true) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+      // The main thread asks again and again, to hear signals between.
+      const std::int64_t slice = std::max<std::int64_t>(0, runs_handlers() ? std::min<std::int64_t>(left, 100) : left);
+      try {
+        const Unlocked unlocked;
+        check(memlith_shared_touch_before(handle_, view.buf, static_cast<std::uint64_t>(view.len),
+                                          static_cast<std::uint64_t>(slice)));
+        return;
+      } catch (const Failure& failure) {
+        if (memlith_category(failure.code) != MEMLITH_CONFLICT || slice >= left) throw;
+      }
+      look_at_signals();
+      need_open();  // a handler may have ended it
     }
-    PyBuffer_Release(&view);
-    check(code);
   }
-  std::uint64_t commit(std::uint32_t mode) {
+  std::uint64_t commit() {
     need_open();
     std::uint64_t ticket = 0;
     {
       const Unlocked unlocked;
-      check(memlith_shared_commit(handle_, mode, &ticket));
+      check(memlith_shared_commit(handle_, mode_, &ticket));
     }
     end(MEMLITH_OK);
+    ticket_ = ticket;
     return ticket;
   }
+  // Of a block of `with`.
+  void exit(nb::handle kind, nb::handle, nb::handle) {
+    if (kind.is_none() && handle_ != nullptr) {
+      try {
+        commit();
+      } catch (const Failure&) {
+        end(memlith_shared_abort(handle_));
+        throw;
+      }
+    }
+    abort();
+  }
+  std::optional<std::uint64_t> ticket() const { return ticket_; }
   void abort() {
     if (handle_ == nullptr) return;
     const std::int32_t code = memlith_shared_abort(handle_);
@@ -128,6 +161,8 @@ class SharedTransaction {
   }
 
   nb::object region_;
+  const std::uint32_t mode_;
+  std::optional<std::uint64_t> ticket_;  // of the commit, once it was made
   memlith_shared_txn* handle_ = nullptr;
 };
 
@@ -167,17 +202,32 @@ void define_shared(nb::module_& module) {
           "wait",
           [](SharedRegion& region, std::uint64_t ticket) {
             memlith_shared* const handle = region.handle();
+            const auto wait = [handle, ticket] { check(memlith_shared_wait(handle, ticket)); };
             const Call call(region);
-            const Unlocked unlocked;
-            check(memlith_shared_wait(handle, ticket));
+            if (!runs_handlers()) {
+              const Unlocked unlocked;
+              return wait();
+            }
+            try {
+              run_beside(wait);
+            } catch (const nb::python_error&) {
+              region.begin_call();  // the wait goes on, and the region stays open for it
+              throw;
+            }
           },
           nb::arg("ticket"))
       .def("close", &SharedRegion::close, "Closes the region when nobody uses its memory any more.");
   nb::class_<SharedTransaction>(module, "SharedTransaction")
-      .def(nb::init<SharedRegion&>(), nb::arg("region"))
-      .def("touch_before", &SharedTransaction::touch_before, nb::arg("memory"), nb::arg("timeout_ms"))
-      .def("commit", &SharedTransaction::commit, nb::arg("mode"))
-      .def("abort", &SharedTransaction::abort);
+      .def(nb::init<SharedRegion&, std::uint32_t>(), nb::arg("region"), nb::arg("mode"))
+      .def("touch_bytes_before", &SharedTransaction::touch_before, nb::arg("memory"), nb::arg("timeout_ms"))
+      .def_prop_ro("ticket", &SharedTransaction::ticket, "Of the commit, once it was made.")
+      .def("commit", &SharedTransaction::commit)
+      .def("abort", &SharedTransaction::abort,
+           "Gives the bytes their old content, and ends the transaction. Does nothing if it has ended.")
+      // In C++, so that no signal handler raises in it.
+      .def("__exit__", &SharedTransaction::exit, nb::arg("kind").none(), nb::arg("error").none(),
+           nb::arg("trace").none(),
+           nb::sig("def __exit__(self, kind: object, error: object, trace: object, /) -> None"));
 }
 
 }  // namespace memlith::python

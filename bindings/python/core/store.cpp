@@ -6,12 +6,15 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "errors.hpp"
+#include "transaction.hpp"
 #include "unlocked.hpp"
+#include "waits.hpp"
 
 namespace nb = nanobind;
 
@@ -38,6 +41,9 @@ struct Inside {
 std::uint64_t option(const nb::kwargs& options, const char* name) {
   return options.contains(name) ? nb::cast<std::uint64_t>(options[name]) : 0;
 }
+
+// The main thread waits in a thread of its own if the last wait took longer. It costs about 0.05 ms.
+constexpr std::chrono::milliseconds kSlow{5};
 
 void keep_notice(void* context, const char* sentence) {
   static_cast<std::vector<std::string>*>(context)->emplace_back(sentence);
@@ -155,10 +161,13 @@ void Store::check_usable() const {
   }
 }
 
-void Store::check_no_block() const {
-  if (turn_.mine() && !gate_.mine()) {
-    fail(MEMLITH_INVALID, "this thread has a transaction of a dictionary open, which ends first");
-  }
+OwnerPtr Store::current() const { return transactions_ == 0 ? nullptr : transaction_of_context(this); }
+
+void Store::check_no_transaction() const {
+  const OwnerPtr owner = current();
+  if (owner == nullptr) return;
+  if (!owner->arrays) fail(MEMLITH_INVALID, "this thread has a transaction of a dictionary open, which ends first");
+  fail(MEMLITH_INVALID, "this thread has a transaction open, which persists or rolls back as a whole when it ends");
 }
 
 template <typename Work>
@@ -178,15 +187,23 @@ auto Store::with_handle(Work&& work) {
 template <typename Work>
 auto Store::through_gate(Work&& work) {
   check_usable();
-  check_no_block();
-  const Unlocked unlocked;
+  check_no_transaction();
   const Inside inside(gate_);
+  const Unlocked unlocked;
   return use(work);
 }
 
 // ---- persist -------------------------------------------------------------------------------------------------------
 
+std::vector<memlith_region*> Store::open_regions() const {
+  std::vector<memlith_region*> all;
+  for (const auto& [name, open] : regions_) all.push_back(open.region);
+  return all;
+}
+
 void Store::persist() {
+  // The main thread captures, and waits so that it hears signals.
+  if (runs_handlers() && is_slow_ && !read_only_) return wait(persist_async());
   through_gate([this] {
     if (records_ != nullptr && !read_only_) records_->persist();
     check(memlith_persist_all(handle_, MEMLITH_SCOPE_PROCESS));
@@ -195,21 +212,48 @@ void Store::persist() {
 
 std::uint64_t Store::persist_async() {
   return through_gate([this] {
-    std::vector<memlith_region*> all;
-    for (const auto& [name, open] : regions_) all.push_back(open.region);
+    std::vector<memlith_region*> all = open_regions();
     std::uint64_t ticket = 0;
     if (!all.empty()) check(memlith_persist_async(all.data(), all.size(), MEMLITH_SCOPE_PROCESS, &ticket));
     return memlith_store_newest(handle_);  // of what dictionaries have, too
   });
 }
 
+// Without the interpreter lock. False: the wait may be long, and is for wait().
+bool Store::wait_here(std::uint64_t ticket) {
+  if (runs_handlers() && is_slow_) return false;
+  const auto began = std::chrono::steady_clock::now();
+  check(memlith_wait(handle_, ticket));
+  is_slow_ = std::chrono::steady_clock::now() - began > kSlow;
+  return true;
+}
+
 void Store::wait(std::uint64_t ticket) {
   check_usable();
-  const Unlocked unlocked;
-  const std::shared_lock lock(lock_);
-  if (handle_ != nullptr) return check(memlith_wait(handle_, ticket));
-  if (ticket > durable_at_close_) {
-    fail(MEMLITH_POISONED, "the store was closed after a failed write or flush; reopening it tells what is durable");
+  const auto work = [this, ticket] {
+    const std::shared_lock lock(lock_);
+    const auto began = std::chrono::steady_clock::now();
+    if (handle_ != nullptr) check(memlith_wait(handle_, ticket));
+    is_slow_ = std::chrono::steady_clock::now() - began > kSlow;
+    if (handle_ == nullptr && ticket > durable_at_close_) {
+      fail(MEMLITH_POISONED, "the store was closed after a failed write or flush; reopening it tells what is durable");
+    }
+  };
+  run(work);
+}
+
+// Work that waits for the disk, without the interpreter lock, and so that the main thread hears signals.
+void Store::run(const std::function<void()>& work) {
+  if (!runs_handlers() || !is_slow_) {
+    const Unlocked unlocked;
+    return work();
+  }
+  nb::object self = nb::find(this);
+  try {
+    run_beside(work);
+  } catch (const nb::python_error&) {
+    (void)self.release();  // the work goes on, and uses the store until the process ends
+    throw;
   }
 }
 
@@ -222,8 +266,7 @@ std::uint64_t Store::durable() {
 
 void Store::rollback() {
   through_gate([this] {
-    std::vector<memlith_region*> all;
-    for (const auto& [name, open] : regions_) all.push_back(open.region);
+    const std::vector<memlith_region*> all = open_regions();
     if (!all.empty()) check(memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS));
   });
 }
@@ -249,44 +292,61 @@ void Store::set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
   with_handle([&] { check(memlith_store_set_flush_window(handle_, interval_ms, bytes)); });
 }
 
-void Store::begin() {
+void Store::begin(const OwnerPtr& owner, std::optional<double> wait, bool whole) {
   check_usable();
-  check_no_block();
+  struct Undo {
+    Store& store;
+    const Owner* owner;
+    ~Undo() {
+      if (owner == nullptr) return;
+      store.turn_.end(owner);
+      store.gate_.end(owner);
+    }
+  } undo{*this, owner.get()};
+  if (owner->arrays) {
+    const OwnerPtr outer = current();
+    if (outer != nullptr && !outer->arrays) check_no_transaction();
+    if (outer != nullptr) {
+      fail(MEMLITH_INVALID, "this thread has a transaction open already; transactions do not nest");
+    }
+    gate_.begin(owner, wait);
+  }
+  const bool with_records = !owner->arrays || (whole && !read_only_ && records_ != nullptr);
+  if (with_records) turn_.begin(owner, wait);
   const Unlocked unlocked;
-  gate_.begin();
   const std::shared_lock lock(lock_);
-  if (handle_ != nullptr) return;
-  gate_.end();
-  fail(MEMLITH_INVALID, "the store is closed");
+  if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
+  if (with_records) records().begin();
+  owner->records = with_records;
+  ++transactions_;
+  owner->open = true;
+  undo.owner = nullptr;
 }
 
-namespace {
-
-// Ends a thread's transaction, whatever happens.
+// Ends a transaction, whatever happens.
 struct Ending {
-  Gate& gate;
-  Gate& turn;
-  Ending(Gate& given, Gate& given_turn) : gate(given), turn(given_turn) {}
-  Ending(const Ending&) = delete;
-  Ending& operator=(const Ending&) = delete;
+  Store& store;
+  Owner& owner;
   ~Ending() {
-    if (turn.mine()) turn.end();
-    gate.end();
+    owner.open = false;
+    --store.transactions_;
+    store.turn_.end(&owner);
+    store.gate_.end(&owner);
   }
 };
 
-}  // namespace
-
 // Ends the transaction in any case: one that cannot be persisted (FULL) is rolled back.
-std::uint64_t Store::commit() {
+std::uint64_t Store::commit(const OwnerPtr& owner) {
   check_usable();
-  if (!gate_.mine()) gate_.end();  // which says what is wrong
+  const auto part = lock_briefly(owner->use);
+  if (!owner->open) fail(MEMLITH_INVALID, "the transaction has ended");
+  owner->ending = true;
   const Unlocked unlocked;
-  const Ending ending(gate_, turn_);
-  return use([this] {
-    std::vector<memlith_region*> all;
-    for (const auto& [name, open] : regions_) all.push_back(open.region);
-    const bool with_records = turn_.mine() && records_->active();
+  const Ending ending{*this, *owner};
+  if (!owner->arrays) return use([this] { return records().commit(); });
+  return use([&] {
+    const std::vector<memlith_region*> all = open_regions();
+    const bool with_records = owner->records && records_->active();
     std::uint64_t ticket = 0;
     memlith_txn* tx = nullptr;
     try {
@@ -305,15 +365,18 @@ std::uint64_t Store::commit() {
   });
 }
 
-void Store::abort() {
+void Store::abort(const OwnerPtr& owner) {
   check_usable();
-  if (!gate_.mine()) gate_.end();
+  const auto part = lock_briefly(owner->use);
+  if (!owner->open) return;
+  owner->ending = true;
   const Unlocked unlocked;
-  const Ending ending(gate_, turn_);
-  use([this] {
-    if (turn_.mine() && records_->active()) records_->abort();
-    std::vector<memlith_region*> all;
-    for (const auto& [name, open] : regions_) all.push_back(open.region);
+  const Ending ending{*this, *owner};
+  if (!owner->arrays && handle_ == nullptr) return;
+  use([&] {
+    if (owner->records && records_->active()) records_->abort();
+    if (!owner->arrays) return;
+    const std::vector<memlith_region*> all = open_regions();
     if (!all.empty()) check(memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS));
   });
 }
@@ -398,6 +461,10 @@ void Store::close_region(const std::string& name) {
   const nb::gil_scoped_acquire locked;
   close_one(found->second);
   regions_.erase(found);
+}
+
+bool Store::is_open(const std::string& name) {
+  return with_handle([&] { return regions_.contains(name); });
 }
 
 void Store::remove_region(const std::string& name) {
@@ -577,12 +644,6 @@ void define_store(nb::module_& module) {
       .def("refresh", &Store::refresh)
       .def_prop_ro("follows", &Store::follows)
       .def("set_flush_window", &Store::set_flush_window, nb::arg("interval_ms"), nb::arg("bytes"))
-      .def("begin", &Store::begin)
-      .def("commit", &Store::commit)
-      .def("abort", &Store::abort)
-      .def("enter_block", &Store::enter_block)
-      .def("leave_block", &Store::leave_block, nb::arg("weak"))
-      .def("undo_block", &Store::undo_block, nb::arg("savepoint"))
       .def("info", &Store::info, nb::sig("def info(self) -> dict[str, int]"))
       .def("stats", &Store::stats, nb::sig("def stats(self) -> dict[str, int]"))
       .def("regions", &Store::regions, nb::sig("def regions(self) -> list[dict[str, typing.Any]]"))
@@ -590,6 +651,7 @@ void define_store(nb::module_& module) {
       .def("open_region", &Store::open_region, nb::arg("name"), nb::arg("size"), nb::arg("max_size"),
            nb::arg("tracker"), nb::arg("flags"))
       .def("close_region", &Store::close_region, nb::arg("name"))
+      .def("is_open", &Store::is_open, nb::arg("name"))
       .def("remove_region", &Store::remove_region, nb::arg("name"))
       .def("grow", &Store::grow, nb::arg("name"), nb::arg("size"))
       .def("persist_region", &Store::persist_region, nb::arg("name"))

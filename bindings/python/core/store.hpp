@@ -11,37 +11,21 @@
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
-#include <condition_variable>
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "gate.hpp"
 #include "memory.hpp"
 #include "records.hpp"
 
 namespace memlith::python {
-
-// Persists of any number of threads side by side, or one transaction, whose half no persist may capture.
-class Gate {
- public:
-  void enter();  // fails if this thread has the transaction
-  void leave();
-  void begin();  // fails if this thread has the transaction already
-  void end();
-  bool mine() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  int inside_ = 0;
-  int waiting_ = 0;
-  std::thread::id owner_;
-};
 
 class Store {
  public:
@@ -54,6 +38,7 @@ class Store {
   void close();
   bool closed() const { return handle_ == nullptr; }
   bool inherited() const { return ::getpid() != process_; }
+  void check_usable() const;
 
   void persist();
   std::uint64_t persist_async();
@@ -66,9 +51,11 @@ class Store {
   bool follows() const { return follows_; }
   void set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes);
 
-  void begin();
-  std::uint64_t commit();
-  void abort();
+  // A transaction begins, commits (weakly: returns the ticket) and is undone; of an end only one call has an effect.
+  // `whole`: dictionaries are a part of it from the beginning, so that no change of one has to wait later.
+  void begin(const OwnerPtr& owner, std::optional<double> wait, bool whole);
+  std::uint64_t commit(const OwnerPtr& owner);
+  void abort(const OwnerPtr& owner);
 
   nanobind::dict info();
   nanobind::dict stats();
@@ -77,6 +64,7 @@ class Store {
   void open_region(const std::string& name, std::uint64_t size, std::uint64_t max_size, std::uint32_t tracker,
                    std::uint32_t flags);
   void close_region(const std::string& name);
+  bool is_open(const std::string& name);
   void remove_region(const std::string& name);
   nanobind::list unpersisted();
   void grow(const std::string& name, std::uint64_t size);
@@ -88,17 +76,19 @@ class Store {
   std::unique_ptr<Memory> memory(const std::string& name, nanobind::object owner);
   nanobind::list snapshot(const std::vector<std::string>& names);
 
-  // Dictionaries. A block is a transaction over dictionaries alone, or part of one of the store, or of an outer block.
-  Dictionary open_dictionary(const std::string& name, const std::string& kind);
-  std::uint64_t enter_block();  // returns the savepoint to which it is undone, 0 for an outermost block
-  void leave_block(bool weak);  // commits an outermost block
-  void undo_block(std::uint64_t savepoint);
+  // Dictionaries.
+  std::shared_ptr<Dictionary> open_dictionary(const std::string& name, const std::string& kind);
+  // A block within a transaction, which can be undone by itself. False: the transaction has ended; there is no such
+  // block.
+  bool enter_inner_block(const OwnerPtr& owner);
+  bool leave_inner_block(const OwnerPtr& owner, bool undo);
   // `work` gets a transaction. It holds the interpreter lock, and does not run Python code.
   void read(const std::function<void(memlith_kv_txn* txn, memlith_kv_map meta)>& work);
-  // `work` is a part of the thread's block, or a commit of its own. It does not hold the interpreter lock.
+  // `work` is a part of the context's transaction, or a commit of its own. It does not hold the interpreter lock.
   void write(bool weak, const std::function<void(Records& records)>& work);
   // In commits of its own; the last ticket is waited for unless `weak`. Holds the interpreter lock when it is called.
-  void append(const Dictionary& to, const std::vector<Record>& records, bool weak);
+  void append(const std::shared_ptr<Dictionary>& to, std::vector<Record> records, bool weak);
+  void clear(const std::shared_ptr<Dictionary>& which, bool weak);
 
  private:
   struct Open {
@@ -116,9 +106,13 @@ class Store {
   auto with_handle(Work&& work);
   template <typename Work>
   auto through_gate(Work&& work);
-  void check_usable() const;
-  void check_no_block() const;
-  bool in_block();
+  OwnerPtr current() const;  // the transaction in which this context's code runs
+  void check_no_transaction() const;
+  std::unique_lock<std::mutex> take_part(const OwnerPtr& owner);
+  std::vector<memlith_region*> open_regions() const;
+  bool wait_here(std::uint64_t ticket);
+  void run(const std::function<void()>& work);
+  friend struct Ending;
   Records& records();
   Open& open(const std::string& name);
   std::shared_ptr<Mapping> mapping_before(const std::string& name);
@@ -134,7 +128,9 @@ class Store {
   // Shared by every call that uses the handle; exclusive for opening, growing and closing.
   std::shared_mutex lock_;
   Gate gate_;
-  Gate turn_;  // of the thread that writes to dictionaries; comes after gate_ and before lock_
+  Gate turn_;  // of the transaction or the change that writes to dictionaries; comes after gate_ and before lock_
+  std::atomic<int> transactions_{0};  // that are open
+  std::atomic<bool> is_slow_{true};   // the last wait for the disk took long
   Regions regions_;
   std::unique_ptr<Records> records_;
 };

@@ -287,6 +287,45 @@ def test_a_region_of_another_program_is_no_array(folder: pathlib.Path) -> None:
         assert array.shape == (3,)
 
 
+def test_regions_of_other_programs_are_left_alone(folder: pathlib.Path) -> None:
+    with memlith.open(folder / "s") as store:
+        store._core.open_region("kv", 8192, 0, 1, 1)
+        memoryview(store._memory("kv"))[:4] = b"mine"
+        store.from_array("a", [1, 2])
+        store.persist()
+    for options in ({}, {"read_only": True}):
+        with memlith.open(folder / "s", **options) as store:
+            assert store.names() == ["a"] == list(store) and len(store) == 1
+            assert "a" in store and "kv" not in store and "other" not in store
+            assert store.snapshot()["a"].tolist() == [1, 2]
+            assert not store._core.is_open("kv")
+            with pytest.raises(memlith.Incompatible, match='"kv" holds no array'):
+                store.remove("kv")
+    with memlith.open(folder / "s") as store:
+        store.remove("a")
+        with pytest.raises(memlith.NotFound):
+            store.remove("a")
+        assert store.names() == [] and [region["name"] for region in store._core.regions()] == ["kv"]
+
+
+def test_wrong_numbers_are_told_in_words_of_python(folder: pathlib.Path) -> None:
+    for options in ({"log_bytes": -1}, {"log_max_bytes": 1 << 64}, {"io": 1 << 32}):
+        with pytest.raises(memlith.Invalid, match=f"{[*options][0]} takes an integer from 0 to"):
+            memlith.open(folder / "s", **options)
+    with pytest.raises(TypeError, match="integer"):
+        memlith.open(folder / "s", log_bytes="1")  # type: ignore[arg-type]
+    with memlith.open(folder / "s", log_bytes=1 << 20, log_max_bytes=1 << 20) as store:
+        with pytest.raises(memlith.Invalid, match="not negative"):
+            store.set_flush_window(-1)
+        with pytest.raises(memlith.Invalid, match="max_bytes"):
+            store.array("a", 3, max_bytes=-1)
+        store.array("b", 1 << 20)[:] = 1
+        with pytest.raises(memlith.Full, match=r"Raise the limit \(log_max_bytes= of memlith.open\)") as raised:
+            store.persist()
+        assert "memlith_" not in str(raised.value)
+        store.rollback()
+
+
 def test_every_category_has_an_exception() -> None:
     classes = memlith.Error.__subclasses__()
     assert sorted(each.category for each in classes) == list(range(1, 18))

@@ -30,6 +30,27 @@ def outcome(call: Any) -> Any:
         return type(error)
 
 
+def test_a_deque_that_is_too_long_is_trimmed(store: memlith.Store) -> None:
+    grown: memlith.Deque[int] = memlith.Deque(store, "q", range(10))
+    q: memlith.Deque[int] = memlith.Deque(store, "q", maxlen=4)
+    assert list(q) == [6, 7, 8, 9]
+    grown.extend([10, 11, 12])
+    q.append(13)
+    assert list(q) == [10, 11, 12, 13]
+    grown.extend([14, 15])
+    q.appendleft(9)
+    assert list(q) == [9, 10, 11, 12]
+
+
+def test_a_deque_has_no_slices(store: memlith.Store) -> None:
+    q: memlith.Deque[int] = memlith.Deque(store, "q", range(5))
+    for call in (lambda: q[1:2], lambda: q.__setitem__(slice(1, 2), 1), lambda: q.__delitem__(slice(1, 2)),
+                 lambda: q["a"]):
+        with pytest.raises(TypeError, match="integer"):
+            call()
+    assert q[np.int64(2)] == 2 and list(q) == [*range(5)]
+
+
 class AgainstADeque(RuleBasedStateMachine):
     folder: pathlib.Path
     machines = 0

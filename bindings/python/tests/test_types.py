@@ -17,6 +17,10 @@ async def work(store: memlith.Store) -> npt.NDArray[np.float64]:
     array: npt.NDArray[np.float64] = store.array("a", (3, 4), np.float64)
     with store.transaction() as same:
         array[0] = len(same.names())
+    async with store.transaction(wait=3) as again:
+        array[1] = len(again.names())
+    with store.begin() as tx, tx.use():
+        array[2] = 1
     ticket = store.persist_async()
     await ticket
     ticket.add_done_callback(lambda done: print(done.number))
@@ -52,8 +56,8 @@ def test_the_package_and_a_users_program(folder: pathlib.Path) -> None:
     (folder / "user.py").write_text(USER)
     (folder / "wrong.py").write_text(WRONG)
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache")]
-    parts = ("", "._store", "._ticket", "._header", "._errors", "._dict", "._deque", "._cache", ".checkpoint",
-             ".sqlite")
+    parts = ("", "._store", "._ticket", "._header", "._errors", "._transaction", "._shared", "._dict", "._deque",
+             "._cache", ".checkpoint", ".sqlite")
     modules = [word for part in parts for word in ("-m", f"memlith{part}")]
     done = subprocess.run([*mypy, "-m", "user", *modules], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -38,6 +38,7 @@ from ._errors import (
 from ._shared import SharedRegion, SharedTransaction
 from ._store import Store, Tracker, open  # noqa: A004
 from ._ticket import Ticket
+from ._transaction import Transaction
 
 __version__ = version()
 
@@ -45,6 +46,6 @@ __all__ = [
     "ABSENT", "AddressTaken", "Busy", "Cache", "Codec", "Conflict", "Corrupt", "Deque", "Dict", "Error", "Estimate",
     "Exists", "Full", "IOFailure", "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "NotPersisted",
     "Permission", "Poisoned", "ReadOnly", "SharedRegion", "SharedTransaction", "Store", "Ticket", "TooManyFiles",
-    "Tracker", "Unsupported",
+    "Tracker", "Transaction", "Unsupported",
     "archive", "cached", "checkpoint", "open", "version",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import MutableSequence
 from typing import Any, Generic, Iterable, Iterator, Literal, TypeVar
 
@@ -33,6 +34,9 @@ class Deque(Records, Generic[V]):
             raise ValueError("maxlen must be non-negative")
         super().__init__(store, name, weak=weak, codec=codec)
         self.maxlen = maxlen
+        if maxlen is not None and not store.read_only and len(self) > maxlen:
+            with self.transact():
+                self._trim(True)
         self.extend(iterable)
 
     def _edge(self, last: bool) -> int | None:
@@ -41,6 +45,7 @@ class Deque(Records, Generic[V]):
 
     def _key(self, index: int) -> int:
         """The key of an index. In a transaction."""
+        index = _index(index)
         count = len(self)
         if index < 0:
             index += count
@@ -53,8 +58,13 @@ class Deque(Records, Generic[V]):
     def _add(self, value: V, left: bool) -> None:
         edge = self._edge(not left)
         super().__setitem__(0 if edge is None else edge - 1 if left else edge + 1, value)
-        if self.maxlen is not None and len(self) > self.maxlen:
-            super().__delitem__(self._edge(left))
+        self._trim(not left)
+
+    def _trim(self, left: bool) -> None:
+        """Removes what is too much, at the left or the right end. Another object may have let the deque grow longer."""
+        surplus = 0 if self.maxlen is None else len(self) - self.maxlen
+        for _ in range(surplus):
+            super().__delitem__(self._edge(not left))
 
     def _take(self, last: bool) -> V:
         with self.transact():
@@ -108,6 +118,7 @@ class Deque(Records, Generic[V]):
         return any(value is each or value == each for each in self)
 
     def __getitem__(self, index: int, /) -> V:
+        index = _index(index)
         if index == 0 or index == -1:  # without a transaction, which other threads would wait for
             found = self.batch(b"", b"", index == -1, 1, True)[1]
             if not found:
@@ -198,3 +209,11 @@ class Deque(Records, Generic[V]):
 
 
 MutableSequence.register(Deque)
+
+
+def _index(index: Any) -> int:
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise TypeError(f"the index of a deque is an integer, not a {type(index).__name__}; a slice of it is "
+                        "list(q)[a:b], or itertools.islice(q, a, b)") from None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import pickle
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Iterable, Literal, NamedTuple, Protocol, TypeVar, Union
 
 from . import _core
 from ._store import Store
+from ._transaction import Transaction
 
 Key = Union[bytes, str, int, float, None, "tuple[Key, ...]"]
 Prefix = Union[bytes, str, "tuple[Key, ...]"]
@@ -75,28 +75,6 @@ def _dumps(value: Any) -> bytes:
     return pickle.dumps(value, 5)
 
 
-class Transaction:
-    """The block of `with d.transact():`."""
-
-    __slots__ = ("_core", "_weak", "_savepoints")
-
-    def __init__(self, core: _core.Store, weak: bool) -> None:
-        self._core = core
-        self._weak = weak
-        self._savepoints: list[int] = []
-
-    def __enter__(self) -> None:
-        self._savepoints.append(self._core.enter_block())
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        savepoint = self._savepoints.pop()
-        if kind is not None:
-            self._core.undo_block(savepoint)
-        elif savepoint == 0:
-            self._core.leave_block(self._weak)
-
-
 class Records(_core.Map):
     """What the classes below share: the records of one name in a store."""
 
@@ -110,13 +88,13 @@ class Records(_core.Map):
         self.name = name
         self.weak = weak
 
-    def transact(self) -> Transaction:
+    def transact(self, *, wait: float | None = None) -> Transaction[None]:
         """A block whose changes of all dictionaries take effect, and become durable, together; none if it raises.
 
-        Other threads that write wait for its end; those that read see the state before. Blocks nest. Do not `await` in
-        a block.
+        A block of `with` or `async with`. Other threads and tasks that write wait for its end; those that read see the
+        state before. Blocks nest. `wait` is as of Store.transaction.
         """
-        return Transaction(self.store._core, self.weak)
+        return Transaction(self.store._core, self.store._threads.waiter, None, False, self.weak, wait)
 
     def __reduce__(self) -> Any:
         raise TypeError(f"a {type(self).__name__} belongs to its store and cannot be pickled; pickle a copy of it")

@@ -11,8 +11,6 @@ import numpy
 from . import _core
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from numpy.typing import DTypeLike, NDArray
 
 _SYNC, _ASYNC = 0, 1
@@ -60,7 +58,7 @@ class SharedRegion:
 
         With wait=False the commit returns when the keeper has copied the bytes; see SharedTransaction.ticket.
         """
-        return SharedTransaction(_core.SharedTransaction(self._core), wait)
+        return SharedTransaction(self._core, _SYNC if wait else _ASYNC)
 
     def wait(self, ticket: int) -> None:
         """Returns when the commit with that ticket, and all before it, are durable."""
@@ -85,15 +83,8 @@ class SharedRegion:
         self.close()
 
 
-class SharedTransaction:
+class SharedTransaction(_core.SharedTransaction):
     """Bytes of a shared region that belong to this transaction until it ends. One thread at a time uses it."""
-
-    __slots__ = ("_core", "_wait", "ticket")
-
-    def __init__(self, core: _core.SharedTransaction, wait: bool) -> None:
-        self._core = core
-        self._wait = wait
-        self.ticket: int | None = None  # of the commit, once it was made
 
     def touch_before(self, memory: Any, timeout: float = 10) -> None:
         """Takes the bytes of an array, or of a slice of it, for this transaction. Call it before they change.
@@ -101,7 +92,7 @@ class SharedTransaction:
         Waits up to `timeout` seconds while another transaction has any of them. Then raises Conflict: abort, and begin
         again. `memory` is contiguous.
         """
-        self._core.touch_before(memory, max(0, round(timeout * 1000)))
+        self.touch_bytes_before(memory, max(0, round(timeout * 1000)))
 
     def commit(self) -> int:
         """Makes the bytes durable, all or nothing, ends the transaction, and returns the ticket.
@@ -109,21 +100,7 @@ class SharedTransaction:
         Raises IOFailure if the keeper ended meanwhile: whether the commit is durable is known when the region is open
         again. After any error the transaction is open, and abort() ends it.
         """
-        self.ticket = self._core.commit(_SYNC if self._wait else _ASYNC)
-        return self.ticket
-
-    def abort(self) -> None:
-        """Gives the bytes their old content, and ends the transaction. Does nothing if it has ended."""
-        self._core.abort()
+        return super().commit()
 
     def __enter__(self) -> SharedTransaction:
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None and self.ticket is None:
-                self.commit()
-        finally:
-            self._core.abort()

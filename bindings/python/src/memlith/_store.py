@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import threading
 import warnings
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from . import _core, _header
 from ._errors import Error, Exists, Incompatible, Invalid, NotFound, NotPersisted, Poisoned
 from ._ticket import Ticket, Waiter
+from ._transaction import Transaction
 
 Tracker = Literal["scan", "fault", "explicit", "auto"]
 Array = npt.NDArray[Any]
@@ -55,7 +57,7 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
 class Store:
     """A folder with arrays that survive crashes. Any thread may call any method."""
 
-    __slots__ = ("path", "read_only", "_place", "_core", "_threads", "_finalizer", "__weakref__")
+    __slots__ = ("path", "read_only", "_place", "_core", "_threads", "_finalizer", "_foreign", "__weakref__")
 
     def __init__(
         self,
@@ -71,6 +73,10 @@ class Store:
         unknown = options.keys() - _OPTIONS
         if unknown:
             raise TypeError(f"memlith.open has no option {', '.join(sorted(unknown))}; it has {', '.join(_OPTIONS)}")
+        for option, number in options.items():
+            largest = (1 << 32 if option in _OPTIONS_32 else 1 << 64) - 1
+            if not 0 <= operator.index(number) <= largest:
+                raise Invalid(f"memlith.open: {option} takes an integer from 0 to {largest}, not {number}")
         flags = _core.OPEN_FOLLOW if follow else _core.OPEN_READ_ONLY if read_only else 0
         if flags == 0 and (create or exclusive):
             flags = _core.OPEN_CREATE
@@ -78,10 +84,16 @@ class Store:
         self.path = os.fspath(path)
         self._place = os.path.abspath(os.fsencode(path))  # wherever the program changes its working folder to
         self.read_only = read_only or follow
-        self._core = _core.Store(os.fsencode(path), flags=flags, **options)
-        self._threads = _Threads(self._core)
-        # Also when the interpreter ends, while its threads still can.
-        self._finalizer = weakref.finalize(self, _close, self._core, self._threads, os.fsdecode(self.path))
+        self._foreign: set[str] = set()  # regions that were found to be no arrays
+        try:
+            self._core = _core.Store(os.fsencode(path), flags=flags, **options)
+            self._threads = _Threads(self._core)
+            # Also when the interpreter ends, while its threads still can.
+            self._finalizer = weakref.finalize(self, _close, self._core, self._threads, os.fsdecode(self.path))
+        except BaseException:  # a signal handler has raised, and the traceback keeps this object
+            if hasattr(self, "_core"):
+                self._core.close()
+            raise
 
     # ---- the store itself ----
 
@@ -160,20 +172,25 @@ class Store:
         """Puts all arrays back to what was last persisted. No other thread may change arrays meanwhile."""
         self._core.rollback()
 
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[Store]:
-        """Persists at the end of the block, or rolls back if it raises: arrays and dictionaries, as one.
+    def transaction(self, *, wait: float | None = None) -> Transaction[Store]:
+        """A block of `with` or `async with` that persists at its end, or rolls back if it raises.
 
-        The block starts from the last persist: what was changed before it and not persisted belongs to it. One thread
-        has a transaction at a time; persists of other threads wait for its end.
+        Arrays and dictionaries change as one. The block starts from the last persist: what was changed before it and
+        not persisted belongs to it. There is one transaction at a time; persists, and changes of dictionaries, wait for
+        its end. `wait` is how many seconds the block may wait for its beginning; then it raises Busy, which names the
+        transaction in front. Default: 10 s for each transaction in front.
         """
-        self._core.begin()
-        try:
-            yield self
-        except BaseException:
-            self._core.abort()
-            raise
-        self._core.wait(self._core.commit())
+        return Transaction(self._core, self._threads.waiter, self, True, False, wait)
+
+    def begin(self, *, wait: float | None = None) -> Transaction[Any]:
+        """Begins such a transaction, and returns it.
+
+        It ends with its `commit()` or `rollback()`, or with a block of `with`, in whatever thread or task. `with
+        tx.use():` has other threads and tasks work in it. If the object is dropped, the transaction is undone.
+        """
+        made: Transaction[Any] = Transaction(self._core, self._threads.waiter, None, True, False, wait)
+        made.enter_within(wait, False)
+        return made
 
     def autosave(self, seconds: float | None) -> None:
         """Persists every `seconds` in the background, between transactions; None ends that.
@@ -187,6 +204,8 @@ class Store:
 
     def set_flush_window(self, seconds: float, bytes: int = 0) -> None:  # noqa: A002
         """How long asynchronous persists may wait for their flush, in time and in bytes of log (weak durability)."""
+        if seconds < 0 or bytes < 0:
+            raise Invalid("a flush window has a time and a number of bytes that are not negative")
         self._core.set_flush_window(round(seconds * 1000), bytes)
 
     # ---- arrays ----
@@ -257,24 +276,30 @@ class Store:
         return self._view(name, resized)
 
     def remove(self, name: str) -> None:
-        """Removes an array. Durable on return. Arrays that Python still holds become ordinary memory."""
+        """Removes an array. Durable on return. Arrays that Python still holds become ordinary memory.
+
+        Incompatible if the region holds something else, such as the kv store of a program in another language.
+        """
+        if not self._is_array(name):
+            raise Incompatible(f'{os.fsdecode(self.path)}: "{name}" holds no array; remove it with the program that '
+                               "made it")
         self._core.remove_region(name)
 
     def names(self) -> list[str]:
-        """The names of the arrays."""
-        return sorted(region["name"] for region in self._core.regions())
+        """The names of the arrays. Of a store that is followed, also those of regions of other programs."""
+        return sorted(name for region in self._core.regions() if self._is_array(name := region["name"]))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
     def __len__(self) -> int:
-        return len(self._core.regions())
+        return len(self.names())
 
     def __bool__(self) -> bool:
         return True
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names()
+        return any(region["name"] == name for region in self._core.regions()) and self._is_array(cast(str, name))
 
     def __getitem__(self, name: str) -> Array:
         """The existing array `name`."""
@@ -333,9 +358,32 @@ class Store:
         if dtype is not None and shape is not None:
             header = _header.for_array(dtype, shape)
             size = header.offset + header.array_bytes
+        if max_bytes < 0:
+            raise Invalid(f"max_bytes takes a number of bytes, not {max_bytes}")
+        was_open = self._core.is_open(name)
         self._core.open_region(name, size, max_bytes, _TRACKERS[tracker], _core.CREATE if size else 0)
-        with memoryview(self._memory(name)) as memory:
-            return _header.read(memory, name)
+        try:
+            with memoryview(self._memory(name)) as memory:
+                return _header.read(memory, name)
+        except Error as error:
+            if isinstance(error, Incompatible):
+                self._foreign.add(name)
+            if not was_open:
+                self._core.close_region(name)
+            raise
+
+    def _is_array(self, name: str) -> bool:
+        """Whether a region holds an array, or a new one. True in a store that is followed: a look would copy it."""
+        if name in self._foreign:
+            return False
+        if self._core.follows or self._core.is_open(name):
+            return True
+        try:
+            self._open(name, None, None, "scan", 0)
+        except Error:  # others raise when the array is used
+            return name not in self._foreign
+        self._core.close_region(name)
+        return True
 
     def _create(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], values: Any) -> _header.Header:
         """Writes head and values of a new region, and persists both together."""
@@ -370,6 +418,7 @@ class Store:
 
 _OPTIONS = ("log_bytes", "log_max_bytes", "memory_max_bytes", "flush_interval_ms", "flush_bytes",
             "physical_block_bytes", "manual_checkpoint", "io")
+_OPTIONS_32 = ("physical_block_bytes", "manual_checkpoint", "io")
 
 
 def _close(core: _core.Store, threads: _Threads, path: str | None = None) -> None:

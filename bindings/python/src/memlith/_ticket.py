@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import concurrent.futures
+import queue
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Generator
 
@@ -92,23 +92,27 @@ class Ticket:
 
 
 class Waiter:
-    """The thread of a store that waits for tickets and calls back. It starts with the first callback."""
+    """The thread of a store that waits for tickets and calls back. It starts with the first callback.
+
+    A signal handler may raise between any two lines of the methods that the main thread calls: what they have done by
+    then must not keep other threads waiting. So the queue is one that needs no lock of Python code.
+    """
 
     def __init__(self, core: _core.Store) -> None:
         self._core = core
-        self._lock = threading.Condition()
-        self._waiting: collections.deque[tuple[int, Callable[[Error | None], Any]]] = collections.deque()
+        self._lock = threading.RLock()
+        self._waiting: queue.SimpleQueue[tuple[int, Callable[[Error | None], Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopped = False
 
     def add(self, number: int, callback: Callable[[Error | None], Any]) -> None:
         with self._lock:
             if not self._stopped:
-                self._waiting.append((number, callback))
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="memlith-tickets", daemon=True)
-                    self._thread.start()
-                self._lock.notify()
+                    thread = threading.Thread(target=self._run, name="memlith-tickets", daemon=True)
+                    thread.start()
+                    self._thread = thread
+                self._waiting.put((number, callback))
                 return
         self._call(number, callback)
 
@@ -116,20 +120,15 @@ class Waiter:
         """Calls back for every ticket so far, and ends the thread."""
         with self._lock:
             self._stopped = True
-            self._lock.notify()
+            self._waiting.put(None)
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def _run(self) -> None:
-        while True:
-            with self._lock:
-                while not self._waiting:
-                    if self._stopped:
-                        return
-                    self._lock.wait()
-                number, callback = self._waiting.popleft()
-            self._call(number, callback)
+        while (each := self._waiting.get()) is not None:
+            self._call(*each)
+        self._waiting.put(None)  # for a second thread, if a signal interrupted add()
 
     def _call(self, number: int, callback: Callable[[Error | None], Any]) -> None:
         failure: Error | None = None

@@ -6,8 +6,9 @@
         ...                        # compute
         checkpoint.save(state)     # durable: this state, or after a crash the one before
 
-The state is any tree of dictionaries, lists, NumPy arrays, PyTorch tensors and objects that pickle takes. As with
-pickle, load only checkpoints that you trust.
+The state is any tree of dictionaries, lists, NumPy arrays, PyTorch tensors and objects that pickle takes. Tensors come
+back as torch.save and torch.load have them: of any type and layout, parameters as parameters, and those that share
+memory share it again. They come back in main memory. As with pickle, load only checkpoints that you trust.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import io
 import os
 import pickle
 import sys
-from typing import Any, NamedTuple, cast
+from typing import Any, Callable, NamedTuple, cast
 
 import numpy as np
 
 from . import _core, _header
-from ._errors import Corrupt
+from ._errors import Corrupt, NotFound
 from ._store import Array, Store
 from ._ticket import Ticket
+from ._transaction import Transaction
 
 __all__ = ["Checkpoint"]
 
@@ -56,25 +58,35 @@ class Checkpoint:
         self.close()
 
     def save(self, state: Any) -> int:
-        """Makes the state durable, and returns how many bytes of its arrays had changed since the last one."""
-        changed = self._write(state)
-        self._store.persist()
-        return changed
+        """Makes the state durable, and returns how many bytes of its arrays had changed since the last one.
+
+        A save that raises, or that a signal handler interrupts, leaves the state of the save before, in the store and
+        in the arrays that load(copy=False) returned. An interruption may also come when the state is written and only
+        waits to be durable; then it counts as saved.
+        """
+        with self._store.transaction():
+            return self._write(state)
 
     def save_async(self, state: Any) -> Ticket:
         """Copies what changed, and returns. The state may change at once; the ticket tells when the copy is durable."""
-        self._write(state)
-        return self._store.persist_async()
+        store = self._store
+        with Transaction[None](store._core, store._threads.waiter, None, True, True, None):  # weak: it does not wait
+            self._write(state)
+        return store.persist_async()
 
     def load(self, copy: bool = True) -> Any:
-        """The last durable state, or None. With copy=False, NumPy arrays are the checkpoint's own memory.
+        """The last state that was saved, or None. With copy=False, NumPy arrays are the checkpoint's own memory.
 
         A computation that changes these arrays in place saves without copying or comparing them. They show the state as
-        of the last save after a crash, but not after an exception: load again then, after closing the checkpoint.
+        of the last save after a crash, but not after an exception outside of save(): load again then, after closing the
+        checkpoint.
         """
-        if "index" not in self._store:
+        try:
+            whole = self._store["index"].tobytes()
+        except NotFound:  # or its first save was cut off
             return None
-        whole = self._store["index"].tobytes()
+        if not any(whole[:8]):  # its first save was cut off
+            return None
         try:
             slots, skeleton = pickle.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
         except Exception as error:
@@ -112,9 +124,12 @@ class Checkpoint:
         return changed
 
     def _room(self, name: str, count: int) -> None:
-        if name not in self._store:
+        try:
+            length = len(self._store[name])
+        except NotFound:  # or a crash has left it without a head
             self._store.zeros(name, max(count, 1), "u1", max_bytes=max(1 << 38, 4 * count))
-        elif len(self._store[name]) < count:
+            return
+        if length < count:
             self._store.resize(name, count + count // 4)
 
     def _is_elsewhere(self, array: Array, slot: _Slot) -> bool:
@@ -123,28 +138,44 @@ class Checkpoint:
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves large arrays out, and keeps them in the order in which they came."""
+    """Leaves large arrays and the storages of tensors out, and keeps them in the order in which they came."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
         self.arrays: list[Array] = []
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
         self._kept: list[Any] = []  # so that no other object gets the identity of one that was numbered
 
-    def persistent_id(self, thing: Any) -> tuple[str, int] | None:
+    def persistent_id(self, thing: Any) -> tuple[str, int] | tuple[str, int, str] | None:
         if type(thing) is np.ndarray:
-            kind, array = "numpy", thing
-        elif (torch := sys.modules.get("torch")) is not None and isinstance(thing, torch.Tensor):
-            kind, array = "torch", thing.detach().cpu().numpy()
-        else:
+            if thing.dtype.hasobject or thing.nbytes < _INLINE_BYTES or not _has_descr(thing.dtype):
+                return None
+            return "numpy", self._number("numpy", id(thing), thing, lambda: np.ascontiguousarray(thing))
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(thing, (torch.storage.TypedStorage, torch.storage.UntypedStorage)):
             return None
-        if array.dtype.hasobject or array.nbytes < _INLINE_BYTES:
+        # Tensors pickle themselves as views of a storage.
+        untyped = _untyped(thing) if isinstance(thing, torch.storage.TypedStorage) else thing
+        if untyped.nbytes() == 0:
             return None
-        number = self._numbers.setdefault(id(thing), len(self.arrays))
+        number = self._number("storage", untyped._cdata, untyped, lambda: _bytes_of(torch, untyped))
+        return "storage", number, "" if untyped is thing else str(thing.dtype)
+
+    def reducer_override(self, thing: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is None or type(thing) is not torch.Tensor or not (thing.is_conj() or thing.is_neg()):
+            return NotImplemented
+        # A view whose values are the conjugates of those in the storage, of which PyTorch 1 would keep the storage.
+        plain = thing.detach().resolve_conj().resolve_neg().requires_grad_(thing.requires_grad)
+        self._kept.append(plain)
+        return plain.__reduce_ex__(5)
+
+    def _number(self, kind: str, identity: int, thing: Any, array: Callable[[], Array]) -> int:
+        number = self._numbers.setdefault((kind, identity), len(self.arrays))
         if number == len(self.arrays):
-            self.arrays.append(np.ascontiguousarray(array))
+            self.arrays.append(array())
             self._kept.append(thing)
-        return kind, number
+        return number
 
 
 class _Unpickler(pickle.Unpickler):
@@ -154,13 +185,47 @@ class _Unpickler(pickle.Unpickler):
         self._copy = copy
         self._made: dict[tuple[str, int], Any] = {}
 
-    def persistent_load(self, name: tuple[str, int]) -> Any:
-        if name not in self._made:
-            array = self._arrays[name[1]]
-            if name[0] == "torch":
-                import torch  # type: ignore[import-not-found,unused-ignore]
-
-                self._made[name] = torch.from_numpy(array.copy())
+    def persistent_load(self, name: tuple[Any, ...]) -> Any:
+        kind, number = name[:2]
+        if (kind, number) not in self._made:
+            array = self._arrays[number]
+            if kind == "numpy":
+                self._made[kind, number] = array.copy() if self._copy else array
             else:
-                self._made[name] = array.copy() if self._copy else array
-        return self._made[name]
+                self._made[kind, number] = _tensor(array)
+        made = self._made[kind, number]
+        if kind != "storage":
+            return made  # "torch" is a tensor of an earlier version
+        import torch  # type: ignore[import-not-found,unused-ignore]
+
+        untyped = _untyped(made.storage() if not hasattr(made, "untyped_storage") else made._typed_storage())
+        if not name[2]:
+            return untyped
+        dtype = getattr(torch, name[2].rpartition(".")[2])
+        try:
+            return torch.storage.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
+        except TypeError:  # before PyTorch 2
+            return torch.storage.TypedStorage(wrap_storage=untyped, dtype=dtype)
+
+
+def _has_descr(dtype: np.dtype[Any]) -> bool:
+    """Whether a type can be told in text: not those of other packages, such as bfloat16."""
+    if dtype.names is None and dtype.kind == "V" and dtype.subdtype is None and dtype.type is not np.void:
+        return False
+    return bool(_header.formats.descr_to_dtype(_header.formats.dtype_to_descr(dtype)) == dtype)
+
+
+def _untyped(storage: Any) -> Any:
+    return storage._untyped_storage if hasattr(storage, "_untyped_storage") else storage._storage  # before PyTorch 2
+
+
+def _bytes_of(torch: Any, untyped: Any) -> Array:
+    untyped = untyped if untyped.device.type == "cpu" else untyped.cpu()
+    array: Array = torch.tensor([], dtype=torch.uint8).set_(untyped).numpy()
+    return array
+
+
+def _tensor(array: Array) -> Any:
+    import torch
+
+    return torch.from_numpy(array.copy())
