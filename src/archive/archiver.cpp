@@ -248,7 +248,7 @@ Status Archiver::seal() {
   return kOk;
 }
 
-// Of a run that an older memlith began, the earliest time stays unknown.
+// For a run that an older memlith began, the earliest time stays unknown.
 void Archiver::note_time(Run& run, std::uint64_t ns) {
   if (run.earliest_ns != 0) run.earliest_ns = std::min(run.earliest_ns, ns);
 }

@@ -28,8 +28,8 @@ struct ArchiveOptions {
   std::uint64_t keep_log_bytes = 0;
   // A target of commands cannot say that it has no manifest: with this, a command that fails says so.
   bool takes_failure_for_new = false;
-  // Of a one-file store: its path, and the archive that it was restored from, by which the archive knows the file again
-  // when it has a new log; empty and 0: not known.
+  // For a one-file store: its path, and the archive that it was restored from, by which the archive knows the file
+  // again when it has a new log; empty and 0: not known.
   std::string place;
   std::uint64_t restored_from = 0;
   bool takes_damaged = false;             // full copies are made of what is there, even if it is not as it was written

@@ -66,7 +66,7 @@ struct Manifest {
   std::vector<FullCopy> fulls;  // in order
 
   [[nodiscard]] const Run* find_run(std::uint64_t number) const;
-  // Whether LSNs of the run may stand for other states than the same LSNs of the run before it.
+  // True if LSNs of the run may stand for other states than the same LSNs of the run before it.
   [[nodiscard]] bool counts_anew(std::size_t index) const;
 
   [[nodiscard]] std::string text() const;

@@ -170,7 +170,7 @@ Result<std::uint64_t> ArchiveSource::sequence_on_disk() {
   return now.unshared().sequence;
 }
 
-// Whether a failed read found the log while a process closed or opened it: such a process cuts slots off, and moves
+// True if a failed read found the log while a process closed or opened it: such a process cuts slots off, and moves
 // frames. Then the log has another superblock, and look() finds out what it has now.
 Result<bool> ArchiveSource::log_has_moved_on(const Status& failed) {
   if (failed.category != Errc::corrupt) return false;

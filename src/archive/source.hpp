@@ -34,7 +34,7 @@ class ArchiveSource {
   // has none, because no process has it open. Errors: as look().
   Result<bool> look_for_log();
   [[nodiscard]] bool log_is_gone() const { return log_is_gone_; }
-  // Whether look() or look_for_log() has found a log.
+  // True if look() or look_for_log() has found a log.
   [[nodiscard]] bool has_log() const { return files_.log != nullptr; }
 
   enum class Reach : std::uint8_t {

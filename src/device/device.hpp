@@ -72,11 +72,11 @@ struct FileIdentity {
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
-// What tells a file from its copies, and stays with the file in a snapshot of its device. Zeros: unknown.
+// Tells a file from its copies, and stays with the file in a snapshot of its device. Zeros: unknown.
 struct FileBirth {
   std::uint64_t ns = 0;      // when the file was made, since 1970
   std::uint64_t number = 0;  // of the file in its file system
-  // Whether the two are certainly of different files. Numbers are compared only if one of the times is unknown. A file
+  // True if the two are certainly of different files. Numbers are compared only if one of the times is unknown. A file
   // system that shows the files of others gives no numbers, and copies a file of theirs before the first write to it.
   [[nodiscard]] bool differs_from(const FileBirth& written) const {
     if (ns == 0 || written.ns == 0) return number != 0 && written.number != 0 && number != written.number;

@@ -1,4 +1,4 @@
-// What tells a file of the operating system from its copies.
+// Facts that tell a file of the operating system from its copies.
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>

@@ -233,7 +233,7 @@ class Log {
   [[nodiscard]] LogPosition recovered() const { return recovery_.found().end; }
   [[nodiscard]] char recovery_row() const { return recovery_.found().row; }  // also if recover() refused
   [[nodiscard]] bool started() const { return started_; }                    // not during start()
-  // Whether this file is a copy of the file that was written to when the log was in use.
+  // True if this file is a copy of the file that was written to when the log was in use.
   [[nodiscard]] bool is_copy() const {
     return device_.birth().differs_from({superblock().file_birth_ns, superblock().file_number});
   }

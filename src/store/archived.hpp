@@ -54,7 +54,7 @@ struct ArchiveWait {
 };
 // Empty: no living archiver has a notice of this log.
 std::optional<ArchiveWait> look_for_archiver(Volume& volume, const std::string& name, std::uint64_t log_id);
-// Whether an archiver lives that will want this log, or that one of the file before it was archived by.
+// True if an archiver lives that will want this log, or that one of the file before it was archived by.
 bool has_archiver(Volume& volume, const std::string& name);
 
 }  // namespace memlith::core

@@ -110,7 +110,7 @@ class Directory {
   virtual Status cut_home_to_size() { return kOk; }
   // For a one-file store, as of the last checkpoint; during recovery, as of what was read of the log.
   [[nodiscard]] virtual FileRecord record_at_home() const { return {}; }
-  // Of the file of a one-file store (Device::stamp).
+  // For a one-file store: the stamp of its file (Device::stamp).
   virtual Result<std::uint64_t> stamp() { return 0; }
   // The store's part of the superblock, for the next tail.
   [[nodiscard]] ClientBytes client_bytes(std::uint64_t closed_stamp = 0) const;

@@ -197,7 +197,7 @@ Status Store::close() {
 
 Status Store::close_and_remove_log() {
   MEMLITH_ASSERT(one_file());
-  // What an archiver that lives has not read yet is in the log, which also says that the file's history goes on.
+  // Commits that a living archiver has not read yet are in the log, which also says that the file's history goes on.
   const bool is_archived = has_archiver(files_.volume, files_.names.archived);
   MEMLITH_TRY(finish());
   // ORDER remove-before-unlock: otherwise a process that opens the store in between would continue with a log that has
