@@ -114,6 +114,7 @@ Status Archiver::step() {
 }
 
 Status Archiver::look_once() {
+  if (!broken_ && !source_.has_log()) return begin_run("log");  // looking for it has failed
   if (broken_) return begin_run(why_);
   MEMLITH_TRY(gather());
   if (broken_) {
@@ -143,8 +144,7 @@ Status Archiver::check_log() const {
   if (source_.has_log() && !manifest_.runs.empty()) return kOk;
   return fail(Errc::not_found, Detail::open,
               "{}: the file has no log, because no program has it open with memlith, and what is in it was not "
-              "archived. "
-              "Archive it while a program has it open",
+              "archived. Archive it while a program has it open",
               source_.path());
 }
 
