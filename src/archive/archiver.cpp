@@ -114,6 +114,7 @@ Status Archiver::step() {
 }
 
 Status Archiver::look_once() {
+  if (!broken_ && !source_.has_log()) return begin_run("log");  // looking for it has failed
   if (broken_) return begin_run(why_);
   MEMLITH_TRY(gather());
   if (broken_) {
@@ -139,13 +140,17 @@ Status Archiver::go_on_with_new_log() {
   return found ? begin_run("log") : kOk;
 }
 
+Status Archiver::check_log() const {
+  if (source_.has_log() && !manifest_.runs.empty()) return kOk;
+  return fail(Errc::not_found, Detail::open,
+              "{}: the file has no log, because no program has it open with memlith, and what is in it was not "
+              "archived. Archive it while a program has it open",
+              source_.path());
+}
+
 Status Archiver::flush(std::chrono::milliseconds patience) {
-  if (!source_.has_log()) {
-    return fail(Errc::not_found, Detail::open,
-                "{}: the file has no log, because no program has it open with memlith, and what is in it was not "
-                "archived. Archive it while a program has it open",
-                source_.path());
-  }
+  if (!source_.has_log()) MEMLITH_TRY(look_once());  // a program may have opened it since
+  MEMLITH_TRY(check_log());
   const Status caught_up = catch_up(patience);
   const Status sealed = seal();
   return sealed.ok() ? caught_up : sealed;
@@ -163,6 +168,7 @@ Status Archiver::catch_up(std::chrono::milliseconds patience) {
 }
 
 Status Archiver::copy_now() {
+  MEMLITH_TRY(check_log());
   MEMLITH_TRY(seal());
   MEMLITH_TRY(copy_full(manifest_.runs.back().number));
   return forget_old();

@@ -62,7 +62,7 @@ class Archiver {
   // commit has made durable, the program that writes shows up to 50 ms later. If the store cannot be read any more,
   // what was gathered before is sealed. Error: not_found, if the file has had no log since open().
   Status flush(std::chrono::milliseconds patience);
-  // A full copy now.
+  // A full copy now. Error: not_found, as flush().
   Status copy_now();
 
   [[nodiscard]] ArchiveProgress progress() const;
@@ -71,6 +71,7 @@ class Archiver {
  private:
   Status resume();
   Status check_same_store() const;
+  Status check_log() const;
   Status go_on_with_new_log();
   Status begin_run(std::string why);
   Status copy_full(std::uint64_t run);

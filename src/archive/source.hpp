@@ -76,7 +76,7 @@ class ArchiveSource {
   [[nodiscard]] std::uint64_t slot_bytes() const { return has_log() ? files_.log->geometry().slot_bytes : 0; }
   [[nodiscard]] LogPosition tail() const { return files_.log->tail(); }
   [[nodiscard]] Lsn durable() const { return durable_; }
-  [[nodiscard]] std::uint64_t log_id() const { return files_.log->log_id(); }
+  [[nodiscard]] std::uint64_t log_id() const { return log_id_; }  // 0: has_log() is false
   [[nodiscard]] StoreKind kind() const { return files_.options.kind; }
   [[nodiscard]] const std::string& file_name() const { return files_.options.file_name; }
   [[nodiscard]] std::string path() const { return files_.path(); }

@@ -485,6 +485,10 @@ TEST_F(ArchivedFile, ALogThatWasRemovedIsReadToItsEnd) {
   ASSERT_TRUE(world_.volume.remove("file.memlith").ok());
   world_.open();
   EXPECT_EQ(open().category, Errc::invalid);
+  ASSERT_TRUE(world_.volume.remove("file.memlith").ok());
+  EXPECT_EQ(open().category, Errc::invalid) << "without a log";
+  world_.store = nullptr;
+  world_.open();
   options_.restored_from = Manifest::get(*target_)->archive_id;
   EXPECT_TRUE(open().ok()) << last_error_text();
 }
