@@ -1,4 +1,4 @@
-"""Transactions as objects: signals, threads, tasks, and what happens to one that nobody ends."""
+"""Transactions as objects: signals, threads, tasks, and those that are never ended."""
 
 import asyncio
 import concurrent.futures
