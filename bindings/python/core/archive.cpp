@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "errors.hpp"
 #include "unlocked.hpp"
+#include "waits.hpp"
 
 namespace nb = nanobind;
 
@@ -117,23 +119,27 @@ nb::list runs(const nb::tuple& target) {
 
 nb::tuple restore(const nb::tuple& target, const nb::bytes& dest, std::uint32_t at, std::uint64_t value,
                   std::uint32_t flags) {
-  const Target place(target);
-  const std::string path = dest.c_str();
-  memlith_restore_options options{};
-  options.struct_size = sizeof options;
-  options.at = at;
-  options.value = value;
-  options.flags = flags;
-  memlith_restored restored{};
-  restored.struct_size = sizeof restored;
-  std::string cut_short;
-  {
-    const Unlocked unlocked;
-    check(memlith_restore(place.get(), path.c_str(), &options, &restored));
+  struct Restoring {
+    Restoring(const nb::tuple& target, const nb::bytes& dest) : place(target), path(dest.c_str()) {}
+    Target place;
+    std::string path;
+    memlith_restore_options options{};
+    memlith_restored restored{};
+    std::string cut_short;
+  };
+  const auto all = std::make_shared<Restoring>(target, dest);
+  all->options.struct_size = sizeof all->options;
+  all->options.at = at;
+  all->options.value = value;
+  all->options.flags = flags;
+  all->restored.struct_size = sizeof all->restored;
+  run_hearing_signals([all] {
+    check(memlith_restore(all->place.get(), all->path.c_str(), &all->options, &all->restored));
     char sentence[1024];
-    if (restored.cut_short != 0 && memlith_last_error(sentence, sizeof sentence) > 0) cut_short = sentence;
-  }
-  return nb::make_tuple(restored.lsn, restored.segments, restored.clock_went_back != 0, cut_short);
+    if (all->restored.cut_short != 0 && memlith_last_error(sentence, sizeof sentence) > 0) all->cut_short = sentence;
+  });
+  const memlith_restored& restored = all->restored;
+  return nb::make_tuple(restored.lsn, restored.segments, restored.clock_went_back != 0, all->cut_short);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 // From a category to its exception class. Lives as long as the process: an exception can be made while it ends.
 PyObject* classes = nullptr;
 
-// What functions and flags of C that sentences name are called in Python.
+// Functions and flags of C that sentences name, and their names in Python.
 constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {" (memlith_store_set_log_max)", " (log_max_bytes= of memlith.open)"},
     {" (memlith_persist_range)", ""},

@@ -28,10 +28,10 @@ struct Owner {
   const bool arrays;  // a transaction of the store; else of dictionaries alone
   std::atomic<bool> open{false};
   std::atomic<bool> ending{false};  // the library commits it or undoes it
-  // Who holds it may use the kv transaction: threads of one transaction take turns.
+  // The thread that holds it may use the kv transaction: threads of one transaction take turns.
   std::mutex use;
   bool records = false;                   // dictionaries are a part of it; guarded by `use`
-  std::vector<std::uint64_t> savepoints;  // of the blocks within it; guarded by `use`
+  std::vector<std::uint64_t> savepoints;  // those of the blocks within it; guarded by `use`
   // For the message of those that wait:
   const unsigned long thread;
   const std::chrono::steady_clock::time_point began;

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -15,7 +16,7 @@
 #include "shared.hpp"
 #include "store.hpp"
 #include "transaction.hpp"
-#include "unlocked.hpp"
+#include "waits.hpp"
 
 namespace nb = nanobind;
 
@@ -41,15 +42,12 @@ NB_MODULE(_core, module) {
   module.def(
       "copy_store",
       [](const nb::bytes& path, const nb::bytes& target) {
-        memlith_copy_report report{};
-        report.struct_size = sizeof report;
-        const std::string from = path.c_str();
-        const std::string to = target.c_str();
-        check([&] {
-          const Unlocked unlocked;
-          return memlith_store_copy(from.c_str(), to.c_str(), nullptr, &report);
-        }());
-        return report.lsn;
+        const auto report = std::make_shared<memlith_copy_report>();
+        report->struct_size = sizeof *report;
+        run_hearing_signals([report, from = std::string(path.c_str()), to = std::string(target.c_str())] {
+          check(memlith_store_copy(from.c_str(), to.c_str(), nullptr, report.get()));
+        });
+        return report->lsn;
       },
       nb::arg("path"), nb::arg("target"), "Copies a store, and returns the LSN of the commit that the copy has.");
   module.def(

@@ -131,7 +131,7 @@ class SharedTransaction {
     ticket_ = ticket;
     return ticket;
   }
-  // Of a block of `with`.
+  // Ends a block of `with`.
   void exit(nb::handle kind, nb::handle, nb::handle) {
     if (kind.is_none() && handle_ != nullptr) {
       try {
@@ -162,7 +162,7 @@ class SharedTransaction {
 
   nb::object region_;
   const std::uint32_t mode_;
-  std::optional<std::uint64_t> ticket_;  // of the commit, once it was made
+  std::optional<std::uint64_t> ticket_;  // that of the commit, once it was made
   memlith_shared_txn* handle_ = nullptr;
 };
 

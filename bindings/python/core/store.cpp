@@ -49,6 +49,39 @@ void keep_notice(void* context, const char* sentence) {
   static_cast<std::vector<std::string>*>(context)->emplace_back(sentence);
 }
 
+// An opening, which ends in another thread if a signal handler interrupts it here. What it has opened is closed then.
+struct Opening {
+  std::string name;
+  memlith_store_options wanted;
+  std::vector<std::string> notices;
+  memlith_store* handle = nullptr;
+  Identity identity;
+
+  Opening(std::string path, const memlith_store_options& options) : name(std::move(path)), wanted(options) {
+    wanted.notice = keep_notice;
+    wanted.notice_context = &notices;
+  }
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+  ~Opening() { memlith_store_close(handle); }
+
+  void open() {
+    std::int32_t code = memlith_store_open(name.c_str(), &wanted, &handle);
+    if ((wanted.flags & (MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_FOLLOW)) == MEMLITH_OPEN_READ_ONLY &&
+        memlith_category(code) == MEMLITH_BUSY) {
+      // A process writes.
+      wanted.flags = (wanted.flags & ~std::uint32_t{MEMLITH_OPEN_READ_ONLY}) | MEMLITH_OPEN_FOLLOW;
+      code = memlith_store_open(name.c_str(), &wanted, &handle);
+    }
+    check(code);
+    auto now = sized<memlith_store_info>();
+    struct stat folder{};
+    if (memlith_store_get_info(handle, &now) == MEMLITH_OK && ::stat(name.c_str(), &folder) == 0) {
+      identity = {folder.st_dev, folder.st_ino, now.log_id, ""};
+    }
+  }
+};
+
 }  // namespace
 
 // ---- open and close ------------------------------------------------------------------------------------------------
@@ -64,30 +97,16 @@ Store::Store(const nb::bytes& path, const nb::kwargs& options) {
   wanted.flush_bytes = option(options, "flush_bytes");
   wanted.memory_max_bytes = option(options, "memory_max_bytes");
   wanted.physical_block_bytes = static_cast<std::uint32_t>(option(options, "physical_block_bytes"));
-  std::vector<std::string> notices;
-  wanted.notice = keep_notice;
-  wanted.notice_context = &notices;
   follows_ = (wanted.flags & MEMLITH_OPEN_FOLLOW) != 0;
   read_only_ = follows_ || (wanted.flags & MEMLITH_OPEN_READ_ONLY) != 0;
-  const std::string name(path.c_str(), path.size());
+  std::string name(path.c_str(), path.size());
   if (name.find('\0') != std::string::npos) fail(MEMLITH_INVALID, "a path has no zero bytes");
-  {
-    const Unlocked unlocked;
-    std::int32_t code = memlith_store_open(name.c_str(), &wanted, &handle_);
-    if (read_only_ && !follows_ && memlith_category(code) == MEMLITH_BUSY) {
-      // A process writes.
-      follows_ = true;
-      wanted.flags = (wanted.flags & ~std::uint32_t{MEMLITH_OPEN_READ_ONLY}) | MEMLITH_OPEN_FOLLOW;
-      code = memlith_store_open(name.c_str(), &wanted, &handle_);
-    }
-    check(code);
-    auto now = sized<memlith_store_info>();
-    struct stat folder{};
-    if (memlith_store_get_info(handle_, &now) == MEMLITH_OK && ::stat(name.c_str(), &folder) == 0) {
-      identity_ = {folder.st_dev, folder.st_ino, now.log_id, ""};
-    }
-  }
-  for (const std::string& notice : notices) {
+  const auto opening = std::make_shared<Opening>(std::move(name), wanted);
+  run_hearing_signals([opening] { opening->open(); });
+  handle_ = std::exchange(opening->handle, nullptr);
+  follows_ = (opening->wanted.flags & MEMLITH_OPEN_FOLLOW) != 0;
+  identity_ = opening->identity;
+  for (const std::string& notice : opening->notices) {
     if (PyErr_WarnEx(PyExc_RuntimeWarning, notice.c_str(), 2) == 0) continue;
     memlith_store_close(std::exchange(handle_, nullptr));  // the program takes warnings for errors
     throw nb::python_error();
@@ -272,7 +291,9 @@ void Store::rollback() {
 }
 
 void Store::checkpoint() {
-  with_handle([this] { check(memlith_store_checkpoint(handle_)); });
+  check_usable();
+  is_slow_ = true;
+  run([this] { use([this] { check(memlith_store_checkpoint(handle_)); }); });
 }
 
 std::uint64_t Store::refresh() {

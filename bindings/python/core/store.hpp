@@ -128,7 +128,7 @@ class Store {
   // Shared by every call that uses the handle; exclusive for opening, growing and closing.
   std::shared_mutex lock_;
   Gate gate_;
-  Gate turn_;  // of the transaction or the change that writes to dictionaries; comes after gate_ and before lock_
+  Gate turn_;                         // the turn to write to dictionaries; comes after gate_ and before lock_
   std::atomic<int> transactions_{0};  // that are open
   std::atomic<bool> is_slow_{true};   // the last wait for the disk took long
   Regions regions_;

@@ -120,7 +120,7 @@ class Transaction {
     store_->abort(owner);
   }
 
-  // Of a block. One that was ended within the block stays as it is.
+  // Ends a block. A transaction that was ended within the block stays as it is.
   std::uint64_t exit_weak(nb::handle kind) {
     store_->check_usable();
     if (!is_open()) return 0;
@@ -153,7 +153,7 @@ class Transaction {
     }
   };
 
-  // Of dictionaries: a part of the context's transaction, or one of its own.
+  // A block of dictionaries is a part of the context's transaction, or begins one.
   void enter_block(std::optional<double> wait) {
     store_->check_usable();
     const OwnerPtr outer = transaction_of_context(store_);

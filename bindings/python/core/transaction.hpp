@@ -1,4 +1,4 @@
-// Transactions as Python's code has them: objects that any thread or task ends, whichever began them.
+// Transactions as Python's code has them: objects that any thread or task may end.
 //
 // Part: python. `with` calls functions of this file, not of Python, so that no signal handler raises between the
 // beginning of a transaction and the block that ends it. A transaction whose object is dropped is undone.

@@ -64,4 +64,10 @@ void run_beside(std::function<void()> work) {
   if (result->failure != nullptr) std::rethrow_exception(result->failure);
 }
 
+void run_hearing_signals(const std::function<void()>& work) {
+  if (runs_handlers()) return run_beside(work);
+  const Unlocked unlocked;
+  work();
+}
+
 }  // namespace memlith::python

@@ -23,6 +23,9 @@ void look_at_signals();
 // `work` goes on, and its result is dropped. Releases the interpreter lock, which `work` must not take.
 void run_beside(std::function<void()> work);
 
+// The same in the main thread; elsewhere, where no handler runs, `work` is simply called.
+void run_hearing_signals(const std::function<void()>& work);
+
 // Locks a mutex that other threads hold for a moment. Releases the interpreter lock if it has to wait.
 std::unique_lock<std::mutex> lock_briefly(std::mutex& mutex);
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from . import _core, _header
 from ._errors import Error, Exists, Incompatible, Invalid, NotFound, NotPersisted, Poisoned
-from ._ticket import Ticket, Waiter
+from ._ticket import Flag, Ticket, Waiter
 from ._transaction import Transaction
 
 Tracker = Literal["scan", "fault", "explicit", "auto"]
@@ -473,7 +473,7 @@ class _Autosave:
     def __init__(self, core: _core.Store, seconds: float) -> None:
         self._core = core
         self._seconds = seconds
-        self._stop = threading.Event()
+        self._stop = Flag()
         self._thread = threading.Thread(target=self._run, name="memlith-autosave", daemon=True)
         self._thread.start()
 

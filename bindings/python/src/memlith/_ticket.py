@@ -14,6 +14,23 @@ if TYPE_CHECKING:
     from . import _core
 
 
+class Flag:
+    """An event for which one thread waits, once. A signal handler that raises in an Event may leave its lock locked."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def set(self) -> None:
+        self._queue.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        try:
+            self._queue.get(timeout=max(0, seconds))
+        except queue.Empty:
+            return False
+        return True
+
+
 class Ticket:
     """An asynchronous persist. Its bytes are captured; `result()` or `await` returns when they are durable.
 
@@ -40,9 +57,9 @@ class Ticket:
             self._core.wait(self.number)
             return
         if not self.done():
-            event = threading.Event()
-            self._waiter.add(self.number, lambda error: event.set())
-            if not event.wait(timeout):
+            told = Flag()
+            self._waiter.add(self.number, lambda error: told.set())
+            if not told.wait(timeout):
                 raise concurrent.futures.TimeoutError()
         self._core.wait(self.number)
 

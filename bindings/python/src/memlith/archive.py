@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from . import _core
 from ._errors import Error, IOFailure, NoMemory, NoSpace, TooManyFiles
+from ._ticket import Flag
 
 _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -119,7 +120,7 @@ class Archiving:
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        self._ended = threading.Event()
+        self._ended = Flag()
         self._failure: Error | None = None
         self._progress = archive.step()
         self._thread = threading.Thread(target=self._work, name="memlith-archive", daemon=True)
