@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -76,6 +77,28 @@ func TestErrorsHaveCategoriesAndSentences(t *testing.T) {
 	if memlith.ErrConflict.Error() == memlith.ErrFull.Error() {
 		t.Fatal("categories have one name")
 	}
+}
+
+// The library keeps the sentence of a failure for the thread of the call.
+func TestSentencesBelongToTheirCalls(t *testing.T) {
+	store := open(t, filepath.Join(child.Folder(t), "store"))
+	var all sync.WaitGroup
+	for i := 0; i < 16; i++ {
+		name := fmt.Sprintf("region-%d.", i)
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for j := 0; j < 3000; j++ {
+				err := store.Remove(name)
+				if !errors.Is(err, memlith.ErrNotFound) || !strings.Contains(err.Error(), name) {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+			}
+		}()
+	}
+	all.Wait()
+	check(t, store.Close())
 }
 
 func TestOneCommitForAKVStoreAndALog(t *testing.T) {

@@ -584,7 +584,7 @@ func BenchmarkGet(b *testing.B) {
 	}))
 }
 
-// A call that does nothing: the crossing alone.
+// A call that does nothing: the crossing, and the lock of the kv store.
 func BenchmarkCrossing(b *testing.B) {
 	records, _ := open(b)
 	b.ResetTimer()

@@ -11,13 +11,21 @@ import (
 func ApplogOpen(store Handle, name string, flags, whenFull uint32, size, maxSize uint64) (log Handle,
 	failed *Failure) {
 	with(name, func(plain *C.char) {
-		log, failed = handleOf(C.mgo_applog_open(C.uintptr_t(store), plain, C.uint32_t(flags), C.uint32_t(whenFull),
-			C.uint64_t(size), C.uint64_t(maxSize)))
+		options := C.memlith_applog_options{
+			flags: C.uint32_t(flags), when_full: C.uint32_t(whenFull), size: C.uint64_t(size),
+			max_size: C.uint64_t(maxSize),
+		}
+		options.struct_size = C.uint64_t(unsafe.Sizeof(options))
+		var opened *C.memlith_applog
+		failed = check(func() C.int32_t { return C.memlith_applog_open(storeOf(store), plain, &options, &opened) })
+		log = Handle(unsafe.Pointer(opened))
 	})
 	return
 }
 
-func ApplogClose(log Handle) *Failure { return of(C.mgo_applog_close(C.uintptr_t(log))) }
+func ApplogClose(log Handle) *Failure {
+	return check(func() C.int32_t { return C.memlith_applog_close(logOf(log)) })
+}
 
 // Entries, one behind the other, because memory that is passed must not have pointers to Go's memory.
 type flat struct {
@@ -68,22 +76,24 @@ func TxAppend(tx, log Handle, entries [][]byte) *Failure {
 }
 
 func TxConsume(tx, log Handle, number uint64) *Failure {
-	return of(C.mgo_tx_consume(C.uintptr_t(tx), C.uintptr_t(log), C.uint64_t(number)))
+	return check(func() C.int32_t { return C.memlith_txn_consume(txOf(tx), logOf(log), C.uint64_t(number)) })
 }
 
-func ApplogWrite(log Handle) *Failure { return of(C.mgo_applog_write(C.uintptr_t(log))) }
+func ApplogWrite(log Handle) *Failure {
+	return check(func() C.int32_t { return C.memlith_applog_write(logOf(log)) })
+}
 
 func ApplogWriteAsync(log Handle) (uint64, *Failure) {
-	return numberOf(C.mgo_applog_write_async(C.uintptr_t(log)))
+	var number C.uint64_t
+	failed := check(func() C.int32_t { return C.memlith_applog_write_async(logOf(log), &number) })
+	return uint64(number), failed
 }
 
 func ApplogWait(log Handle, number uint64) *Failure {
-	return of(C.mgo_applog_wait(C.uintptr_t(log), C.uint64_t(number)))
+	return check(func() C.int32_t { return C.memlith_applog_wait(logOf(log), C.uint64_t(number)) })
 }
 
-func ApplogDurable(log Handle) uint64 {
-	return uint64(C.mgo_applog_durable(C.uintptr_t(log)))
-}
+func ApplogDurable(log Handle) uint64 { return uint64(C.memlith_applog_durable(logOf(log))) }
 
 // ApplogRead copies the next entry.
 func ApplogRead(log Handle, waitMs uint64) (number uint64, content []byte, failed *Failure) {
@@ -109,22 +119,24 @@ func ApplogGet(log Handle, number uint64, buffer []byte) ([]byte, *Failure) {
 	}
 }
 
-func ApplogRewind(log Handle) *Failure { return of(C.mgo_applog_rewind(C.uintptr_t(log))) }
+func ApplogRewind(log Handle) *Failure {
+	return check(func() C.int32_t { return C.memlith_applog_rewind(logOf(log)) })
+}
 
 func ApplogConsume(log Handle, number uint64) *Failure {
-	return of(C.mgo_applog_consume(C.uintptr_t(log), C.uint64_t(number)))
+	return check(func() C.int32_t { return C.memlith_applog_consume(logOf(log), C.uint64_t(number)) })
 }
 
 func ApplogTruncateAfter(log Handle, last uint64) *Failure {
-	return of(C.mgo_applog_truncate_after(C.uintptr_t(log), C.uint64_t(last)))
+	return check(func() C.int32_t { return C.memlith_applog_truncate_after(logOf(log), C.uint64_t(last)) })
 }
 
 func ApplogTruncateBefore(log Handle, first uint64) *Failure {
-	return of(C.mgo_applog_truncate_before(C.uintptr_t(log), C.uint64_t(first)))
+	return check(func() C.int32_t { return C.memlith_applog_truncate_before(logOf(log), C.uint64_t(first)) })
 }
 
 func ApplogRestart(log Handle, next uint64) *Failure {
-	return of(C.mgo_applog_restart(C.uintptr_t(log), C.uint64_t(next)))
+	return check(func() C.int32_t { return C.memlith_applog_restart(logOf(log), C.uint64_t(next)) })
 }
 
 // ApplogReport is memlith_applog_info.
@@ -135,7 +147,7 @@ type ApplogReport struct {
 func ApplogInfo(log Handle) (ApplogReport, *Failure) {
 	var info C.memlith_applog_info
 	info.struct_size = C.uint64_t(unsafe.Sizeof(info))
-	failed := of(C.mgo_applog_info(C.uintptr_t(log), &info))
+	failed := check(func() C.int32_t { return C.memlith_applog_get_info(logOf(log), &info) })
 	return ApplogReport{
 		Size: uint64(info.size), Room: uint64(info.room), Newest: uint64(info.newest), Durable: uint64(info.durable),
 		Read: uint64(info.read), Consumed: uint64(info.consumed),

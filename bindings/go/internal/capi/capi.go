@@ -10,6 +10,7 @@ package capi
 import "C"
 
 import (
+	"runtime"
 	"unsafe"
 )
 
@@ -53,6 +54,27 @@ func failure(code C.int32_t, text *C.char) *Failure {
 	C.free(unsafe.Pointer(text))
 	return failed
 }
+
+// check makes a call, and asks on the same thread for the message of a failure.
+func check(call func() C.int32_t) *Failure {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	code := call()
+	if code == 0 {
+		return nil
+	}
+	return failure(code, C.mgo_any_text(code))
+}
+
+// The objects behind handles.
+func storeOf(handle Handle) *C.memlith_store { return *(**C.memlith_store)(unsafe.Pointer(&handle)) }
+func txOf(handle Handle) *C.memlith_txn      { return *(**C.memlith_txn)(unsafe.Pointer(&handle)) }
+func kvOf(handle Handle) *C.memlith_kv       { return *(**C.memlith_kv)(unsafe.Pointer(&handle)) }
+func txnOf(handle Handle) *C.memlith_kv_txn  { return *(**C.memlith_kv_txn)(unsafe.Pointer(&handle)) }
+func cursorOf(handle Handle) *C.memlith_kv_cursor {
+	return *(**C.memlith_kv_cursor)(unsafe.Pointer(&handle))
+}
+func logOf(handle Handle) *C.memlith_applog { return *(**C.memlith_applog)(unsafe.Pointer(&handle)) }
 
 func of(result C.mgo_result) *Failure { return failure(result.code, result.text) }
 
@@ -115,54 +137,80 @@ type StoreOptions struct {
 
 func StoreOpen(path string, options StoreOptions) (handle Handle, failed *Failure) {
 	with(path, func(plain *C.char) {
-		handle, failed = handleOf(C.mgo_store_open(plain, C.uint32_t(options.Flags), C.uint32_t(flag(options.OneFile)),
-			C.uint64_t(options.LogBytes), C.uint64_t(options.LogMaxBytes), C.uint64_t(options.WindowMs),
-			C.uint64_t(options.WindowBytes), C.uint64_t(options.MemoryMaxBytes)))
+		plainOptions := C.memlith_store_options{
+			flags: C.uint32_t(options.Flags), log_bytes: C.uint64_t(options.LogBytes),
+			log_max_bytes: C.uint64_t(options.LogMaxBytes), flush_interval_ms: C.uint64_t(options.WindowMs),
+			flush_bytes: C.uint64_t(options.WindowBytes), memory_max_bytes: C.uint64_t(options.MemoryMaxBytes),
+		}
+		plainOptions.struct_size = C.uint64_t(unsafe.Sizeof(plainOptions))
+		var store *C.memlith_store
+		failed = check(func() C.int32_t {
+			if options.OneFile {
+				return C.memlith_file_open(plain, &plainOptions, &store)
+			}
+			return C.memlith_store_open(plain, &plainOptions, &store)
+		})
+		handle = Handle(unsafe.Pointer(store))
 	})
 	return
 }
 
-func StoreClose(store Handle) *Failure { return of(C.mgo_store_close(C.uintptr_t(store))) }
+func StoreClose(store Handle) *Failure {
+	return check(func() C.int32_t { return C.memlith_store_close(storeOf(store)) })
+}
 
-func StoreCheckpoint(store Handle) *Failure { return of(C.mgo_store_checkpoint(C.uintptr_t(store))) }
+func StoreCheckpoint(store Handle) *Failure {
+	return check(func() C.int32_t { return C.memlith_store_checkpoint(storeOf(store)) })
+}
 
 func RegionRemove(store Handle, name string) (failed *Failure) {
-	with(name, func(plain *C.char) { failed = of(C.mgo_region_remove(C.uintptr_t(store), plain)) })
+	with(name, func(plain *C.char) {
+		failed = check(func() C.int32_t { return C.memlith_region_remove(storeOf(store), plain) })
+	})
 	return
 }
 
 // RegionAt returns the name of region number index.
 func RegionAt(store Handle, index uint64) (string, *Failure) {
 	var info C.memlith_region_info
-	result := C.mgo_region_at(C.uintptr_t(store), C.uint64_t(index), &info)
-	if failed := of(result); failed != nil {
+	info.struct_size = C.uint64_t(unsafe.Sizeof(info))
+	failed := check(func() C.int32_t {
+		return C.memlith_store_region_at(storeOf(store), C.uint64_t(index), &info)
+	})
+	if failed != nil {
 		return "", failed
 	}
 	return C.GoString(&info.name[0]), nil
 }
 
 // Refresh moves a store that follows on, and returns the ticket of the commit that it shows.
-func Refresh(store Handle) (uint64, *Failure) { return numberOf(C.mgo_refresh(C.uintptr_t(store))) }
+func Refresh(store Handle) (uint64, *Failure) {
+	var ticket C.uint64_t
+	failed := check(func() C.int32_t { return C.memlith_store_refresh(storeOf(store), &ticket) })
+	return uint64(ticket), failed
+}
 
-func Begin(store Handle) (Handle, *Failure) { return handleOf(C.mgo_begin(C.uintptr_t(store))) }
+func Begin(store Handle) (Handle, *Failure) {
+	var tx *C.memlith_txn
+	failed := check(func() C.int32_t { return C.memlith_begin(storeOf(store), &tx) })
+	return Handle(unsafe.Pointer(tx)), failed
+}
 
 func Commit(tx Handle, mode uint32) (uint64, *Failure) {
-	return numberOf(C.mgo_commit(C.uintptr_t(tx), C.uint32_t(mode)))
+	var ticket C.uint64_t
+	failed := check(func() C.int32_t { return C.memlith_commit(txOf(tx), C.uint32_t(mode), &ticket) })
+	return uint64(ticket), failed
 }
 
-func Abort(tx Handle) *Failure { return of(C.mgo_abort(C.uintptr_t(tx))) }
+func Abort(tx Handle) *Failure { return check(func() C.int32_t { return C.memlith_abort(txOf(tx)) }) }
 
 func Wait(store Handle, ticket uint64) *Failure {
-	return of(C.mgo_wait(C.uintptr_t(store), C.uint64_t(ticket)))
+	return check(func() C.int32_t { return C.memlith_wait(storeOf(store), C.uint64_t(ticket)) })
 }
 
-func Newest(store Handle) uint64 {
-	return uint64(C.mgo_newest(C.uintptr_t(store)))
-}
+func Newest(store Handle) uint64 { return uint64(C.memlith_store_newest(storeOf(store))) }
 
-func Durable(store Handle) uint64 {
-	return uint64(C.mgo_durable(C.uintptr_t(store)))
-}
+func Durable(store Handle) uint64 { return uint64(C.memlith_store_durable(storeOf(store))) }
 
 // StoreReport is a selection of memlith_store_info.
 type StoreReport struct {
@@ -174,7 +222,7 @@ type StoreReport struct {
 func StoreInfo(store Handle) (StoreReport, *Failure) {
 	var info C.memlith_store_info
 	info.struct_size = C.uint64_t(unsafe.Sizeof(info))
-	failed := of(C.mgo_store_info(C.uintptr_t(store), &info))
+	failed := check(func() C.int32_t { return C.memlith_store_get_info(storeOf(store), &info) })
 	return StoreReport{
 		Regions: uint64(info.region_count), LogBytes: uint64(info.log_bytes), LogUsedBytes: uint64(info.log_used_bytes),
 		DurableLsn: uint64(info.durable_lsn), Frames: uint64(info.frames), Batches: uint64(info.batches),

@@ -20,47 +20,62 @@ const (
 func KvOpen(store Handle, name string, flags uint32, maxSize, windowMs, windowBytes uint64) (kv Handle,
 	failed *Failure) {
 	with(name, func(plain *C.char) {
-		kv, failed = handleOf(C.mgo_kv_open(C.uintptr_t(store), plain, C.uint32_t(flags), C.uint64_t(maxSize),
-			C.uint64_t(windowMs), C.uint64_t(windowBytes)))
+		options := C.memlith_kv_options{
+			flags: C.uint32_t(flags), max_size: C.uint64_t(maxSize), window_ms: C.uint64_t(windowMs),
+			window_bytes: C.uint64_t(windowBytes),
+		}
+		options.struct_size = C.uint64_t(unsafe.Sizeof(options))
+		var opened *C.memlith_kv
+		failed = check(func() C.int32_t { return C.memlith_kv_open(storeOf(store), plain, &options, &opened) })
+		kv = Handle(unsafe.Pointer(opened))
 	})
 	return
 }
 
-func KvClose(kv Handle) *Failure { return of(C.mgo_kv_close(C.uintptr_t(kv))) }
+func KvClose(kv Handle) *Failure {
+	return check(func() C.int32_t { return C.memlith_kv_close(kvOf(kv)) })
+}
 
 func KvMapOpen(kv Handle, name string, flags uint32) (number uint32, failed *Failure) {
 	with(name, func(plain *C.char) {
-		var found uint64
-		found, failed = numberOf(C.mgo_kv_map_open(C.uintptr_t(kv), plain, C.uint32_t(flags)))
+		var found C.memlith_kv_map
+		failed = check(func() C.int32_t { return C.memlith_kv_map_open(kvOf(kv), plain, C.uint32_t(flags), &found) })
 		number = uint32(found)
 	})
 	return
 }
 
 func KvMapRemove(kv Handle, name string) (failed *Failure) {
-	with(name, func(plain *C.char) { failed = of(C.mgo_kv_map_remove(C.uintptr_t(kv), plain)) })
+	with(name, func(plain *C.char) {
+		failed = check(func() C.int32_t { return C.memlith_kv_map_remove(kvOf(kv), plain) })
+	})
 	return
 }
 
 func KvMapAt(kv Handle, index uint64) (string, *Failure) {
 	var name [C.MEMLITH_KV_NAME_BYTES_MAX + 1]C.char
-	if failed := of(C.mgo_kv_map_at(C.uintptr_t(kv), C.uint64_t(index), &name[0], C.uint64_t(len(name)))); failed != nil {
+	failed := check(func() C.int32_t {
+		return C.memlith_kv_map_at(kvOf(kv), C.uint64_t(index), &name[0], C.size_t(len(name)))
+	})
+	if failed != nil {
 		return "", failed
 	}
 	return C.GoString(&name[0]), nil
 }
 
-func KvPersist(kv Handle) *Failure { return of(C.mgo_kv_persist(C.uintptr_t(kv))) }
+func KvPersist(kv Handle) *Failure {
+	return check(func() C.int32_t { return C.memlith_kv_persist(kvOf(kv)) })
+}
 
 func KvWait(kv Handle, ticket uint64) *Failure {
-	return of(C.mgo_kv_wait(C.uintptr_t(kv), C.uint64_t(ticket)))
+	return check(func() C.int32_t { return C.memlith_kv_wait(kvOf(kv), C.uint64_t(ticket)) })
 }
 
-func KvDurable(kv Handle) uint64 {
-	return uint64(C.mgo_kv_durable(C.uintptr_t(kv)))
-}
+func KvDurable(kv Handle) uint64 { return uint64(C.memlith_kv_durable(kvOf(kv))) }
 
-func KvVerify(kv Handle) *Failure { return of(C.mgo_kv_verify(C.uintptr_t(kv))) }
+func KvVerify(kv Handle) *Failure {
+	return check(func() C.int32_t { return C.memlith_kv_verify(kvOf(kv), nil) })
+}
 
 // KvReport is a selection of memlith_kv_info.
 type KvReport struct {
@@ -71,7 +86,7 @@ type KvReport struct {
 func KvInfo(kv Handle) (KvReport, *Failure) {
 	var info C.memlith_kv_info
 	info.struct_size = C.uint64_t(unsafe.Sizeof(info))
-	failed := of(C.mgo_kv_info(C.uintptr_t(kv), &info))
+	failed := check(func() C.int32_t { return C.memlith_kv_get_info(kvOf(kv), &info) })
 	return KvReport{
 		Maps: uint64(info.maps), Records: uint64(info.records), RegionBytes: uint64(info.region_bytes),
 		PageBytes: uint64(info.page_bytes), Pages: uint64(info.pages), FreePages: uint64(info.free_pages),
@@ -89,10 +104,10 @@ func KvCommit(txn Handle, durability uint32) (uint64, *Failure) {
 	return numberOf(C.mgo_kv_commit(C.uintptr_t(txn), C.uint32_t(durability)))
 }
 
-func KvTxnFree(txn Handle) { C.mgo_kv_txn_free(C.uintptr_t(txn)) }
+func KvTxnFree(txn Handle) { C.memlith_kv_txn_free(txnOf(txn)) }
 
 func TxAddKv(tx, txn Handle) *Failure {
-	return of(C.mgo_tx_add_kv(C.uintptr_t(tx), C.uintptr_t(txn)))
+	return check(func() C.int32_t { return C.memlith_txn_add_kv(txOf(tx), txnOf(txn)) })
 }
 
 // KvGet appends the value to a buffer.
@@ -189,7 +204,7 @@ func CursorOpen(txn Handle, number uint32) (Handle, *Failure) {
 	return handleOf(C.mgo_cursor_open(C.uintptr_t(txn), C.uint32_t(number)))
 }
 
-func CursorClose(cursor Handle) { C.mgo_cursor_close(C.uintptr_t(cursor)) }
+func CursorClose(cursor Handle) { C.memlith_kv_cursor_close(cursorOf(cursor)) }
 
 // CursorSetBounds restricts a cursor to from <= key < to. A nil bound is none.
 func CursorSetBounds(cursor Handle, from, to []byte) *Failure {
@@ -214,4 +229,6 @@ func CursorMove(cursor Handle, how int, target []byte) (key, value []byte, faile
 	return both[:end:end], both[end:], nil
 }
 
-func CursorRemove(cursor Handle) *Failure { return of(C.mgo_cursor_remove(C.uintptr_t(cursor))) }
+func CursorRemove(cursor Handle) *Failure {
+	return check(func() C.int32_t { return C.memlith_kv_cursor_remove(cursorOf(cursor)) })
+}

@@ -15,8 +15,8 @@ type Object struct {
 	closing atomic.Bool
 }
 
-// Closing waits so long for calls under way, such as a Wait that its context left behind.
-const closingWait = 5 * time.Second
+// The longest time for which Close waits for calls under way, such as a Wait that its context left behind.
+var closingWait = 5 * time.Second
 
 // Open takes a handle that the library returned. An object is opened once, before other goroutines have it.
 func (o *Object) Open(name string, handle Handle) { o.name, o.handle = name, handle }

@@ -1,6 +1,8 @@
-/* What Go calls of memlith's C interface. A result has the message of a failure, because the call that would ask for it
- * later could run on another thread. No pointer to Go's memory is kept beyond a call, and none lies in such memory.
- * Handles are numbers, so that Go neither checks nor follows them. */
+/* What Go calls of memlith's C interface by way of C: calls with structs, with bytes of Go's memory, and calls that are
+ * frequent, whose results then take no memory of Go's heap. Go calls the other functions of the headers itself.
+ * A result has the message of a failure, because the call that would ask for it later could run on another thread. No
+ * pointer to Go's memory is kept beyond a call, and none lies in such memory. Handles are numbers, so that Go neither
+ * checks nor follows them. */
 #ifndef MEMLITH_GO_SHIM_H
 #define MEMLITH_GO_SHIM_H
 
@@ -42,104 +44,7 @@ static inline mgo_result mgo_of(int32_t code) {
   return result;
 }
 
-/* ---- stores ---- */
-static inline mgo_result mgo_store_open(const char* path, uint32_t flags, uint32_t one_file, uint64_t log_bytes,
-                                        uint64_t log_max_bytes, uint64_t window_ms, uint64_t window_bytes,
-                                        uint64_t memory_max_bytes) {
-  memlith_store_options options;
-  memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
-  options.flags = flags;
-  options.log_bytes = log_bytes;
-  options.log_max_bytes = log_max_bytes;
-  options.flush_interval_ms = window_ms;
-  options.flush_bytes = window_bytes;
-  options.memory_max_bytes = memory_max_bytes;
-  memlith_store* store = NULL;
-  const int32_t code =
-      one_file ? memlith_file_open(path, &options, &store) : memlith_store_open(path, &options, &store);
-  mgo_result result = mgo_of(code);
-  result.handle = (uintptr_t)store;
-  return result;
-}
-static inline mgo_result mgo_store_close(uintptr_t store) { return mgo_of(memlith_store_close((memlith_store*)store)); }
-static inline mgo_result mgo_store_checkpoint(uintptr_t store) {
-  return mgo_of(memlith_store_checkpoint((memlith_store*)store));
-}
-static inline mgo_result mgo_region_remove(uintptr_t store, const char* name) {
-  return mgo_of(memlith_region_remove((memlith_store*)store, name));
-}
-static inline mgo_result mgo_region_at(uintptr_t store, uint64_t index, memlith_region_info* info) {
-  info->struct_size = sizeof *info;
-  return mgo_of(memlith_store_region_at((memlith_store*)store, index, info));
-}
-static inline mgo_result mgo_store_info(uintptr_t store, memlith_store_info* info) {
-  return mgo_of(memlith_store_get_info((memlith_store*)store, info));
-}
-static inline mgo_result mgo_refresh(uintptr_t store) {
-  uint64_t ticket = 0;
-  mgo_result result = mgo_of(memlith_store_refresh((memlith_store*)store, &ticket));
-  result.number = ticket;
-  return result;
-}
-static inline mgo_result mgo_begin(uintptr_t store) {
-  memlith_txn* tx = NULL;
-  mgo_result result = mgo_of(memlith_begin((memlith_store*)store, &tx));
-  result.handle = (uintptr_t)tx;
-  return result;
-}
-static inline mgo_result mgo_commit(uintptr_t tx, uint32_t mode) {
-  uint64_t ticket = 0;
-  mgo_result result = mgo_of(memlith_commit((memlith_txn*)tx, mode, &ticket));
-  result.number = ticket;
-  return result;
-}
-static inline mgo_result mgo_abort(uintptr_t tx) { return mgo_of(memlith_abort((memlith_txn*)tx)); }
-static inline mgo_result mgo_wait(uintptr_t store, uint64_t ticket) {
-  return mgo_of(memlith_wait((memlith_store*)store, ticket));
-}
-
-static inline uint64_t mgo_newest(uintptr_t store) { return memlith_store_newest((memlith_store*)store); }
-static inline uint64_t mgo_durable(uintptr_t store) { return memlith_store_durable((memlith_store*)store); }
-static inline uint64_t mgo_kv_durable(uintptr_t kv) { return memlith_kv_durable((memlith_kv*)kv); }
-static inline uint64_t mgo_applog_durable(uintptr_t log) { return memlith_applog_durable((memlith_applog*)log); }
-
 /* ---- kv stores ---- */
-static inline mgo_result mgo_kv_open(uintptr_t store, const char* name, uint32_t flags, uint64_t max_size,
-                                     uint64_t window_ms, uint64_t window_bytes) {
-  memlith_kv_options options;
-  memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
-  options.flags = flags;
-  options.max_size = max_size;
-  options.window_ms = window_ms;
-  options.window_bytes = window_bytes;
-  memlith_kv* kv = NULL;
-  mgo_result result = mgo_of(memlith_kv_open((memlith_store*)store, name, &options, &kv));
-  result.handle = (uintptr_t)kv;
-  return result;
-}
-static inline mgo_result mgo_kv_close(uintptr_t kv) { return mgo_of(memlith_kv_close((memlith_kv*)kv)); }
-static inline mgo_result mgo_kv_map_open(uintptr_t kv, const char* name, uint32_t flags) {
-  memlith_kv_map map = 0;
-  mgo_result result = mgo_of(memlith_kv_map_open((memlith_kv*)kv, name, flags, &map));
-  result.number = map;
-  return result;
-}
-static inline mgo_result mgo_kv_map_remove(uintptr_t kv, const char* name) {
-  return mgo_of(memlith_kv_map_remove((memlith_kv*)kv, name));
-}
-static inline mgo_result mgo_kv_map_at(uintptr_t kv, uint64_t index, char* name, uint64_t bytes) {
-  return mgo_of(memlith_kv_map_at((memlith_kv*)kv, index, name, bytes));
-}
-static inline mgo_result mgo_kv_persist(uintptr_t kv) { return mgo_of(memlith_kv_persist((memlith_kv*)kv)); }
-static inline mgo_result mgo_kv_wait(uintptr_t kv, uint64_t ticket) {
-  return mgo_of(memlith_kv_wait((memlith_kv*)kv, ticket));
-}
-static inline mgo_result mgo_kv_verify(uintptr_t kv) { return mgo_of(memlith_kv_verify((memlith_kv*)kv, NULL)); }
-static inline mgo_result mgo_kv_info(uintptr_t kv, memlith_kv_info* info) {
-  return mgo_of(memlith_kv_get_info((memlith_kv*)kv, info));
-}
 static inline mgo_result mgo_kv_begin(uintptr_t kv, uint32_t flags, uint64_t wait_ms) {
   memlith_kv_txn* txn = NULL;
   mgo_result result = mgo_of(memlith_kv_begin((memlith_kv*)kv, flags, &txn));
@@ -159,10 +64,6 @@ static inline mgo_result mgo_kv_commit(uintptr_t txn, uint32_t durability) {
   result.number = ticket;
   return result;
 }
-static inline mgo_result mgo_tx_add_kv(uintptr_t tx, uintptr_t txn) {
-  return mgo_of(memlith_txn_add_kv((memlith_txn*)tx, (memlith_kv_txn*)txn));
-}
-static inline void mgo_kv_txn_free(uintptr_t txn) { memlith_kv_txn_free((memlith_kv_txn*)txn); }
 static inline mgo_record mgo_kv_get(uintptr_t txn, uint32_t map, const char* key, uint64_t key_bytes) {
   mgo_record record;
   memset(&record, 0, sizeof record);
@@ -359,7 +260,6 @@ static inline mgo_result mgo_cursor_open(uintptr_t txn, uint32_t map) {
   result.handle = (uintptr_t)cursor;
   return result;
 }
-static inline void mgo_cursor_close(uintptr_t cursor) { memlith_kv_cursor_close((memlith_kv_cursor*)cursor); }
 enum { MGO_FIRST, MGO_LAST, MGO_NEXT, MGO_PREV, MGO_SEEK };
 static inline mgo_record mgo_cursor_move(uintptr_t handle, int how, const char* key, uint64_t key_bytes) {
   memlith_kv_cursor* const cursor = (memlith_kv_cursor*)handle;
@@ -376,26 +276,8 @@ static inline mgo_record mgo_cursor_move(uintptr_t handle, int how, const char* 
   record.text = mgo_text(record.code);
   return record;
 }
-static inline mgo_result mgo_cursor_remove(uintptr_t cursor) {
-  return mgo_of(memlith_kv_cursor_remove((memlith_kv_cursor*)cursor));
-}
 
 /* ---- application logs ---- */
-static inline mgo_result mgo_applog_open(uintptr_t store, const char* name, uint32_t flags, uint32_t when_full,
-                                         uint64_t size, uint64_t max_size) {
-  memlith_applog_options options;
-  memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
-  options.flags = flags;
-  options.when_full = when_full;
-  options.size = size;
-  options.max_size = max_size;
-  memlith_applog* log = NULL;
-  mgo_result result = mgo_of(memlith_applog_open((memlith_store*)store, name, &options, &log));
-  result.handle = (uintptr_t)log;
-  return result;
-}
-static inline mgo_result mgo_applog_close(uintptr_t log) { return mgo_of(memlith_applog_close((memlith_applog*)log)); }
 
 /* The entries lie in `flat` one behind the other. */
 static inline memlith_bytes* mgo_entries(const char* flat, const uint64_t* sizes, uint64_t count, memlith_bytes* few,
@@ -435,19 +317,6 @@ static inline mgo_result mgo_tx_append(uintptr_t tx, uintptr_t log, const char* 
   if (all != few) free(all);
   return result;
 }
-static inline mgo_result mgo_tx_consume(uintptr_t tx, uintptr_t log, uint64_t number) {
-  return mgo_of(memlith_txn_consume((memlith_txn*)tx, (memlith_applog*)log, number));
-}
-static inline mgo_result mgo_applog_write(uintptr_t log) { return mgo_of(memlith_applog_write((memlith_applog*)log)); }
-static inline mgo_result mgo_applog_write_async(uintptr_t log) {
-  uint64_t number = 0;
-  mgo_result result = mgo_of(memlith_applog_write_async((memlith_applog*)log, &number));
-  result.number = number;
-  return result;
-}
-static inline mgo_result mgo_applog_wait(uintptr_t log, uint64_t number) {
-  return mgo_of(memlith_applog_wait((memlith_applog*)log, number));
-}
 static inline mgo_record mgo_applog_read(uintptr_t log, uint64_t wait_ms) {
   memlith_applog_entry entry;
   memset(&entry, 0, sizeof entry);
@@ -464,24 +333,6 @@ static inline mgo_result mgo_applog_get(uintptr_t log, uint64_t number, char* bu
   const int32_t code = memlith_applog_get((memlith_applog*)log, number, buffer, bytes, &size);
   mgo_result result = {code, mgo_text(code), 0, size};
   return result;
-}
-static inline mgo_result mgo_applog_info(uintptr_t log, memlith_applog_info* info) {
-  return mgo_of(memlith_applog_get_info((memlith_applog*)log, info));
-}
-static inline mgo_result mgo_applog_rewind(uintptr_t log) {
-  return mgo_of(memlith_applog_rewind((memlith_applog*)log));
-}
-static inline mgo_result mgo_applog_consume(uintptr_t log, uint64_t number) {
-  return mgo_of(memlith_applog_consume((memlith_applog*)log, number));
-}
-static inline mgo_result mgo_applog_truncate_after(uintptr_t log, uint64_t last) {
-  return mgo_of(memlith_applog_truncate_after((memlith_applog*)log, last));
-}
-static inline mgo_result mgo_applog_truncate_before(uintptr_t log, uint64_t first) {
-  return mgo_of(memlith_applog_truncate_before((memlith_applog*)log, first));
-}
-static inline mgo_result mgo_applog_restart(uintptr_t log, uint64_t next) {
-  return mgo_of(memlith_applog_restart((memlith_applog*)log, next));
 }
 
 #endif
