@@ -1,14 +1,14 @@
 # The side memlith-instrumented of `bench heap`: heap_map.cpp, compiled by memlith-c++. It is a library of its own, all
 # of whose templates are hidden, because the program has the same containers compiled without records. Included where
 # memlith-c++ is built.
-set(heap_map ${CMAKE_SOURCE_DIR}/bench/heap/heap_map.cpp)
+set(heap_map ${PROJECT_SOURCE_DIR}/bench/heap/heap_map.cpp)
 set(heap_map_library ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libmemlith-heap-map-instrumented.so)
 add_custom_command(OUTPUT ${heap_map_library}
   COMMAND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/memlith-c++ -std=c++20 -O2 -g1 -DNDEBUG -fPIC -shared -fvisibility=hidden
-    -DMEMLITH_STORES_ARE_RECORDED -ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -I${CMAKE_SOURCE_DIR}/bench
-    -I${CMAKE_SOURCE_DIR}/tools -I${CMAKE_SOURCE_DIR}/include ${heap_map} -o ${heap_map_library} -Wl,-Bsymbolic
-  DEPENDS ${heap_map} ${runtime} memlith_track ${CMAKE_SOURCE_DIR}/bench/heap/heap_map.hpp
-    ${CMAKE_SOURCE_DIR}/bench/peers/kv/kv.hpp ${CMAKE_SOURCE_DIR}/include/memlith/heap.hpp VERBATIM)
+    -DMEMLITH_STORES_ARE_RECORDED -ffile-prefix-map=${PROJECT_SOURCE_DIR}=. -I${PROJECT_SOURCE_DIR}/bench
+    -I${PROJECT_SOURCE_DIR}/tools -I${PROJECT_SOURCE_DIR}/include ${heap_map} -o ${heap_map_library} -Wl,-Bsymbolic
+  DEPENDS ${heap_map} ${runtime} memlith_track ${PROJECT_SOURCE_DIR}/bench/heap/heap_map.hpp
+    ${PROJECT_SOURCE_DIR}/bench/peers/kv/kv.hpp ${PROJECT_SOURCE_DIR}/include/memlith/heap.hpp VERBATIM)
 add_custom_target(memlith_heap_map_instrumented DEPENDS ${heap_map_library})
 add_dependencies(memlith_heap_bench memlith_heap_map_instrumented)
 target_compile_definitions(memlith_heap_bench PRIVATE MEMLITH_WITH_INSTRUMENTED)
