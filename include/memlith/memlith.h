@@ -154,8 +154,9 @@ typedef struct memlith_store_options {
    * regions of any tracker must not block SIGSEGV, and system calls that write into a SCAN, EXPLICIT or INSTRUMENTED
    * region can fail with EFAULT during a release; see memlith_region_release. */
   uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; NO_MEMORY beyond it */
-  /* Called by the opening thread, if the opening created the store, with a message that is no error: the store lies
-   * where a power loss erases it (tmpfs). May be null. */
+  /* Called with a message that is no error. By the opening thread, if the opening created the store: the store lies
+   * where a power loss erases it (tmpfs). By a thread that closes a region, a heap or the store: changes that no persist
+   * had made durable were dropped. Must not call memlith, nor throw. May be null. */
   void (*notice)(void* context, const char* sentence);
   void* notice_context;
 } memlith_store_options;

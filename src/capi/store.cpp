@@ -108,6 +108,11 @@ Result<memlith_store*> open_any(const char* path, StoreKind kind, const memlith_
   wanted.file = std::move(file);
   MEMLITH_TRY_ASSIGN(std::unique_ptr<Session> session,
                      Session::open(std::move(place), std::move(wanted), given.memory_max_bytes));
+  if (given.notice != nullptr && !session->store().read_only()) {
+    session->set_notice([tell = given.notice, context = given.notice_context](const std::string& sentence) {
+      tell(context, sentence.c_str());
+    });
+  }
   tell_if_forgetful(*session, given);
   return handle_of(session.release());
 }

@@ -1,5 +1,7 @@
 #include "region/session.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "base/no_throw.hpp"
@@ -32,6 +34,7 @@ Status Session::close(std::unique_ptr<Session> session) {
   {
     const LockGuard lock(session->regions_mutex_);
     for (const auto& each : session->regions_) {
+      session->tell_dropped(*each->region);
       const Status status = each->user != nullptr ? each->user->stop() : kOk;
       if (!status.ok() && stopped.ok()) stopped.keep(status);
       session->remove_place(each->region.get());
@@ -40,6 +43,18 @@ Status Session::close(std::unique_ptr<Session> session) {
   }
   const Status closed = session->store_->close();
   return stopped.ok() ? closed : stopped.tell();
+}
+
+// Key-value stores and application logs (`anywhere`) persist themselves.
+void Session::tell_dropped(Region& region) const {
+  if (!notice_ || region.anywhere() || region.tracker() == nullptr) return;
+  const KeptSentence sentence;
+  const auto bytes = region.unpersisted();
+  if (!bytes.ok() || *bytes == 0) return;
+  notice_(fmt::
+              format("{}: region \"{}\" was closed, and {} bytes that no persist had made durable were dropped; call "
+                     "persist() before the end",
+                     store_->path(), region.shown_name(), *bytes));
 }
 
 // ---- the regions that are open ---------------------------------------------------------------------------------
@@ -112,6 +127,7 @@ Status Session::close_region(OpenRegion& region) {
                 "region \"{}\" cannot be closed while a transaction is open in it; commit or abort it first",
                 region.region->shown_name());
   }
+  tell_dropped(*region.region);
   std::erase_if(regions_, [&region](const auto& each) { return each.get() == &region; });
   return kOk;
 }
