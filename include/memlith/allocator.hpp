@@ -39,6 +39,10 @@
 #include "memlith/heap.h"
 #include "memlith/memlith.hpp"
 
+#ifndef __cpp_exceptions
+#error "memlith: compile without -fno-exceptions: a container throws where the heap is full. memlith.hpp does without"
+#endif
+
 namespace memlith {
 
 // What allocate() of the allocator throws. what() is the sentence; code() is a code of memlith.h.

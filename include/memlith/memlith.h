@@ -155,8 +155,8 @@ typedef struct memlith_store_options {
    * region can fail with EFAULT during a release; see memlith_region_release. */
   uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; NO_MEMORY beyond it */
   /* Called with a message that is no error. By the opening thread, if the opening created the store: the store lies
-   * where a power loss erases it (tmpfs). By a thread that closes a region, a heap or the store: changes that no persist
-   * had made durable were dropped. Must not call memlith, nor throw. May be null. */
+   * where a power loss erases it (tmpfs). By a thread that closes a region, a heap or the store: changes that no
+   * persist had made durable were dropped. Must not call memlith, nor throw. May be null. */
   void (*notice)(void* context, const char* sentence);
   void* notice_context;
 } memlith_store_options;

@@ -482,8 +482,7 @@ class Region {
                      (header->magic == kRootMagic ? header->in_words() : std::string("bytes that are no root object")) +
                      "; the program expects " + expected.in_words() +
                      ". Open it with the type and the version that it was made with, and copy it to a root in a new "
-                     "region "
-                     "(docs/how-to/schema.md)");
+                     "region (docs/how-to/schema.md)");
   }
   template <class T>
   Result<T*> root() const {

@@ -152,25 +152,22 @@ constexpr auto refuse() {
   } else if constexpr (std::is_member_pointer_v<T> || std::is_function_v<std::remove_pointer_t<T>>) {
     static_assert(never<T>,
                   "memlith: an object of this type cannot live in a heap. It is a pointer to code, which lies "
-                  "elsewhere "
-                  "in the next run: keep a number or a name, and look the function up");
+                  "elsewhere in the next run: keep a number or a name, and look the function up");
   } else if constexpr (std::is_polymorphic_v<T>) {
     static_assert(never<T>,
                   "memlith: an object of this type cannot live in a heap. It has virtual functions: their table lies "
-                  "in "
-                  "the program, elsewhere in the next run. Keep the kind as a number, and switch on it");
+                  "in the program, elsewhere in the next run. Keep the kind as a number, and switch on it");
   } else if constexpr (constexpr std::size_t kRefused = first_refused(parts_of<T>()); kRefused != 0) {
     refuse_part<kRefused, T>();
   } else if constexpr (has_known_members_v<T>) {
     static_assert(never<T>,
                   "memlith: an object of this type cannot live in a heap. It has a destructor of its own, so it may "
-                  "own "
-                  "memory of the process. If all that it owns lies in the heap, specialise memlith::is_persistable");
+                  "own memory of the process. If all that it owns lies in the heap, specialise "
+                  "memlith::is_persistable");
   } else if constexpr (requires(const T& each) { each.valueless_by_exception(); }) {
     static_assert(never<T>,
                   "memlith: an object of this type cannot live in a heap. It is a std::variant with an alternative "
-                  "that "
-                  "is more than plain bytes. If each alternative may live in a heap, specialise "
+                  "that is more than plain bytes. If each alternative may live in a heap, specialise "
                   "memlith::is_persistable for the variant");
   } else if constexpr (std::is_aggregate_v<T> && takes<T, 0, AnyBase<T>>()) {
     static_assert(never<T>,
@@ -180,9 +177,8 @@ constexpr auto refuse() {
   } else if constexpr (std::is_aggregate_v<T> && takes<T, kMembersMax, AnyMember>()) {
     static_assert(never<T>,
                   "memlith: an object of this type cannot live in a heap. It has more than 24 members, too many to "
-                  "look "
-                  "at. Put some of them into a struct of their own; or, if all members may live in a heap, specialise "
-                  "memlith::is_persistable for the type");
+                  "look at. Put some of them into a struct of their own; or, if all members may live in a heap, "
+                  "specialise memlith::is_persistable for the type");
   } else if constexpr (constexpr bool kRefusesElements = refuses_elements<T>(); kRefusesElements) {
     static_assert(!kRefusesElements,
                   "memlith: an object of this type cannot live in a heap. It is a container, and its elements cannot: "
@@ -192,15 +188,14 @@ constexpr auto refuse() {
     static_assert(never<T>,
                   "memlith: an object of this type cannot live in a heap. It is a container that owns memory of the "
                   "process (std::string, std::vector), or whose elements, comparison or hash cannot live in a heap. "
-                  "Use "
-                  "memlith::string, memlith::vector and so on, and comparisons without state");
+                  "Use memlith::string, memlith::vector and so on, and comparisons without state");
   } else if constexpr (!std::is_aggregate_v<T>) {
     static_assert(
         never<T>,
-        "memlith: an object of this type cannot live in a heap. It has a constructor or private members, so "
-        "the compiler cannot list its members, and it needs a destructor or a copy of its own, so it may own "
-        "memory of the process (as std::unique_ptr). Give members their first values where they are declared, "
-        "instead of a constructor; or, if all members may live in a heap, specialise memlith::is_persistable");
+        "memlith: an object of this type cannot live in a heap. It has a constructor or private members, so the "
+        "compiler cannot list its members, and it needs a destructor or a copy of its own, so it may own memory of the "
+        "process (as std::unique_ptr). Give members their first values where they are declared, instead of a "
+        "constructor; or, if all members may live in a heap, specialise memlith::is_persistable");
   } else {
     static_assert(never<T>,
                   "memlith: an object of this type cannot live in a heap. The compiler cannot list its members (an "
