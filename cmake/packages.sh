@@ -33,7 +33,8 @@ packages_npm=(nodejs npm) # soak sqlite-clients, where there is no npm of anothe
 packages_rust=(cargo-web rustc-web) # the crates in rust/, where there is no cargo of another origin
 packages_go=(golang-go) # the module in go/, where there is no go of another origin; go/raftstore needs Go 1.20
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
-packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot lintian python3-dev python3-venv) # package deb
+# package deb: what packaging/debian/control names beside the base (tests/package compares them), and what looks at it
+packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot librocksdb-dev lintian python3-dev python3-venv)
 # soak guests
 packages_guests=(bc bison btrfs-progs bubblewrap e2fsprogs flex g++-aarch64-linux-gnu mmdebstrap python3-seccomp
   qemu-system-arm qemu-system-x86 xfsprogs)

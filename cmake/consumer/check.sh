@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check.sh find_package|pkg-config PREFIX WORK: builds the programs of this folder against what was installed in PREFIX,
-# as a user would, and runs each; WORK is a folder for what they leave.
+# check.sh find_package|pkg-config|pkg-config-static PREFIX WORK: builds the programs of this folder against what was
+# installed in PREFIX, as a user would, and runs each; WORK is a folder for what they leave.
 # check.sh FetchContent|add_subdirectory SOURCE WORK: the same in a project that contains the sources of memlith.
 set -euo pipefail
 
@@ -41,6 +41,9 @@ case $1 in
     g++ -std=c++20 "$here/main.cpp" "${flags[@]}" -o "$work/pkg_config_cpp"
     run_consumer "$work/pkg_config_c"
     run_consumer "$work/pkg_config_cpp"
+    ;;
+  pkg-config-static)
+    library=$(dirname "$(find "$prefix" -name memlith.pc)")
     # The library inside of the program, in C++ and in C, whose linker adds nothing for C++. Debian has no libfmt.a, so
     # that a wholly static program is tried elsewhere only.
     words=$(PKG_CONFIG_PATH=$library pkg-config --cflags --static --libs memlith)
