@@ -51,10 +51,9 @@ void Session::tell_dropped(Region& region) const {
   const KeptSentence sentence;
   const auto bytes = region.unpersisted();
   if (!bytes.ok() || *bytes == 0) return;
-  notice_(fmt::
-              format("{}: region \"{}\" was closed, and {} bytes that no persist had made durable were dropped; call "
-                     "persist() before the end",
-                     store_->path(), region.shown_name(), *bytes));
+  const std::string which = store_->one_file() ? "" : fmt::format("region \"{}\" was ", region.shown_name());
+  notice_(fmt::format("{}: {}closed, and {} bytes that no persist had made durable were dropped; call persist() first",
+                      store_->path(), which, *bytes));
 }
 
 // ---- the regions that are open ---------------------------------------------------------------------------------
