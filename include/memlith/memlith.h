@@ -99,7 +99,8 @@ enum {
   /* READ_ONLY, also while another process has the store open for writing: the regions are as one durable commit left
    * them, and move on to a later one when memlith_store_refresh says so. The call takes no lock: no writer waits for
    * it, or is kept from opening the store. A region that is opened is copied to this process's memory. */
-  MEMLITH_OPEN_FOLLOW = 16
+  MEMLITH_OPEN_FOLLOW = 16,
+  MEMLITH_OPEN_TELL_DROPPED = 32 /* say on standard error that a close drops changes, which no persist made durable */
 };
 
 /* How memlith reads and writes the disk. Each choice flushes with fdatasync(2).
@@ -154,9 +155,8 @@ typedef struct memlith_store_options {
    * regions of any tracker must not block SIGSEGV, and system calls that write into a SCAN, EXPLICIT or INSTRUMENTED
    * region can fail with EFAULT during a release; see memlith_region_release. */
   uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; NO_MEMORY beyond it */
-  /* Called with a message that is no error. By the opening thread, if the opening created the store: the store lies
-   * where a power loss erases it (tmpfs). By a thread that closes a region, a heap or the store: changes that no
-   * persist had made durable were dropped. Must not call memlith, nor throw. May be null. */
+  /* Called by the opening thread, if the opening created the store, with a message that is no error: the store lies
+   * where a power loss erases it (tmpfs). May be null. */
   void (*notice)(void* context, const char* sentence);
   void* notice_context;
 } memlith_store_options;

@@ -170,6 +170,7 @@ struct StoreOptions {
   bool read_only = false;
   bool follow = false;              // read-only, also beside a writer; Store::refresh() moves on
   bool buffered = false;            // no direct I/O; see MEMLITH_OPEN_BUFFERED
+  bool tell_dropped = false;        // say on standard error that a close drops changes, which no persist made durable
   bool manual_checkpoint = false;   // checkpoints only when asked for, or when the log is full
   std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
@@ -728,7 +729,8 @@ class Store {
                   detail::flag_if(options.exclusive, MEMLITH_OPEN_EXCLUSIVE) |
                   detail::flag_if(options.read_only, MEMLITH_OPEN_READ_ONLY) |
                   detail::flag_if(options.follow, MEMLITH_OPEN_FOLLOW) |
-                  detail::flag_if(options.buffered, MEMLITH_OPEN_BUFFERED);
+                  detail::flag_if(options.buffered, MEMLITH_OPEN_BUFFERED) |
+                  detail::flag_if(options.tell_dropped, MEMLITH_OPEN_TELL_DROPPED);
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;
     plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <string>
 #include <utility>
 
 #include "base/no_throw.hpp"
@@ -47,13 +49,15 @@ Status Session::close(std::unique_ptr<Session> session) {
 
 // Key-value stores and application logs (`anywhere`) persist themselves.
 void Session::tell_dropped(Region& region) const {
-  if (!notice_ || region.anywhere() || region.tracker() == nullptr) return;
+  if (!tells_dropped_ || region.anywhere() || region.tracker() == nullptr) return;
   const KeptSentence sentence;
   const auto bytes = region.unpersisted();
   if (!bytes.ok() || *bytes == 0) return;
   const std::string which = store_->one_file() ? "" : fmt::format("region \"{}\" was ", region.shown_name());
-  notice_(fmt::format("{}: {}closed, and {} bytes that no persist had made durable were dropped; call persist() first",
-                      store_->path(), which, *bytes));
+  const std::string told =
+      fmt::format("memlith: {}: {}closed, and {} bytes that no persist had made durable were dropped\n", store_->path(),
+                  which, *bytes);
+  (void)std::fputs(told.c_str(), stderr);
 }
 
 // ---- the regions that are open ---------------------------------------------------------------------------------

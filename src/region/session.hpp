@@ -13,7 +13,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -70,9 +69,9 @@ class Session {
   // left it.
   static Status close(std::unique_ptr<Session> session);
 
-  // Called with a sentence about each region that is closed with changes that no persist covers. Set before the session
-  // is used.
-  void set_notice(std::function<void(const std::string&)> notice) { notice_ = std::move(notice); }
+  // Whether a sentence on standard error tells of each region that is closed with changes that no persist covers. Set
+  // before the session is used.
+  void tell_dropped_changes(bool tell) { tells_dropped_ = tell; }
 
   [[nodiscard]] Store& store() const { return *store_; }
   [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }  // as of opening
@@ -162,7 +161,7 @@ class Session {
   std::unique_ptr<Volume> volume_;
   std::unique_ptr<Store> store_;   // destroyed before the volume
   std::uint64_t incarnation_ = 0;  // constant after open
-  std::function<void(const std::string&)> notice_;
+  bool tells_dropped_ = false;
   Mutex regions_mutex_;  // held while a region is opened, removed, or releases its memory
   std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
   Shards<SessionPart> parts_;  // with mutexes of their own, because opening a region can take long

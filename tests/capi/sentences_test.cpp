@@ -175,27 +175,24 @@ TEST(Sentences, ARefusedOpeningKeepsTheLogOfAHeap) {
   ASSERT_TRUE(heap && heap->root<int>());
 }
 
-// Changes that no persist covers are dropped by a close, which tells the program if it wants to know.
+// Changes that no persist covers are dropped by a close, which says so if the program wants that.
 TEST(Sentences, AForgottenPersistIsTold) {
   const TempFolder folder;
-  std::vector<std::string> told;
-  StoreOptions options;
-  options.notice = [](void* context, const char* sentence) {
-    static_cast<std::vector<std::string>*>(context)->emplace_back(sentence);
-  };
-  options.notice_context = &told;
-  for (const bool forgets : {false, true}) {
-    told.clear();
-    auto heap = Heap::open_file(folder / "heap", {.create = true}, options);
-    ASSERT_TRUE(heap) << heap.error().message();
-    told.clear();  // a file system in memory
-    auto root = heap->root<int>();
-    ASSERT_TRUE(root && heap->persist());
-    **root += 1;
-    if (!forgets) ASSERT_TRUE(heap->persist());
-    ASSERT_TRUE(heap->close());
-    ASSERT_EQ(told.size(), forgets ? 1u : 0u);
-    if (forgets) EXPECT_NE(told[0].find("no persist had made durable were dropped"), std::string::npos) << told[0];
+  for (const bool wants : {false, true}) {
+    for (const bool forgets : {false, true}) {
+      ::testing::internal::CaptureStderr();
+      {
+        auto heap = Heap::open_file(folder / "heap", {.create = true}, {.tell_dropped = wants});
+        ASSERT_TRUE(heap) << heap.error().message();
+        auto root = heap->root<int>();
+        ASSERT_TRUE(root && heap->persist());
+        **root += 1;
+        if (!forgets) ASSERT_TRUE(heap->persist());
+      }
+      const std::string told = ::testing::internal::GetCapturedStderr();
+      EXPECT_EQ(told.find("bytes that no persist had made durable were dropped") != std::string::npos, wants && forgets)
+          << told;
+    }
   }
 }
 
