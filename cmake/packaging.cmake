@@ -9,6 +9,10 @@ foreach(library memlith memlith_static)
   endif()
 endforeach()
 
+if(NOT MEMLITH_INSTALL)
+  return()
+endif()
+
 # The shared library needs nothing at its user's. The static one needs the development packages of what it is made
 # with, so it has an export file of its own, which the package reads only where those are found.
 set(MEMLITH_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/memlith)

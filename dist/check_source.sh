@@ -17,5 +17,7 @@ cmake -S "$work/source" -B "$work/build" -G Ninja --log-level=WARNING -DMEMLITH_
   -DMEMLITH_EXAMPLES=OFF -DMEMLITH_PASS=OFF
 cmake --build "$work/build" -- --quiet
 cmake --install "$work/build" --prefix "$work/prefix" >/dev/null
-for way in find_package pkg-config; do bash "$work/source/cmake/consumer/check.sh" "$way" "$work/prefix" "$work"; done
+for way in find_package pkg-config pkg-config-static; do
+  bash "$work/source/cmake/consumer/check.sh" "$way" "$work/prefix" "$work"
+done
 printf '%s: built with cmake, installed and used\n' "$archive"

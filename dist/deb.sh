@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # deb.sh WORK OUT: builds the Debian packages of this tree in WORK, with Debian's tools, into OUT, and has lintian look
-# at them. What Debian 12 lacks of the Python package's needs comes from PyPI, into WORK.
+# at them. What Debian 12 lacks of the Python package's needs comes from PyPI, into WORK. Without PyPI the package
+# python3-memlith is left out.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -10,8 +11,12 @@ out=$(cd "$2" && pwd)
 
 venv=$work/python
 if [[ ! -x $venv/bin/python ]]; then /usr/bin/python3 -m venv "$venv"; fi
-"$venv/bin/python" -m pip --disable-pip-version-check install --quiet 'cmake>=3.26' ninja \
-  'scikit-build-core>=1.0' 'nanobind>=2.9'
+profiles=()
+if ! "$venv/bin/python" -m pip --disable-pip-version-check install --quiet 'cmake>=3.26' ninja \
+  'scikit-build-core>=1.0' 'nanobind>=2.9'; then
+  echo "python3-memlith is not built: pip could not install scikit-build-core and nanobind" >&2
+  profiles=(--build-profiles=nopython)
+fi
 
 rm -rf "$work/source" "$work"/memlith-*.tar.xz
 archive=$("$root/dist/source.sh" "$work")
@@ -33,7 +38,7 @@ if command -v ccache >/dev/null; then # debhelper gives the build an empty home
 fi
 # Programs in /usr/local or of pyenv are none of Debian's build.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin MEMLITH_BUILD_PYTHON=$venv/bin/python \
-  dpkg-buildpackage --build=binary --no-sign >"$work/build.log" 2>&1 || {
+  dpkg-buildpackage --build=binary --no-sign "${profiles[@]}" >"$work/build.log" 2>&1 || {
   tail -n 60 "$work/build.log" >&2
   exit 1
 }

@@ -108,6 +108,7 @@ cp -r /packages/consumer /root/consumer
 bash /root/consumer/check.sh pkg-config /usr /root/readme
 install cmake ninja-build libfmt-dev liburing-dev libxxhash-dev libzstd-dev
 bash /root/consumer/check.sh find_package /usr /root/readme
+bash /root/consumer/check.sh pkg-config-static /usr /root/readme
 say "libmemlith-dev: pkg-config and find_package"
 
 apt-get -qq purge --yes memlith libmemlith0 memlith-sqlite memlith-rocksdb python3-memlith libmemlith-dev \

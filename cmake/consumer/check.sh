@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# check.sh find_package|pkg-config PREFIX WORK: builds the programs of this folder against what was installed in PREFIX,
-# as a user would, and runs each; WORK is a folder for what they leave.
+# check.sh find_package|pkg-config|pkg-config-static PREFIX WORK: builds the programs of this folder against what was
+# installed in PREFIX, as a user would, and runs each; WORK is a folder for what they leave.
+# check.sh FetchContent|add_subdirectory SOURCE WORK: the same in a project that contains the sources of memlith.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -14,8 +15,17 @@ run_consumer() {
   "$1" "$work/store"
 }
 
-"$prefix/bin/memlith" --version
+if [[ -x $prefix/bin/memlith ]]; then "$prefix/bin/memlith" --version; fi
 case $1 in
+  FetchContent | add_subdirectory)
+    rm -rf "$work/embedded"
+    cmake -S "$here/embedded" -B "$work/embedded" -G Ninja -DMEMLITH_SOURCE="$prefix" -DMEMLITH_WAY="$1" \
+      -DCMAKE_BUILD_TYPE=Release --log-level=WARNING
+    cmake --build "$work/embedded" -- --quiet
+    for program in consumer_c consumer_cpp consumer_static; do run_consumer "$work/embedded/$program"; done
+    cmake --install "$work/embedded" --prefix "$work/embedded/prefix"
+    [[ ! -e $work/embedded/prefix ]] || { echo "memlith is installed with the project that contains it" && exit 1; }
+    ;;
   find_package)
     rm -rf "$work/consumer"
     cmake -S "$here" -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" --log-level=WARNING
@@ -31,5 +41,20 @@ case $1 in
     g++ -std=c++20 "$here/main.cpp" "${flags[@]}" -o "$work/pkg_config_cpp"
     run_consumer "$work/pkg_config_c"
     run_consumer "$work/pkg_config_cpp"
+    ;;
+  pkg-config-static)
+    library=$(dirname "$(find "$prefix" -name memlith.pc)")
+    # The library inside of the program, in C++ and in C, whose linker adds nothing for C++. Debian has no libfmt.a, so
+    # that a wholly static program is tried elsewhere only.
+    words=$(PKG_CONFIG_PATH=$library pkg-config --cflags --static --libs memlith)
+    eval "flags=(${words//-lmemlith/-l:libmemlith.a})"
+    g++ -std=c++20 "$here/main.cpp" "${flags[@]}" -o "$work/pkg_config_static"
+    gcc -std=c11 "$here/main.c" "${flags[@]}" -o "$work/pkg_config_static_c"
+    run_consumer "$work/pkg_config_static"
+    run_consumer "$work/pkg_config_static_c"
+    if [[ -e $(gcc -print-file-name=libfmt.a) ]]; then
+      g++ -std=c++20 -static "$here/main.cpp" "${flags[@]}" -o "$work/pkg_config_whole"
+      run_consumer "$work/pkg_config_whole"
+    fi
     ;;
 esac

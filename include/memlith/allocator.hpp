@@ -39,6 +39,10 @@
 #include "memlith/heap.h"
 #include "memlith/memlith.hpp"
 
+#ifndef __cpp_exceptions
+#error "memlith: compile without -fno-exceptions: a container throws where the heap is full. memlith.hpp does without"
+#endif
+
 namespace memlith {
 
 // The exception that the allocator's allocate() throws. what() is the sentence; code() is a code of memlith.h.
@@ -116,12 +120,7 @@ class allocator {
   void construct(U* place, Arguments&&... arguments) {
     // Boost's unordered containers construct nodes, whose elements come here after that.
     constexpr bool kIsNode = requires(U& node) { node.next_; };
-    static_assert(kIsNode || is_persistable_v<U>,
-                  "memlith: an element of this type cannot live in a heap. The type owns memory of the process "
-                  "(std::string, std::vector, std::unique_ptr or such a member), or has virtual functions, or is a "
-                  "pointer to code; none of these is there any more in the next run. Use memlith::string, "
-                  "memlith::vector and so on; if everything that the type owns lies in the heap, say so by "
-                  "specialising memlith::is_persistable for it");
+    if constexpr (!kIsNode) detail::require_persistable<U>();
     std::uninitialized_construct_using_allocator(place, *this, std::forward<Arguments>(arguments)...);
   }
 
@@ -407,7 +406,7 @@ constexpr bool may_be_argument() {
   if constexpr (is_heap_allocator_v<Part> || !std::is_object_v<Part> || !requires { sizeof(Part); }) {
     return true;
   } else {
-    return std::is_empty_v<Part> || is_persistable<Part>::value;
+    return std::is_empty_v<Part> || persistable_or_open<Part>();
   }
 }
 template <class... Part>
@@ -418,7 +417,7 @@ constexpr bool all_arguments(Arguments<Part...>) {
 
 template <class T>
   requires(detail::is_heap_allocator_v<typename T::allocator_type> && requires { typename T::value_type; })
-struct is_persistable<T> : std::bool_constant<is_persistable<typename T::value_type>::value &&
+struct is_persistable<T> : std::bool_constant<detail::persistable_or_open<typename T::value_type>() &&
                                               detail::all_arguments(typename detail::arguments_of<T>::type())> {};
 template <class T>  // a pair of the standard library, or of Boost
   requires requires(T& pair) {

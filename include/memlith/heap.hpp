@@ -109,12 +109,7 @@ class Heap {
   // the name is taken. T must be a type that may live in a heap: see is_persistable.
   template <class T, class... Arguments>
   Result<T*> construct(const std::string& name, Arguments&&... arguments) const {
-    static_assert(
-        is_persistable_v<T>,
-        "memlith: an object of this type cannot live in a heap. The type owns memory of the process (std::string, "
-        "std::vector, std::unique_ptr or such a member), or has virtual functions, or is a pointer to code; none of "
-        "these is there any more in the next run. Use memlith::string, memlith::vector and so on; if everything that "
-        "the type owns lies in the heap, say so by specialising memlith::is_persistable for it");
+    detail::require_persistable<T>();
     return make<T>(name, std::forward<Arguments>(arguments)...);
   }
   // NOT_FOUND; INCOMPATIBLE if the object is of another type, size, alignment or layout, with a message that has both.
@@ -143,7 +138,7 @@ class Heap {
   // changed.
   template <class Old, class New, class Convert>
   Result<New*> migrate(const std::string& name, Convert&& convert) const {
-    static_assert(is_persistable_v<New>, "memlith: an object of this type cannot live in a heap; see is_persistable");
+    detail::require_persistable<New>();
     auto found = find<New>(name);
     if (found || memlith_category(found.error().code()) != MEMLITH_INCOMPATIBLE) return found;
     const memlith_type type = type_of<Old>(nullptr);

@@ -17,6 +17,10 @@
 #include <typeinfo>
 #include <utility>
 
+#ifndef __GXX_RTTI
+#error "memlith: compile without -fno-rtti: an object is kept with the name of its type. The C interface does without"
+#endif
+
 namespace memlith {
 
 template <class T, class = void>

@@ -89,8 +89,7 @@ typedef struct memlith_region memlith_region;
 
 enum {
   MEMLITH_OPEN_CREATE = 1, /* create the store if it does not exist */
-  /* Show the last durable state and change no byte of the store. Any number of processes may have a store open
-   * read-only. */
+  /* Show the last durable state and change no byte of the store. Any number of processes may do so at a time. */
   MEMLITH_OPEN_READ_ONLY = 2,
   MEMLITH_OPEN_EXCLUSIVE = 4, /* with CREATE: fail with MEMLITH_EXISTS if the store exists */
   /* Never use direct I/O (O_DIRECT), which the log uses where the file system accepts it. For file systems that accept
@@ -100,7 +99,8 @@ enum {
    * them, and move on to a later one when memlith_store_refresh says so. The call takes no lock: no writer waits for
    * it, or is kept from opening the store. A region that is opened is copied to this process's memory. */
   MEMLITH_OPEN_FOLLOW = 16,
-  MEMLITH_OPEN_ACCEPT_COPY = 32 /* also copied files of a store that was not closed: docs/backup.md, other means */
+  MEMLITH_OPEN_ACCEPT_COPY = 32, /* also copied files of a store that was not closed: docs/backup.md, other means */
+  MEMLITH_OPEN_TELL_DROPPED = 64 /* say on standard error that a close drops changes, which no persist made durable */
 };
 
 /* How memlith reads and writes the disk. Each choice flushes with fdatasync(2).

@@ -31,6 +31,7 @@
 
 #include "memlith/layout.hpp"
 #include "memlith/memlith.h"
+#include "memlith/persistable.hpp"
 
 namespace memlith {
 
@@ -160,50 +161,6 @@ enum class Scope : std::uint32_t {
   thread = MEMLITH_SCOPE_THREAD,
 };
 
-// True if an object of type T may live in a region. A region's bytes come back in another process, so T must not own
-// memory of the process (std::string, std::vector, std::unique_ptr), and T must not have virtual functions, because the
-// pointer to their table is another one in each run. Of an aggregate (a struct without constructors) each member must
-// pass, however deeply it is nested. Another class passes if it can be copied as bytes and needs no destructor.
-// Plain pointers pass, because pointers into the region stay valid: a region lies at the same address in every run.
-// Pointers to functions do not pass. Pointers to memory outside of the region, std::string_view among them, do not stay
-// valid, which the compiler cannot see: MEMLITH_CHECK_POINTERS=1 finds them at run time.
-//
-// A class of your own that keeps everything it owns in the region, such as a container whose allocator allocates there,
-// passes if you declare it:  template <> struct memlith::is_persistable<MyTree> : std::true_type {};
-// The same holds for a struct that contains itself, such as a tree of vectors, which the compiler cannot look into.
-template <class T>
-struct is_persistable;
-
-namespace detail {
-// A destructor that the members do not account for gives something back.
-template <class T, class... Member>
-constexpr bool all_persistable(std::type_identity<std::tuple<Member...>>) {
-  return (is_persistable<Member>::value && ...) &&
-         std::is_trivially_destructible_v<T> == (std::is_trivially_destructible_v<Member> && ...);
-}
-template <class T>
-constexpr bool looks_persistable() {
-  if constexpr (!std::is_object_v<T> || std::is_polymorphic_v<T> || std::is_member_pointer_v<T> ||
-                std::is_function_v<std::remove_pointer_t<T>>) {
-    return false;
-  } else if constexpr (has_known_members_v<T>) {
-    return all_persistable<T>(members_of_t<T>());
-  } else {
-    return std::is_trivially_destructible_v<T> &&
-           (std::is_trivially_copyable_v<T> || std::is_trivially_copy_constructible_v<T>);
-  }
-}
-}  // namespace detail
-
-template <class T>
-struct is_persistable : std::bool_constant<detail::looks_persistable<T>()> {};
-template <class T>
-struct is_persistable<const T> : is_persistable<T> {};
-template <class T, std::size_t Count>
-struct is_persistable<T[Count]> : is_persistable<T> {};
-template <class T>
-inline constexpr bool is_persistable_v = is_persistable<T>::value;
-
 // The number of an asynchronous persist, for Store::wait(). Tickets rise in the order of the persists.
 using Ticket = std::uint64_t;
 
@@ -213,6 +170,7 @@ struct StoreOptions {
   bool read_only = false;
   bool follow = false;              // read-only, also beside a writer; Store::refresh() moves on
   bool buffered = false;            // no direct I/O; see MEMLITH_OPEN_BUFFERED
+  bool tell_dropped = false;        // say on standard error that a close drops changes, which no persist made durable
   bool manual_checkpoint = false;   // checkpoints only when asked for, or when the log is full
   std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
@@ -499,12 +457,7 @@ class Region {
   //         region is too small), NOT_FOUND (no root yet, and the store is open read-only).
   template <class T, class... Arguments>
   Result<T*> root(std::uint32_t version, Arguments&&... arguments) const {
-    static_assert(is_persistable_v<T>,
-                  "memlith: an object of this type cannot be the root of a region. The type owns memory of the process "
-                  "(std::string, std::vector, std::unique_ptr or such a member), has virtual functions, or is a "
-                  "pointer to code; none of these is valid in the next run. Use plain data: numbers, arrays, and "
-                  "pointers into the region. If everything that the type owns lies in the region, specialise "
-                  "memlith::is_persistable for the type");
+    detail::require_persistable<T>();
     static_assert(alignof(T) <= 64, "memlith: the alignment of a root is at most 64 bytes");
     if (size() < sizeof(RootHeader) + sizeof(T)) {
       return Error(MEMLITH_INVALID, std::string("region \"") + info().name + "\" has " + std::to_string(size()) +
@@ -529,8 +482,8 @@ class Region {
                  std::string("region \"") + info().name + "\": its root object is of another type: the region has " +
                      (header->magic == kRootMagic ? header->in_words() : std::string("bytes that are no root object")) +
                      "; the program expects " + expected.in_words() +
-                     ". Open it with the type and the version that it was made with, and convert it to a root in a new "
-                     "region");
+                     ". Open it with the type and the version that it was made with, and copy it to a root in a new "
+                     "region (docs/how-to/schema.md)");
   }
   template <class T>
   Result<T*> root() const {
@@ -776,7 +729,8 @@ class Store {
                   detail::flag_if(options.exclusive, MEMLITH_OPEN_EXCLUSIVE) |
                   detail::flag_if(options.read_only, MEMLITH_OPEN_READ_ONLY) |
                   detail::flag_if(options.follow, MEMLITH_OPEN_FOLLOW) |
-                  detail::flag_if(options.buffered, MEMLITH_OPEN_BUFFERED);
+                  detail::flag_if(options.buffered, MEMLITH_OPEN_BUFFERED) |
+                  detail::flag_if(options.tell_dropped, MEMLITH_OPEN_TELL_DROPPED);
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;
     plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;

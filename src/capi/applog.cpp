@@ -25,7 +25,7 @@ constexpr std::uint64_t kReserveBytes = 1024 * kGiB;
 AppLog& log_of(memlith_applog* handle) { return *reinterpret_cast<AppLog*>(handle); }
 
 Status need_ours(memlith_applog* handle) {
-  MEMLITH_TRY(need(handle, "log"));
+  MEMLITH_TRY(need_handle(handle, "application log"));
   return log_of(handle).region().store().check_process();
 }
 

@@ -54,22 +54,30 @@ inline Status need(const void* pointer, const char* what) {
   return fail(Errc::invalid, Detail::argument, "{} is null", what);
 }
 
+// A handle that was closed, or moved from, or never opened: C++ passes null for all of these.
+inline Status need_handle(const void* handle, const char* what) {
+  if (handle != nullptr) return kOk;
+  return fail(Errc::invalid, Detail::argument,
+              "the {} is not open: it was closed or moved from before this call, or never opened (its handle is null)",
+              what);
+}
+
 // The same for a handle, which must not be used in a forked child.
 inline Status need_ours(const memlith_store* store) {
-  MEMLITH_TRY(need(store, "store"));
+  MEMLITH_TRY(need_handle(store, "store"));
   return session_of(store).check_process();
 }
 inline Status need_ours(const memlith_region* region) {
-  MEMLITH_TRY(need(region, "region"));
+  MEMLITH_TRY(need_handle(region, "region"));
   return open_region_of(region).session.check_process();
 }
 
 inline Status need_ours(const memlith_change* change) {
-  MEMLITH_TRY(need(change, "change"));
+  MEMLITH_TRY(need_handle(change, "change"));
   return change_of(change).session.check_process();
 }
 inline Status need_ours(const memlith_txn* tx) {
-  MEMLITH_TRY(need(tx, "tx"));
+  MEMLITH_TRY(need_handle(tx, "transaction"));
   return transaction_of(tx).session.check_process();
 }
 

@@ -24,7 +24,7 @@ Heap& heap_of(const memlith_heap* heap) { return *reinterpret_cast<Heap*>(const_
 memlith_heap* handle_of(Heap* heap) { return reinterpret_cast<memlith_heap*>(heap); }
 
 Status need_ours(const memlith_heap* heap) {
-  MEMLITH_TRY(need(heap, "heap"));
+  MEMLITH_TRY(need_handle(heap, "heap"));
   return heap_of(heap).region().store().check_process();
 }
 

@@ -24,6 +24,7 @@ auto open_in_region(Session& session, std::string_view name, const RegionOptions
     const KeptSentence sentence;
     const Status closed = session.close_region(*region);
     MEMLITH_ASSERT(closed.ok());  // no other thread has the region yet
+    session.store().forget_new_log();
     return made.error();
   }
   auto* const inside = made->get();

@@ -33,17 +33,17 @@ inline KvCursorHandle& handle_of(memlith_kv_cursor* cursor) { return *reinterpre
 inline kv::Cursor& cursor_of(memlith_kv_cursor* cursor) { return handle_of(cursor).cursor; }
 
 inline Status need_ours(memlith_kv* handle) {
-  MEMLITH_TRY(need(handle, "kv"));
+  MEMLITH_TRY(need_handle(handle, "key-value store"));
   return kv_of(handle).pages().region().store().check_process();
 }
 
 inline Status need_ours(memlith_kv_txn* txn) {
-  MEMLITH_TRY(need(txn, "txn"));
+  MEMLITH_TRY(need_handle(txn, "transaction"));
   return transaction_of(txn).kv().pages().region().store().check_process();
 }
 
 inline Status need_ours(memlith_kv_cursor* cursor) {
-  MEMLITH_TRY(need(cursor, "cursor"));
+  MEMLITH_TRY(need_handle(cursor, "cursor"));
   return handle_of(cursor).owner.transaction->kv().pages().region().store().check_process();
 }
 

@@ -61,7 +61,8 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
 
 Status check_store_options(const memlith_store_options& given, StoreKind kind) {
   constexpr std::uint32_t kKnown = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_EXCLUSIVE |
-                                   MEMLITH_OPEN_BUFFERED | MEMLITH_OPEN_FOLLOW | MEMLITH_OPEN_ACCEPT_COPY;
+                                   MEMLITH_OPEN_BUFFERED | MEMLITH_OPEN_FOLLOW | MEMLITH_OPEN_ACCEPT_COPY |
+                                   MEMLITH_OPEN_TELL_DROPPED;
   const std::uint32_t known = kKnown | (kind == StoreKind::one_file ? MEMLITH_IMAGE_GUARD : 0);
   if ((given.flags & ~known) != 0)
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~known);
@@ -109,6 +110,7 @@ Result<memlith_store*> open_any(const char* path, StoreKind kind, const memlith_
   wanted.file = std::move(file);
   MEMLITH_TRY_ASSIGN(std::unique_ptr<Session> session,
                      Session::open(std::move(place), std::move(wanted), given.memory_max_bytes));
+  session->tell_dropped_changes((given.flags & MEMLITH_OPEN_TELL_DROPPED) != 0);
   tell_if_forgetful(*session, given);
   return handle_of(session.release());
 }

@@ -190,7 +190,7 @@ Result<NamedObject> Heap::find_name(std::string_view name, const ObjectType& typ
   }
   return fail(Errc::incompatible, Detail::heap,
               "{}: {} is of another type: the heap has {}; the program expects {}. Open it with the type that it was "
-              "made with, and convert it",
+              "made with; `heap.migrate<Old, New>` converts it in one commit (docs/how-to/schema.md)",
               place(), name.empty() ? "its root" : fmt::format("object \"{}\"", name),
               in_words(found.type_name, found.size, found.alignment, found.layout),
               in_words(type.name, type.size, type.alignment, type.layout));

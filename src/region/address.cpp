@@ -10,9 +10,6 @@
 
 #include "base/random.hpp"
 
-// Defined by ThreadSanitizer's runtime only.
-extern "C" [[gnu::weak, gnu::visibility("default")]] void __tsan_init();
-
 namespace memlith::core {
 
 namespace {
@@ -23,18 +20,24 @@ struct Arena {
 };
 // Free where programs have 47 bits of addresses or more (x86-64, arm64): below the places of executables, libraries and
 // stacks, and above the addresses that other runtimes take at random or from a hint (docs/guarantees.md, "Addresses").
-// ThreadSanitizer and MemorySanitizer let a program map the narrow range only.
+// ThreadSanitizer and MemorySanitizer let a program map nothing of the wide range.
 constexpr unsigned kUsualBits = 47;
 constexpr Arena kWide{0x400000000000, 0x540000000000};
 constexpr Arena kNarrow{0x550000000000, 0x555000000000};
-// Free where programs have 39 bits (arm64): below executables, and below the heap of Go, from 0x4000000000 on.
+// Free where programs have 39 bits (arm64): below executables, and below the heap of Go, from 0x4000000000 on. On arm64
+// ThreadSanitizer lets a program map this range only (LLVM 18).
 constexpr Arena kLow{0x1000000000, 0x4000000000};
 constexpr std::uint64_t kGrain = 64 * kMiB;
 constexpr int kTries = 64;
 constexpr int kNoMemory = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-// True if the program runs under ThreadSanitizer, however this library was compiled.
-bool under_thread_sanitizer() { return &__tsan_init != nullptr; }
+// False if the runtime of a sanitizer refuses such mappings to the program. The runtime looks at the address first, and
+// the kernel then refuses the missing descriptor, so that nothing is mapped or replaced. The runtime must be asked:
+// ThreadSanitizer takes MAP_FIXED_NOREPLACE for a hint, maps memory elsewhere, and may end the process for that.
+bool program_may_map(std::uint64_t address, std::uint64_t bytes) {
+  void* const got = ::mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_FIXED, -1, 0);
+  return got == MAP_FAILED && errno != EINVAL;
+}
 
 // The bytes that RLIMIT_AS allows the process, if it limits anything.
 std::optional<std::uint64_t> addresses_allowed() {
@@ -56,7 +59,8 @@ Status no_addresses(int error, std::uint64_t bytes) {
 
 bool free_in(const Arena& arena, unsigned address_bits) {
   if (address_bits < kUsualBits) return arena.begin == kLow.begin;
-  return arena.begin == kNarrow.begin || (arena.begin == kWide.begin && !under_thread_sanitizer());
+  if (arena.begin == kLow.begin && program_may_map(kNarrow.begin, kNarrow.end - kNarrow.begin)) return false;
+  return program_may_map(arena.begin, arena.end - arena.begin);
 }
 
 }  // namespace
@@ -72,14 +76,29 @@ Status check_unclaimed(std::uint64_t address, std::uint64_t bytes, const std::ve
   return kOk;
 }
 
+Status check_mappable(std::uint64_t address, std::uint64_t bytes) {
+  if (program_may_map(address, bytes)) return kOk;
+  return fail(Errc::unsupported, Detail::mapping,
+              "the region lies at {:#x}, and the sanitizer that this program was compiled with (ThreadSanitizer, "
+              "MemorySanitizer) lets no program map memory there. Open the store with a program that was compiled "
+              "without it; or make the region anew with this program: every program can open that region",
+              address);
+}
+
 Status reserve_addresses(std::uint64_t address, std::uint64_t bytes) {
-  void* const wanted = reinterpret_cast<void*>(address);
-  void* const got = ::mmap(wanted, bytes, PROT_NONE, kNoMemory | MAP_FIXED_NOREPLACE, -1, 0);
-  if (got == wanted) return kOk;
-  if (got != MAP_FAILED) ::munmap(got, bytes);  // a kernel before 4.17 treats the address as a hint
-  const int error = got == MAP_FAILED ? errno : EEXIST;
   const unsigned bits = host_address_bits();
-  if (error == ENOMEM && (address + bytes - 1) >> bits != 0) {
+  const bool beyond = (address + bytes - 1) >> bits != 0;
+  const Status mappable = check_mappable(address, bytes);
+  if (!mappable.ok() && !beyond) return mappable;
+  int error = ENOMEM;
+  if (mappable.ok()) {
+    void* const wanted = reinterpret_cast<void*>(address);
+    void* const got = ::mmap(wanted, bytes, PROT_NONE, kNoMemory | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == wanted) return kOk;
+    error = got == MAP_FAILED ? errno : EEXIST;
+    if (got != MAP_FAILED) ::munmap(got, bytes);  // a kernel before 4.17 treats the address as a hint
+  }
+  if (error == ENOMEM && beyond) {
     return fail(Errc::unsupported, Detail::mapping,
                 "the region lies at {:#x} and may grow to {} bytes, and this kernel gives programs no addresses from "
                 "{:#x} on: they have {} bits. Open the store on a machine whose kernel has at least {} (on arm64: "

@@ -10,8 +10,11 @@
 
 namespace memlith::core {
 
+// `unsupported` if a sanitizer that the program was compiled with lets it map no memory there.
+Status check_mappable(std::uint64_t address, std::uint64_t bytes);
+
 // Reserves [address, address + bytes) in this process, without memory. `address_taken` if any of it is in use;
-// `unsupported` if this kernel gives programs no such addresses.
+// `unsupported` if this kernel or a sanitizer gives the program no such addresses.
 Status reserve_addresses(std::uint64_t address, std::uint64_t bytes);
 // The number of bytes from the address on that lie in the range in which memlith chooses addresses for regions.
 std::uint64_t addresses_up_to_end(std::uint64_t address);

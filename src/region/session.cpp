@@ -1,5 +1,9 @@
 #include "region/session.hpp"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
 #include <utility>
 
 #include "base/no_throw.hpp"
@@ -32,6 +36,7 @@ Status Session::close(std::unique_ptr<Session> session) {
   {
     const LockGuard lock(session->regions_mutex_);
     for (const auto& each : session->regions_) {
+      session->tell_dropped(*each->region);
       const Status status = each->user != nullptr ? each->user->stop() : kOk;
       if (!status.ok() && stopped.ok()) stopped.keep(status);
       session->remove_place(each->region.get());
@@ -40,6 +45,19 @@ Status Session::close(std::unique_ptr<Session> session) {
   }
   const Status closed = session->store_->close();
   return stopped.ok() ? closed : stopped.tell();
+}
+
+// Key-value stores and application logs (`anywhere`) persist themselves.
+void Session::tell_dropped(Region& region) const {
+  if (!tells_dropped_ || region.anywhere() || region.tracker() == nullptr) return;
+  const KeptSentence sentence;
+  const auto bytes = region.unpersisted();
+  if (!bytes.ok() || *bytes == 0) return;
+  const std::string which = store_->one_file() ? "" : fmt::format("region \"{}\" was ", region.shown_name());
+  const std::string told =
+      fmt::format("memlith: {}: {}closed, and {} bytes that no persist had made durable were dropped\n", store_->path(),
+                  which, *bytes);
+  (void)std::fputs(told.c_str(), stderr);
 }
 
 // ---- the regions that are open ---------------------------------------------------------------------------------
@@ -112,6 +130,7 @@ Status Session::close_region(OpenRegion& region) {
                 "region \"{}\" cannot be closed while a transaction is open in it; commit or abort it first",
                 region.region->shown_name());
   }
+  tell_dropped(*region.region);
   std::erase_if(regions_, [&region](const auto& each) { return each.get() == &region; });
   return kOk;
 }

@@ -69,6 +69,10 @@ class Session {
   // left it.
   static Status close(std::unique_ptr<Session> session);
 
+  // If set, a sentence on standard error tells of each region that is closed with changes that no persist covers. Set
+  // before the session is used.
+  void tell_dropped_changes(bool tell) { tells_dropped_ = tell; }
+
   [[nodiscard]] Store& store() const { return *store_; }
   [[nodiscard]] std::uint64_t incarnation() const { return incarnation_; }  // as of opening
   [[nodiscard]] Status check_process() const { return store_->check_process(); }
@@ -142,6 +146,7 @@ class Session {
   Session(Place place, std::uint64_t memory_max_bytes)
       : volume_(std::move(place.volume)), memory_budget_(memory_max_bytes) {}
   void release_if_used_up();
+  void tell_dropped(Region& region) const;
   Status move_view(const std::function<Status()>& move) MEMLITH_REQUIRES(regions_mutex_);
   OpenRegion* find_open(ObjectId object) MEMLITH_REQUIRES(regions_mutex_);
   Result<Region*> region_at(const void* address);
@@ -156,7 +161,8 @@ class Session {
   std::unique_ptr<Volume> volume_;
   std::unique_ptr<Store> store_;   // destroyed before the volume
   std::uint64_t incarnation_ = 0;  // constant after open
-  Mutex regions_mutex_;            // held while a region is opened, removed, or releases its memory
+  bool tells_dropped_ = false;
+  Mutex regions_mutex_;  // held while a region is opened, removed, or releases its memory
   std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
   Shards<SessionPart> parts_;  // with mutexes of their own, because opening a region can take long
   const MemoryBudget memory_budget_;

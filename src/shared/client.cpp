@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/process.hpp"
+#include "region/address.hpp"
 #include "shared/start.hpp"
 #include "shared/step.hpp"
 
@@ -125,6 +126,7 @@ Status Client::map(const Answer& answer, Memories memories) {
   MEMLITH_TRY(control_.map(memories.control.get()));
   number_ = answer.client;
   bytes_ = answer.bytes;
+  MEMLITH_TRY(check_mappable(answer.address, bytes_));
   auto* const wanted = reinterpret_cast<void*>(answer.address);
   void* const got =
       ::mmap(wanted, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, memories.region.get(), 0);

@@ -31,6 +31,10 @@ Result<Place> place_of_store(const std::string& path, StoreKind kind, IoBackend 
   }
   if (kind == StoreKind::folder) return Place{make_posix_volume(path, io), ""};
   std::error_code unresolved;
+  if (std::filesystem::is_directory(path, unresolved)) {
+    return fail(Errc::invalid, Detail::argument,
+                "{}: is a folder; open it as a store (Store::open, memlith_store_open), or name a file", path);
+  }
   if (std::filesystem::is_symlink(path, unresolved)) {
     const auto real = std::filesystem::canonical(path, unresolved);
     if (!unresolved) return place_of_name(real.string(), io);

@@ -188,6 +188,7 @@ Status Store::check_process() const {
 }
 
 Status Store::close() {
+  if (refused_at_.has_value() && !in_forked_child() && newest_ticket() == *refused_at_) return close_and_remove_log();
   MEMLITH_TRY(finish());
   files_.unlock();
   enter(StoreState::closed);

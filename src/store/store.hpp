@@ -69,6 +69,11 @@ class Store {
   // The same for a one-file store, whose file is complete by itself afterwards: also removes the log, before another
   // process can open it, unless an archiver lives beside it.
   Status close_and_remove_log();
+  // The structure for which the store was opened was refused. If this opening made the log of a one-file store, and no
+  // commit is in the log when the store is closed, the log is removed.
+  void forget_new_log() {
+    if (one_file() && files_.made_log) refused_at_ = newest_ticket();
+  }
   // Instead of close(), for a store without commits: removes the files that opening created, if any.
   void undo_creation();
 
@@ -296,6 +301,7 @@ class Store {
   int process_ = 0;                         // its number, for messages
   StoreState state_ = StoreState::opening;  // changes while no other thread uses the store
   bool is_guarded_ = false;                 // as of the newest commit; one thread at a time
+  std::optional<Lsn> refused_at_;           // see forget_new_log()
 };
 
 }  // namespace memlith::core

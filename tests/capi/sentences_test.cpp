@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
+#include "memlith/heap.hpp"
 #include "memlith/memlith.h"
 #include "support/temp_folder.hpp"
 
@@ -110,6 +113,87 @@ TEST(Sentences, TheAdviceForACopyBesideItsOriginalHelps) {
   ASSERT_EQ(memlith_store_close(original), 0);
   EXPECT_EQ(open_region(copy, "a", MEMLITH_TRACKER_AUTO, &in_copy), 0) << last_sentence();
   EXPECT_EQ(memlith_store_close(copy), 0);
+}
+
+TEST(Sentences, AClosedHandleIsCalledClosed) {
+  const TempFolder folder;
+  auto heap = Heap::open_file(folder / "heap", {.create = true});
+  ASSERT_TRUE(heap);
+  ASSERT_TRUE(heap->close());
+  const auto persisted = heap->persist();
+  ASSERT_FALSE(persisted);
+  EXPECT_NE(persisted.error().message().find("the heap is not open: it was closed"), std::string::npos)
+      << persisted.error().message();
+  auto store = Store::open(folder / "store", {.create = true});
+  ASSERT_TRUE(store);
+  auto transaction = store->begin();
+  ASSERT_TRUE(transaction);
+  ASSERT_TRUE(transaction->commit());
+  const auto again = transaction->commit();
+  ASSERT_FALSE(again);
+  EXPECT_NE(again.error().message().find("the transaction is not open"), std::string::npos) << again.error().message();
+}
+
+TEST(Sentences, AFolderIsNoFile) {
+  const TempFolder folder;
+  const auto store = Store::open_file(folder.path(), {.create = true});
+  ASSERT_FALSE(store);
+  EXPECT_NE(store.error().message().find("is a folder; open it as a store"), std::string::npos)
+      << store.error().message();
+}
+
+// A file that is no heap stays as it was, and nothing is left beside it.
+TEST(Sentences, ARefusedFileIsLeftAlone) {
+  const TempFolder folder;
+  const std::string path = folder / "letter.txt";
+  const std::string text(10000, 'x');
+  std::ofstream(path) << text;
+  for (const bool create : {false, true}) {
+    const auto heap = Heap::open_file(path, {.create = create});
+    ASSERT_FALSE(heap);
+    std::vector<std::string> found;
+    for (const auto& each : std::filesystem::directory_iterator(folder.path())) {
+      found.push_back(each.path().filename().string());
+    }
+    EXPECT_EQ(found, std::vector<std::string>{"letter.txt"}) << heap.error().message();
+    std::ifstream file(path);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
+  }
+}
+
+// A log with commits is no leftover of a refused opening.
+TEST(Sentences, ARefusedOpeningKeepsTheLogOfAHeap) {
+  const TempFolder folder;
+  const std::string path = folder / "heap";
+  {
+    auto heap = Heap::open_file(path, {.create = true});
+    ASSERT_TRUE(heap && heap->root<int>() && heap->persist() && heap->close());
+  }
+  EXPECT_FALSE(Heap::open_file(path, {.create = true, .exclusive = true}));
+  EXPECT_TRUE(std::filesystem::exists(path + ".memlith"));
+  auto heap = Heap::open_file(path);
+  ASSERT_TRUE(heap && heap->root<int>());
+}
+
+// Changes that no persist covers are dropped by a close, which says so if the program wants that.
+TEST(Sentences, AForgottenPersistIsTold) {
+  const TempFolder folder;
+  for (const bool wants : {false, true}) {
+    for (const bool forgets : {false, true}) {
+      ::testing::internal::CaptureStderr();
+      {
+        auto heap = Heap::open_file(folder / "heap", {.create = true}, {.tell_dropped = wants});
+        ASSERT_TRUE(heap) << heap.error().message();
+        auto root = heap->root<int>();
+        ASSERT_TRUE(root && heap->persist());
+        **root += 1;
+        if (!forgets) ASSERT_TRUE(heap->persist());
+      }
+      const std::string told = ::testing::internal::GetCapturedStderr();
+      EXPECT_EQ(told.find("bytes that no persist had made durable were dropped") != std::string::npos, wants && forgets)
+          << told;
+    }
+  }
 }
 
 }  // namespace

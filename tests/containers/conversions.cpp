@@ -87,3 +87,14 @@ static_assert(memlith::is_persistable_v<memlith::string> && !memlith::is_persist
 static_assert(std::is_nothrow_move_constructible_v<memlith::string>);
 static_assert(sizeof(memlith::string) ==
               sizeof(std::basic_string<char, std::char_traits<char>, memlith::allocator<char>>));
+
+// A struct that contains itself is judged by its other members.
+struct Tree {
+  int number;
+  memlith::vector<Tree> children;
+};
+struct TreeOfProcess {
+  memlith::vector<TreeOfProcess> children;
+  std::string name;
+};
+static_assert(memlith::is_persistable_v<Tree> && !memlith::is_persistable_v<TreeOfProcess>);

@@ -11,15 +11,17 @@ import re
 import subprocess
 import sys
 
-HEAD = """#include <string>
+INCLUDES = """#include <string>
+#include <variant>
 #include <vector>
 #include "memlith/heap.hpp"
-struct Person { std::string name; int height; };
+"""
+HEAD = INCLUDES + """struct Person { std::string name; int height; };
 using Map = memlith::map<memlith::string, int>;
 void wrong(memlith::Heap& heap, memlith::Region& region, Map& map, memlith::vector<memlith::string>& words) {
   (void)heap, (void)region, (void)map, (void)words;
   """
-ADVICE = r"memlith: an (object|element) of this type cannot (live in a heap|be the root of a region)\."
+ADVICE = r"memlith: an object of this type cannot live in a heap\."
 # The line that is wrong, what the first error says, and within how many characters it has said so.
 WRONG = [
     ("(void)heap.root<Person>();", ADVICE, 200),
@@ -29,6 +31,20 @@ WRONG = [
     ('memlith::map<std::string, int> own; own["x"] = 1;', ADVICE, 300),
     ("std::vector<std::string> copy = words;", r"vector<memlith::string, ?(memlith::)?allocator<", 120),
     ("map[7] = 1;", r"operator\[\](’ .*| .*)map<memlith::string, int", 120),
+]
+# Types that may not live in a heap, and what the errors say of each, one after the other.
+REFUSED = [
+    ("struct T { T() : n(1) {} int n; memlith::string s; };", ["It has a constructor or private members"]),
+    ("struct B { memlith::string s; }; struct T : B { int n; };", ["It has a base class"]),
+    (f"struct T {{ {' '.join(f'int m{i};' for i in range(24))} memlith::string s; }};", ["more than 24 members"]),
+    ("struct T { int n; std::variant<int, memlith::string> v; };", ["Its member 2 cannot", "It is a std::variant"]),
+    ("struct B { int n; int m; std::string s; }; struct T { B b; };",
+     ["Its member 1 cannot", "Its member 3 cannot", "It is a container that owns memory of the process"]),
+    ("struct T { memlith::vector<std::string> v; };",
+     ["Its member 1 cannot", "its elements cannot", "It is a container that owns memory of the process"]),
+    ("struct T { virtual ~T() = default; };", ["It has virtual functions"]),
+    ("struct T { int n; void (*f)(); };", ["Its member 2 cannot", "It is a pointer to code"]),
+    ("struct T { int n; ~T() {} };", ["It has a destructor of its own"]),
 ]
 ERROR = re.compile(r"^[^\n]*: (?:fatal )?error: (.*)$", re.MULTILINE)
 
@@ -54,6 +70,14 @@ def complaints(compiler, conversions, include, folder):
         point = re.search(wanted, first[1])
         if point is None or point.end() > within:
             yield f"{line}\n  the first error does not have {wanted} within {within} characters:\n  {first[1]}"
+    for number, (declared, wanted) in enumerate(REFUSED):
+        source = folder / f"refused_{number}.cpp"
+        source.write_text(f"{INCLUDES}{declared}\nvoid wrong(memlith::Heap& heap) {{ (void)heap.root<T>(); }}\n",
+                          encoding="utf-8")
+        ok, said = compile_it(compiler, include, source)
+        errors = ERROR.findall(said)
+        if ok or len(errors) != len(wanted) or not all(part in error for part, error in zip(wanted, errors)):
+            yield f"{declared}\n  the errors do not say {wanted}, one after the other:\n" + "\n".join(errors)
 
 
 def main(conversions, include, folder, compiler):

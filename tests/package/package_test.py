@@ -7,6 +7,7 @@ import fnmatch
 import importlib.util
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -66,6 +67,36 @@ class Parts(unittest.TestCase):
                 self.assertFalse(found & taken, f"{listing.name}: {pattern} is in another package, too")
                 taken |= found
         self.assertEqual(installed - taken - NOT_IN_PACKAGES, set(), "installed, and in no package")
+
+    def test_what_debian_packages_are_built_with_is_installed(self):
+        """`./dev package deb` installs what packaging/debian/control names."""
+        control = (ROOT / "packaging" / "debian" / "control").read_text(encoding="utf-8")
+        wanted = re.search(r"^Build-Depends:(.*(?:\n .*)*)", control, re.MULTILINE)[1]
+        names = {re.match(r"[a-z0-9+.-]+", each.strip())[0].replace("debhelper-compat", "debhelper")
+                 for each in wanted.split(",")}
+        said = subprocess.run(["bash", "-c", 'source "$0"; echo "${packages_base[@]}" "${packages_deb[@]}"',
+                               ROOT / "cmake" / "packages.sh"], capture_output=True, text=True, check=True)
+        self.assertEqual(names - set(said.stdout.split()), set())
+
+    def test_the_pages_name_no_debug_symbols(self):
+        built = ["libmemlith0_0.1.0_amd64.deb", "libmemlith0-dbgsym_0.1.0_amd64.deb", "libmemlith-dev_0.1.0_amd64.deb",
+                 "memlith_0.1.0_amd64.deb", "memlith-dbgsym_0.1.0_amd64.deb", "memlith-sqlite-dbgsym_0.1.0_amd64.deb"]
+        for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+            for pattern in re.findall(r"\./([\w*.-]+\.deb)", page.read_text(encoding="utf-8")):
+                self.assertEqual([name for name in fnmatch.filter(built, pattern) if "dbgsym" in name], [],
+                                 f"{page}: {pattern}")
+
+    def test_another_project_contains_the_sources(self):
+        """cmake/consumer/embedded: what FetchContent and add_subdirectory bring, and nothing that is not linked."""
+        for way in "FetchContent", "add_subdirectory":
+            build = self.folder / way
+            subprocess.run([CMAKE, "-S", ROOT / "cmake" / "consumer" / "embedded", "-B", build, "-G", "Ninja",
+                            f"-DMEMLITH_SOURCE={ROOT}", f"-DMEMLITH_WAY={way}"], check=True, capture_output=True)
+            said = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], capture_output=True, text=True,
+                                  check=True)
+            names = {line.partition(":")[0] for line in said.stdout.splitlines()}
+            self.assertIn("consumer_static", names)
+            self.assertFalse(names & {"memlith_cli", "memlith_sqlite", "memlith_pages", "products"})
 
     def wheel_with(self, name, *files):
         path = self.folder / name

@@ -85,6 +85,6 @@ change(owning "memlith::vector<int>" "std::vector<int>")
 file(WRITE ${FOLDER}/owning.cpp "${owning}")
 execute_process(COMMAND ${command} -fsyntax-only owning.cpp WORKING_DIRECTORY ${FOLDER} RESULT_VARIABLE result
   ERROR_VARIABLE error)
-if(result EQUAL 0 OR NOT error MATCHES "cannot live in a heap. The type owns memory of the process")
+if(result EQUAL 0 OR NOT error MATCHES "It is a container that owns memory of the process")
   message(FATAL_ERROR "a root that owns memory of the process: the compiler ended with ${result} and said: ${error}")
 endif()

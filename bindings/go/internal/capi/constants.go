@@ -49,6 +49,7 @@ const (
 	OpenExclusive        = C.MEMLITH_OPEN_EXCLUSIVE
 	OpenFollow           = C.MEMLITH_OPEN_FOLLOW
 	OpenReadOnly         = C.MEMLITH_OPEN_READ_ONLY
+	OpenTellDropped      = C.MEMLITH_OPEN_TELL_DROPPED
 	Permission           = C.MEMLITH_PERMISSION
 	Poisoned             = C.MEMLITH_POISONED
 	ReadOnly             = C.MEMLITH_READ_ONLY
