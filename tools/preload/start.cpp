@@ -19,6 +19,7 @@
 
 #include "engine_heap.hpp"
 #include "engine_threads.hpp"
+#include "helpers.hpp"
 #include "images.hpp"
 #include "real.hpp"
 
@@ -46,9 +47,12 @@ void refuse_inherited() {
           "program open the file itself");
       real()._exit(kExitRefused);
     }
-    if (!settings().matches(path.data())) continue;
+    struct stat seen{};
+    const bool is_kept = settings().matches(path.data()) && real().fstat(fd, &seen) == 0 && may_be_kept(fd, seen);
+    if (!is_kept) continue;
     say(std::string(path.data()) + " was opened for writing by another program, as descriptor " + std::to_string(fd) +
-        ", and memlith cannot take it over; let the program open the file itself");
+        ", and memlith cannot take it over; let the program open the file itself, or choose a --match that leaves it "
+        "out");
     real()._exit(kExitRefused);
   }
   ::closedir(folder);
