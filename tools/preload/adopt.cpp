@@ -136,6 +136,7 @@ void Images::adopt(const std::string& path) {
   const FileId file = id_of(seen);
   if (find_name(path) != nullptr) return;
   if (descriptors_of(file).empty() && mappings_of(path, file).empty()) return;
+  late_commits().begin();
   const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const ImagePtr image = fd < 0 ? nullptr : open(fd, seen, true);
   if (fd >= 0) real().close(fd);

@@ -103,7 +103,10 @@ ssize_t write_to(const ImagePtr& written, int fd, Place place, int flags, Call c
     if (image.attached) {
       memlith_image_written(image.handle, static_cast<std::uint64_t>(place.offset), static_cast<std::uint64_t>(done));
     }
-    if ((mode & (O_SYNC | O_DSYNC)) == 0) return done;
+    if ((mode & (O_SYNC | O_DSYNC)) == 0) {
+      if (image.attached) Images::note_written(image, static_cast<std::uint64_t>(done));
+      return done;
+    }
   }
   return images().commit(written, true) == 0 ? done : -1;
 }

@@ -13,6 +13,7 @@
 #include "engine_files.hpp"
 #include "engine_threads.hpp"
 #include "helpers.hpp"
+#include "late_commits.hpp"
 #include "real.hpp"
 
 namespace memlith::preload {
@@ -42,6 +43,15 @@ void say(const std::string& sentence) {
 Images& images() {
   static Images& all = *new Images;
   return all;
+}
+
+// A thread that waits for `life` alone is not overtaken for ever by threads that share it.
+Image::Image() {
+  pthread_rwlockattr_t fair;
+  ::pthread_rwlockattr_init(&fair);
+  ::pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+  ::pthread_rwlock_init(static_cast<pthread_rwlock_t*>(life.native_handle()), &fair);
+  ::pthread_rwlockattr_destroy(&fair);
 }
 
 std::string Image::path() const { return target_of(home_fd); }
@@ -154,7 +164,10 @@ int Images::take_over(int fd, int flags, const struct stat& seen) {
     if (each->home == id_of(seen) && each->owner == ::getpid()) image = each;
   }
   const bool may_write = (flags & O_ACCMODE) != O_RDONLY;
-  if (may_write) engine_threads().prepare();
+  if (may_write) {
+    engine_threads().prepare();
+    late_commits().begin();
+  }
   if (image == nullptr) image = open(fd, seen, may_write);
   if (image == nullptr && errno == 0) return fd;
   int mine = -1;
@@ -209,11 +222,21 @@ int Images::commit(const ImagePtr& committed, bool wait) {
   }
   if (image.untouched) return flush_home(image);
   if (!image.attached) return 0;  // the file has no name, and ends with its descriptors
+  const std::int32_t code = commit_held(image, !wait || settings().weak_ms > 0);
+  return code == 0 ? 0 : fail_with(code, image.path() + " was not committed");
+}
+
+std::int32_t Images::commit_held(Image& image, bool async) {
   tell_of_another(image);
   if (image.has_unseen) memlith_image_suspect(image.handle);
-  const bool async = !wait || settings().weak_ms > 0;
+  const std::uint64_t written_bytes = image.written_bytes.exchange(0);
   const std::int32_t code = memlith_image_commit(image.handle, async ? MEMLITH_IMAGE_ASYNC : 0);
-  return code == 0 ? 0 : fail_with(code, image.path() + " was not committed");
+  if (code == 0) {
+    ++image.commits;
+  } else {
+    image.written_bytes += written_bytes;
+  }
+  return code;
 }
 
 int Images::commit_all() {
@@ -300,6 +323,8 @@ int Images::detach(Image& image) {
   if (const std::int32_t code = memlith_image_commit(image.handle, MEMLITH_IMAGE_LAST); code != 0) {
     result = fail_with(code, path + " was not committed when it was closed");
   }
+  ++image.commits;
+  image.written_bytes = 0;
   report(image);
   tell_of_another(image);
   const int error = errno;

@@ -55,6 +55,7 @@ int Images::watch(const Mapping& mapping) {
   if (code == 0) return 0;
   if (memlith_category(code) != MEMLITH_UNSUPPORTED) return fail_with(code, image.path() + " cannot be mapped");
   // Nothing marks the pages that are stored to: each commit finds them by comparing.
+  image.is_unwatched = true;
   if (!image.has_unseen.exchange(true)) {
     say(image.path() + ": each commit will compare the whole file, because the program maps it for writing, and " +
         why());

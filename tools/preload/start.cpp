@@ -84,6 +84,7 @@ void in_child() {
   std::construct_at(&images().lock());
   images().in_child();
   engine_threads().in_child();
+  late_commits().in_child();
   Witness::in_child();
 }
 
