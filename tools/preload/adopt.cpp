@@ -143,8 +143,8 @@ void Images::adopt(const std::string& path) {
   const bool done = image != nullptr && replace_descriptors(*image) == 0 && replace_mappings(image, path) == 0;
   if (done) return;
   say(path +
-      ": the program had this file open before memlith kept it, and it cannot be taken over; until it is closed " +
-      "and opened again, what is written to it is not failure-atomic");
+      ": memlith cannot take over this file, which the program has open already. Until the program closes it and " +
+      "opens it again, what is written to it is not failure-atomic");
   if (image != nullptr && !is_used(*image)) close(image);
 }
 

@@ -190,8 +190,8 @@ int close_descriptor(int fd) {
 template <class Call>
 int replace_descriptor(int to, Call call) {
   if (is_engine_descriptor(to)) {
-    say("the program wants descriptor " + std::to_string(to) +
-        " to be another file, and memlith has it open (its own are those from 512 on); dup2 fails with EBUSY");
+    say("dup2 to descriptor " + std::to_string(to) +
+        " fails with EBUSY: memlith uses this descriptor. Its own descriptors are those from 512 on");
     errno = EBUSY;
     return -1;
   }

@@ -100,7 +100,7 @@ bool may_make_log(const std::string& path) { return ::access(path.substr(0, path
 ImagePtr Images::open(int fd, const struct stat& seen, bool may_write) {
   const std::string path = target_of(fd);
   if (seen.st_nlink > 1) {
-    say(path + " has several names (hard links), and its log can lie beside one only; not opened");
+    say(path + " was not opened: it has several names (hard links), and its log can lie beside only one of them");
     errno = EMLINK;
     return nullptr;
   }
@@ -361,8 +361,8 @@ void Images::commit_unseen(Image& image) {
   const bool committed = memlith_image_commit(image.handle, MEMLITH_IMAGE_LAST) == 0;  // or detach() says why not
   if (!committed || memlith_image_check(image.handle, &as_told) != 0 || as_told != 0) return;
   say(image.path() +
-      ": it was written by a system call that memlith does not see; the writes are kept now, when it is " +
-      "closed, and were not failure-atomic before");
+      ": it was written by a system call that memlith does not see. These writes are committed now, when the file is " +
+      "closed; before that, a crash would have lost some or all of them");
 }
 
 int Images::close(const ImagePtr& image) {
@@ -425,14 +425,13 @@ void Images::keep_unseen_writes(const ImagePtr& image) {
   const bool is_expected = image->has_unseen;
   if (begin_log_locked(image) != 0 || is_expected) return;
   say(image->path() +
-      ": it was written by a system call that memlith does not see; from now on each commit compares the "
-      "whole file");
+      ": it was written by a system call that memlith does not see; from now on each commit compares the whole file");
 }
 
 void Images::tell_of_another(Image& image) {
   if (!image.witness.another_wrote() || image.told_of_another.exchange(true)) return;
-  say(image.path() + ": another process wrote to this file, or had it open for writing, and not by memlith; what it " +
-      "wrote may be lost, and the file may be damaged");
+  say(image.path() + ": another process wrote to this file without memlith, or had it open for writing. What that " +
+      "process wrote may be lost, and the file may be damaged");
 }
 
 void Images::report(Image& image) {

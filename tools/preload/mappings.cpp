@@ -222,8 +222,8 @@ int Images::sync(void* address, std::size_t bytes, int flags) {
       constexpr int kUnusual = 2;
       if ((flags & MS_SYNC) != 0 && ++image->msyncs_left_out == kUnusual) {
         say(image->path() +
-            ": the program called fsync for this file before, and relies on msync now, which does not " +
-            "commit any more; --commit msync makes it durable");
+            ": the program called fsync for this file before, so msync does not commit it any more; now the program " +
+            "calls msync alone, and --commit msync makes it durable");
       }
       continue;
     }

@@ -43,8 +43,8 @@ void refuse_inherited() {
     if (::readlink(link.c_str(), path.data(), path.size() - 1) <= 0) continue;
     if (path.data() == kImageName) {
       say("descriptor " + std::to_string(fd) +
-          " is of a file that another program keeps with memlith, which would not see what this one writes; let this "
-          "program open the file itself");
+          " is of a file that another program keeps with memlith. What this program writes to the descriptor would be "
+          "in no commit; let this program open the file itself");
       real()._exit(kExitRefused);
     }
     struct stat seen{};
