@@ -129,6 +129,10 @@ MEMLITH_API int32_t memlith_image_commit(memlith_image* image, uint32_t flags);
  * memlith_image_suspect; the next commit has these changes. Errors: as memlith_store_close. */
 MEMLITH_API int32_t memlith_image_check(memlith_image* image, uint32_t* as_told);
 
+/* How many bytes may have changed since the last commit, in whole pages, as memlith_image_written, watches and
+ * memlith_image_suspect tell it; 0: nothing has changed. Captures nothing. Errors: IO, NO_MEMORY. */
+MEMLITH_API int32_t memlith_image_changed(memlith_image* image, uint64_t* bytes);
+
 /* Puts the image and its length back to the last commit. Errors: as memlith_rollback. */
 MEMLITH_API int32_t memlith_image_rollback(memlith_image* image);
 

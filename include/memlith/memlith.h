@@ -47,7 +47,7 @@ enum {
   MEMLITH_EXISTS = 3,       /* the store or region exists already */
   MEMLITH_BUSY = 4,         /* the store or region is open, here or in another process, which the message names */
   MEMLITH_IO = 5,           /* a read, write or flush failed; after a failed write or flush the store is poisoned */
-  MEMLITH_CORRUPT = 6,      /* the disk holds other bytes than were written; the message says where */
+  MEMLITH_CORRUPT = 6,      /* the disk, or a structure in memory, holds other bytes than were written; see message */
   MEMLITH_INCOMPATIBLE = 7, /* another format version, or not a memlith file */
   MEMLITH_FULL = 8,         /* the transaction is larger than the log may grow; nothing changed; raise the limit with
                             memlith_store_set_log_max and try again, or split the transaction */

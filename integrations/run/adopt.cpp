@@ -136,14 +136,15 @@ void Images::adopt(const std::string& path) {
   const FileId file = id_of(seen);
   if (find_name(path) != nullptr) return;
   if (descriptors_of(file).empty() && mappings_of(path, file).empty()) return;
+  late_commits().begin();
   const int fd = real().open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const ImagePtr image = fd < 0 ? nullptr : open(fd, seen, true);
   if (fd >= 0) real().close(fd);
   const bool done = image != nullptr && replace_descriptors(*image) == 0 && replace_mappings(image, path) == 0;
   if (done) return;
   say(path +
-      ": the program had this file open before memlith kept it, and it cannot be taken over; until it is closed " +
-      "and opened again, what is written to it is not failure-atomic");
+      ": memlith cannot take over this file, which the program has open already. Until the program closes it and " +
+      "opens it again, what is written to it is not failure-atomic");
   if (image != nullptr && !is_used(*image)) close(image);
 }
 

@@ -12,6 +12,7 @@
 
 #include "calls.hpp"
 #include "engine_files.hpp"
+#include "helpers.hpp"
 #include "images.hpp"
 #include "real.hpp"
 
@@ -24,11 +25,10 @@ namespace {
 bool takes_mode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
 bool is_of_interest(int fd, const struct stat& seen) {
-  if (!S_ISREG(seen.st_mode)) return false;
   std::array<char, PATH_MAX> path{};
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   const ssize_t length = ::readlink(link.c_str(), path.data(), path.size());
-  return length > 0 && settings().matches({path.data(), static_cast<std::size_t>(length)});
+  return length > 0 && settings().matches({path.data(), static_cast<std::size_t>(length)}) && may_be_kept(fd, seen);
 }
 
 // A file may be truncated only when it is known whose it is.
@@ -103,7 +103,10 @@ ssize_t write_to(const ImagePtr& written, int fd, Place place, int flags, Call c
     if (image.attached) {
       memlith_image_written(image.handle, static_cast<std::uint64_t>(place.offset), static_cast<std::uint64_t>(done));
     }
-    if ((mode & (O_SYNC | O_DSYNC)) == 0) return done;
+    if ((mode & (O_SYNC | O_DSYNC)) == 0) {
+      if (image.attached) Images::note_written(image, static_cast<std::uint64_t>(done));
+      return done;
+    }
   }
   return images().commit(written, true) == 0 ? done : -1;
 }
@@ -187,8 +190,8 @@ int close_descriptor(int fd) {
 template <class Call>
 int replace_descriptor(int to, Call call) {
   if (is_engine_descriptor(to)) {
-    say("the program wants descriptor " + std::to_string(to) +
-        " to be another file, and memlith has it open (its own are those from 512 on); dup2 fails with EBUSY");
+    say("dup2 to descriptor " + std::to_string(to) +
+        " fails with EBUSY: memlith uses this descriptor. Its own descriptors are those from 512 on");
     errno = EBUSY;
     return -1;
   }
@@ -254,8 +257,10 @@ MEMLITH_INTERPOSE(FILE*, fdopen, int fd, const char* mode) {
 MEMLITH_INTERPOSE(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
   std::array<char, PATH_MAX> whole{};
   const bool known = path != nullptr && ::realpath(path, whole.data()) != nullptr;
-  if (path != nullptr && settings().matches(known ? whole.data() : path)) {
-    say(std::string(path) + ": freopen of a file that memlith keeps is not supported; use fopen");
+  struct stat seen{};
+  const bool is_other = known && real().stat(path, &seen) == 0 && !S_ISREG(seen.st_mode);
+  if (path != nullptr && !is_other && settings().matches(known ? whole.data() : path)) {
+    say(std::string(path) + ": freopen of a file that matches --match is not supported; use fopen");
     errno = EOPNOTSUPP;
     return nullptr;
   }

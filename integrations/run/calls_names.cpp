@@ -106,10 +106,11 @@ int unlink_file(Removing removing) {
 
 int link_file(int from_folder, const char* from, int to_folder, const char* to, int flags) {
   struct stat seen{};
-  const bool found = images().any() && real().fstatat(from_folder, from, &seen, AT_SYMLINK_NOFOLLOW) == 0;
-  const bool ours = (found && images().of_file(seen) != nullptr) || settings().matches(whole_path(from_folder, from)) ||
+  const bool known = real().fstatat(from_folder, from, &seen, AT_SYMLINK_NOFOLLOW) == 0;
+  const bool is_other = known && !S_ISREG(seen.st_mode) && !S_ISLNK(seen.st_mode);
+  const bool ours = (known && images().of_file(seen) != nullptr) || settings().matches(whole_path(from_folder, from)) ||
                     settings().matches(whole_path(to_folder, to));
-  if (!ours) return real().linkat(from_folder, from, to_folder, to, flags);
+  if (!ours || is_other) return real().linkat(from_folder, from, to_folder, to, flags);
   say(std::string(from) + ": a file that memlith keeps can have one name only, because its log lies beside the name");
   errno = EPERM;
   return -1;

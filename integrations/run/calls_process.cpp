@@ -77,7 +77,7 @@ std::string find_program(const char* name) {
 
 bool may_start(const std::string& path) {
   if (const std::string reason = why_not(path); !reason.empty()) {
-    say(path + " " + reason + ": it uses files that match without memlith");
+    say(path + " " + reason + ". It uses matching files without memlith, so a crash may leave them half changed");
   }
   const NoSignals no_signals;
   const std::shared_lock lock(images().lock());

@@ -10,7 +10,7 @@
 namespace memlith::preload {
 
 namespace {
-constexpr int kFirst = 3;    // one for flushes, one for checkpoints, one for the figures
+constexpr int kFirst = 4;    // one for flushes, one for checkpoints, one for the figures, one for LateCommits
 constexpr int kFurther = 4;  // three for flushes, one for checkpoints (src/store/background.hpp)
 }  // namespace
 

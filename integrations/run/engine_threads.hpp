@@ -13,8 +13,8 @@ namespace memlith::preload {
 // All signals are blocked while it is used.
 class EngineThreads {
  public:
-  // A file is opened for writing. The first needs a thread for flushes, one for checkpoints and one for the figures
-  // that `memlith top` shows; each further one, one more, up to the engine's limits.
+  // A file is opened for writing. The first needs a thread for flushes, one for checkpoints, one for the figures that
+  // `memlith top` shows, and one for LateCommits; each further one, one more, up to the engine's limits.
   void prepare();
   // As pthread_create. What the thread calls goes to the C library.
   int start(pthread_t& thread, void* (*body)(void*), void* context);

@@ -1,8 +1,11 @@
 // Words that the sources of Images share.
 #pragma once
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -40,6 +43,18 @@ inline int fail_with(std::int32_t code, const std::string& doing) {
   say(doing + ": " + why());
   errno = memlith_errno(code);
   return -1;
+}
+
+// Pipes, sockets, terminals and devices are the program's own. So are files without a name, beside which no log can
+// lie, and files of the kernel (/proc, /sys), whose content is made when it is read.
+inline bool may_be_kept(int fd, const struct stat& seen) {
+  constexpr std::array<std::uint32_t, 10> kKernels{
+      PROC_SUPER_MAGIC,   SYSFS_MAGIC,         DEBUGFS_MAGIC, TRACEFS_MAGIC,  SECURITYFS_MAGIC,
+      CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, SELINUX_MAGIC, EFIVARFS_MAGIC, BPF_FS_MAGIC};
+  if (!S_ISREG(seen.st_mode) || seen.st_nlink == 0) return false;
+  struct statfs volume{};
+  if (::fstatfs(fd, &volume) != 0) return true;
+  return std::find(kKernels.begin(), kKernels.end(), static_cast<std::uint32_t>(volume.f_type)) == kKernels.end();
 }
 
 inline bool has_log(const std::string& path) { return ::access((path + ".memlith").c_str(), F_OK) == 0; }

@@ -13,6 +13,7 @@
 #include "engine_files.hpp"
 #include "engine_threads.hpp"
 #include "helpers.hpp"
+#include "late_commits.hpp"
 #include "real.hpp"
 
 namespace memlith::preload {
@@ -42,6 +43,15 @@ void say(const std::string& sentence) {
 Images& images() {
   static Images& all = *new Images;
   return all;
+}
+
+// A thread that waits for `life` alone is not overtaken for ever by threads that share it.
+Image::Image() {
+  pthread_rwlockattr_t fair;
+  ::pthread_rwlockattr_init(&fair);
+  ::pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+  ::pthread_rwlock_init(static_cast<pthread_rwlock_t*>(life.native_handle()), &fair);
+  ::pthread_rwlockattr_destroy(&fair);
 }
 
 std::string Image::path() const { return target_of(home_fd); }
@@ -90,7 +100,7 @@ bool may_make_log(const std::string& path) { return ::access(path.substr(0, path
 ImagePtr Images::open(int fd, const struct stat& seen, bool may_write) {
   const std::string path = target_of(fd);
   if (seen.st_nlink > 1) {
-    say(path + " has several names (hard links), and its log can lie beside one only; not opened");
+    say(path + " was not opened: it has several names (hard links), and its log can lie beside only one of them");
     errno = EMLINK;
     return nullptr;
   }
@@ -154,7 +164,10 @@ int Images::take_over(int fd, int flags, const struct stat& seen) {
     if (each->home == id_of(seen) && each->owner == ::getpid()) image = each;
   }
   const bool may_write = (flags & O_ACCMODE) != O_RDONLY;
-  if (may_write) engine_threads().prepare();
+  if (may_write) {
+    engine_threads().prepare();
+    late_commits().begin();
+  }
   if (image == nullptr) image = open(fd, seen, may_write);
   if (image == nullptr && errno == 0) return fd;
   int mine = -1;
@@ -209,11 +222,21 @@ int Images::commit(const ImagePtr& committed, bool wait) {
   }
   if (image.untouched) return flush_home(image);
   if (!image.attached) return 0;  // the file has no name, and ends with its descriptors
+  const std::int32_t code = commit_held(image, !wait || settings().weak_ms > 0);
+  return code == 0 ? 0 : fail_with(code, image.path() + " was not committed");
+}
+
+std::int32_t Images::commit_held(Image& image, bool async) {
   tell_of_another(image);
   if (image.has_unseen) memlith_image_suspect(image.handle);
-  const bool async = !wait || settings().weak_ms > 0;
+  const std::uint64_t written_bytes = image.written_bytes.exchange(0);
   const std::int32_t code = memlith_image_commit(image.handle, async ? MEMLITH_IMAGE_ASYNC : 0);
-  return code == 0 ? 0 : fail_with(code, image.path() + " was not committed");
+  if (code == 0) {
+    ++image.commits;
+  } else {
+    image.written_bytes += written_bytes;
+  }
+  return code;
 }
 
 int Images::commit_all() {
@@ -300,6 +323,8 @@ int Images::detach(Image& image) {
   if (const std::int32_t code = memlith_image_commit(image.handle, MEMLITH_IMAGE_LAST); code != 0) {
     result = fail_with(code, path + " was not committed when it was closed");
   }
+  ++image.commits;
+  image.written_bytes = 0;
   report(image);
   tell_of_another(image);
   const int error = errno;
@@ -337,8 +362,8 @@ void Images::commit_unseen(Image& image) {
   const bool committed = memlith_image_commit(image.handle, MEMLITH_IMAGE_LAST) == 0;  // or detach() says why not
   if (!committed || memlith_image_check(image.handle, &as_told) != 0 || as_told != 0) return;
   say(image.path() +
-      ": it was written by a system call that memlith does not see; the writes are kept now, when it is " +
-      "closed, and were not failure-atomic before");
+      ": it was written by a system call that memlith does not see. These writes are committed now, when the file is " +
+      "closed; before that, a crash would have lost some or all of them");
 }
 
 int Images::close(const ImagePtr& image) {
@@ -401,14 +426,13 @@ void Images::keep_unseen_writes(const ImagePtr& image) {
   const bool is_expected = image->has_unseen;
   if (begin_log_locked(image) != 0 || is_expected) return;
   say(image->path() +
-      ": it was written by a system call that memlith does not see; from now on each commit compares the "
-      "whole file");
+      ": it was written by a system call that memlith does not see; from now on each commit compares the whole file");
 }
 
 void Images::tell_of_another(Image& image) {
   if (!image.witness.another_wrote() || image.told_of_another.exchange(true)) return;
-  say(image.path() + ": another process wrote to this file, or had it open for writing, and not by memlith; what it " +
-      "wrote may be lost, and the file may be damaged");
+  say(image.path() + ": another process wrote to this file without memlith, or had it open for writing. What that " +
+      "process wrote may be lost, and the file may be damaged");
 }
 
 void Images::report(Image& image) {

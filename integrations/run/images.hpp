@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -22,10 +23,13 @@
 #include <utility>
 #include <vector>
 
+#include "late_commits.hpp"
 #include "settings.hpp"
 #include "witness.hpp"
 
 namespace memlith::preload {
+
+const Settings& settings();
 
 struct FileId {
   dev_t device = 0;
@@ -42,6 +46,8 @@ inline bool is_unwritten(const struct stat& memory) {
 }
 
 struct Image {
+  Image();
+
   FileId home;    // the file
   FileId memory;  // its working image
   pid_t owner = 0;
@@ -60,6 +66,19 @@ struct Image {
   Witness witness;
   std::atomic<bool> told_of_another = false;
   std::atomic<bool> has_unseen = false;  // something writes to it that these functions do not see: commits compare
+
+  std::atomic<bool> is_unwatched = false;  // of these, stores to a mapping: nothing marks the pages
+  std::atomic<std::uint64_t> commits = 0;
+  std::atomic<std::uint64_t> written_bytes = 0;  // by descriptors, since the last commit
+  std::atomic<bool> told_late = false;
+  struct Look {  // of LateCommits
+    using Time = std::chrono::steady_clock::time_point;
+    std::uint64_t commits = 0;
+    std::uint64_t count = 0;
+    Time changed_since;  // not committed since then; zero: nothing is changed
+    timespec written{};  // when the image was written last
+  };
+  Look last_look;  // of the thread of LateCommits
 
   [[nodiscard]] std::string path() const;  // where the file is now
 };
@@ -111,6 +130,13 @@ class Images {
   // Makes all changes durable; 0, or -1 with errno.
   int commit(const ImagePtr& image, bool wait);
   int commit_all();
+  // So many bytes were written by a descriptor.
+  static void note_written(Image& image, std::uint64_t bytes) {
+    if ((image.written_bytes += bytes) < kLateBytes || image.told_late || settings().commit_every_ms > 0) return;
+    tell_late(image, std::to_string(image.written_bytes >> 20) + " MiB were written");
+  }
+  // See LateCommits.
+  void look_for_late_commits();
   int resize(const ImagePtr& image, off_t bytes);
 
   // The image is about to be changed by the program: from now on there is a log. 0, or -1 with errno.
@@ -169,6 +195,11 @@ class Images {
   int replace_mappings(const ImagePtr& image, const std::string& path);
   bool is_used(const Image& image);
   int close(const ImagePtr& image);
+  // With `life` held, of an image that has a log. The result is a code, as memlith_image_commit gives it.
+  static std::int32_t commit_held(Image& image, bool async);
+  void commit_between_calls(const ImagePtr& committed);
+  static void look_if_late(Image& image);
+  static void tell_late(Image& image, const std::string& what);
   int begin_log(const ImagePtr& image);
   int begin_log_locked(const ImagePtr& image);
   // An image without a log was written by a call that nobody saw.
@@ -194,6 +225,5 @@ class Images {
 
 // Never destroyed: threads may use files while the program ends.
 Images& images();
-const Settings& settings();
 
 }  // namespace memlith::preload

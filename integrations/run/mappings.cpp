@@ -55,6 +55,7 @@ int Images::watch(const Mapping& mapping) {
   if (code == 0) return 0;
   if (memlith_category(code) != MEMLITH_UNSUPPORTED) return fail_with(code, image.path() + " cannot be mapped");
   // Nothing marks the pages that are stored to: each commit finds them by comparing.
+  image.is_unwatched = true;
   if (!image.has_unseen.exchange(true)) {
     say(image.path() + ": each commit will compare the whole file, because the program maps it for writing, and " +
         why());
@@ -221,8 +222,8 @@ int Images::sync(void* address, std::size_t bytes, int flags) {
       constexpr int kUnusual = 2;
       if ((flags & MS_SYNC) != 0 && ++image->msyncs_left_out == kUnusual) {
         say(image->path() +
-            ": the program called fsync for this file before, and relies on msync now, which does not " +
-            "commit any more; --commit msync makes it durable");
+            ": the program called fsync for this file before, so msync does not commit it any more; now the program " +
+            "calls msync alone, and --commit msync makes it durable");
       }
       continue;
     }

@@ -74,8 +74,8 @@ void Images::adopt_unseen(int fd) {
     const NoSignals no_signals;
     const std::unique_lock lock(lock_);
     if (find_name(path) == nullptr) {
-      say(path + ": it was opened by a system call that memlith does not see; what was written to it before now was " +
-          "not failure-atomic");
+      say(path + ": it was opened by a system call that memlith does not see; memlith keeps it from now on, and what " +
+          "was written to it before was not failure-atomic");
       adopt(path);
     }
   }

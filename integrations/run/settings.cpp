@@ -26,8 +26,8 @@ bool Settings::matches(std::string_view path) const {
 
 std::string encode(const Settings& settings) {
   std::string text(1, static_cast<char>(settings.commit));
-  text +=
-      ',' + std::to_string(settings.weak_ms) + ',' + (settings.report ? '1' : '0') + ',' + (settings.guard ? '1' : '0');
+  text += ',' + std::to_string(settings.weak_ms) + ',' + std::to_string(settings.commit_every_ms);
+  text += std::string(",") + (settings.report ? '1' : '0') + ',' + (settings.guard ? '1' : '0');
   for (const std::string& pattern : settings.patterns) text += '\n' + pattern;
   return text;
 }
@@ -37,7 +37,10 @@ bool decode(const char* text, Settings& settings) {
   char commit = 0;
   int report = 0;
   int guard = 0;
-  if (std::sscanf(text, "%c,%" SCNu64 ",%d,%d", &commit, &settings.weak_ms, &report, &guard) != 4) return false;
+  if (std::sscanf(text, "%c,%" SCNu64 ",%" SCNu64 ",%d,%d", &commit, &settings.weak_ms, &settings.commit_every_ms,
+                  &report, &guard) != 5) {
+    return false;
+  }
   settings.commit = static_cast<CommitAt>(commit);
   settings.report = report != 0;
   settings.guard = guard != 0;

@@ -16,14 +16,15 @@ struct Settings {
   // Absolute patterns are matched with the whole path, others with the last component of it.
   std::vector<std::string> patterns;
   CommitAt commit = CommitAt::automatic;
-  std::uint64_t weak_ms = 0;  // 0: a commit is durable when it returns
+  std::uint64_t weak_ms = 0;          // 0: a commit is durable when it returns
+  std::uint64_t commit_every_ms = 0;  // 0: only the program commits
   bool report = false;
   bool guard = false;  // files in use begin with a mark (MEMLITH_IMAGE_GUARD)
 
   [[nodiscard]] bool matches(std::string_view path) const;
 };
 
-// "COMMIT,WEAK,REPORT,GUARD" and the patterns, a line each.
+// "COMMIT,WEAK,EVERY,REPORT,GUARD" and the patterns, a line each.
 std::string encode(const Settings& settings);
 bool decode(const char* text, Settings& settings);
 

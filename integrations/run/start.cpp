@@ -19,6 +19,7 @@
 
 #include "engine_heap.hpp"
 #include "engine_threads.hpp"
+#include "helpers.hpp"
 #include "images.hpp"
 #include "real.hpp"
 
@@ -42,13 +43,16 @@ void refuse_inherited() {
     if (::readlink(link.c_str(), path.data(), path.size() - 1) <= 0) continue;
     if (path.data() == kImageName) {
       say("descriptor " + std::to_string(fd) +
-          " is of a file that another program keeps with memlith, which would not see what this one writes; let this "
-          "program open the file itself");
+          " is of a file that another program keeps with memlith. What this program writes to the descriptor would be "
+          "in no commit; let this program open the file itself");
       real()._exit(kExitRefused);
     }
-    if (!settings().matches(path.data())) continue;
+    struct stat seen{};
+    const bool is_kept = settings().matches(path.data()) && real().fstat(fd, &seen) == 0 && may_be_kept(fd, seen);
+    if (!is_kept) continue;
     say(std::string(path.data()) + " was opened for writing by another program, as descriptor " + std::to_string(fd) +
-        ", and memlith cannot take it over; let the program open the file itself");
+        ", and memlith cannot take it over; let the program open the file itself, or choose a --match that leaves it "
+        "out");
     real()._exit(kExitRefused);
   }
   ::closedir(folder);
@@ -80,6 +84,7 @@ void in_child() {
   std::construct_at(&images().lock());
   images().in_child();
   engine_threads().in_child();
+  late_commits().in_child();
   Witness::in_child();
 }
 

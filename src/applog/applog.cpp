@@ -90,8 +90,8 @@ Status AppLog::format() {
 }
 
 Status AppLog::damaged(std::uint64_t offset, std::string_view what) const {
-  return fail(Errc::corrupt, Detail::object, "region \"{}\", offset {}: {}; restore a backup of the store",
-              region_.shown_name(), offset, what);
+  return fail(Errc::corrupt, Detail::object, "region \"{}\", offset {}: {}; {}", region_.shown_name(), offset, what,
+              region_.after_damage(offset));
 }
 
 Status AppLog::check_first_page() {

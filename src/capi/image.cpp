@@ -239,6 +239,15 @@ int32_t memlith_image_check(memlith_image* image, uint32_t* as_told) {
   });
 }
 
+int32_t memlith_image_changed(memlith_image* image, uint64_t* bytes) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(image));
+    MEMLITH_TRY(need(bytes, "bytes"));
+    MEMLITH_TRY_ASSIGN(*bytes, image->image->changed_bytes());
+    return kOk;
+  });
+}
+
 int32_t memlith_image_rollback(memlith_image* image) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(image));

@@ -305,6 +305,16 @@ void FileImage::choose(Range range, std::uint64_t size_bytes) {
   }
 }
 
+Result<std::uint64_t> FileImage::changed_bytes() {
+  const LockGuard lock(mutex_);
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
+  MEMLITH_TRY(map(size));
+  MEMLITH_TRY(find_changes(size));
+  std::uint64_t bytes = size != committed_bytes_ ? 1 : 0;
+  for (const Range& each : changed_) bytes += each.bytes;
+  return bytes;
+}
+
 // ---- commit ----------------------------------------------------------------------------------------------------
 
 // With a reserve, because each growth costs flushes. What no commit made part of the file is cut off at a clean close,

@@ -60,6 +60,9 @@ class FileImage {
   // Anything may have changed.
   void suspect() MEMLITH_EXCLUDES(mutex_);
 
+  // How much may have changed since the last commit, in whole pages; at least 1 if anything has.
+  Result<std::uint64_t> changed_bytes() MEMLITH_EXCLUDES(mutex_);
+
   // Captures all changes within `range`, and the length, into one commit. What a change of the length made zeros is
   // zeros in the commit wherever it lies. Store::sync() of the result makes it durable.
   // On an error nothing was captured, and the next commit covers everything. `is_last`: the file is closed next, so it

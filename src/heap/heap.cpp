@@ -182,10 +182,8 @@ void Heap::wrote(const void* structure, std::uint64_t bytes) {
 }
 
 Status Heap::corrupt(std::uint64_t offset, std::string_view what) const {
-  return fail(Errc::corrupt, Detail::heap,
-              "{}: damaged at offset {}: {}. A store through a wrong pointer may have written there; what was "
-              "persisted before is in the last backup",
-              place(), offset, what);
+  return fail(Errc::corrupt, Detail::heap, "{}: damaged at offset {}: {}; {}", place(), offset, what,
+              region_.after_damage(offset));
 }
 
 // ---- what the region and its session ask -----------------------------------------------------------------------

@@ -60,8 +60,8 @@ Status Pages::check_header() const {
   }
   if (found.pages <= kCatalogue || found.pages > region_->size() / kPageBytes || found.free_head >= found.pages ||
       found.free_pages >= found.pages || found.removing >= found.pages) {
-    return fail(Errc::corrupt, Detail::kv, "region \"{}\": the kv store's header does not fit its {} bytes", name,
-                region_->size());
+    return fail(Errc::corrupt, Detail::kv, "region \"{}\": the kv store's header does not fit its {} bytes; {}", name,
+                region_->size(), region_->after_damage(kHeaderOffset));
   }
   auto& self = const_cast<Pages&>(*this);
   self.pages_.store(found.pages, std::memory_order_release);
@@ -79,9 +79,8 @@ void Pages::forget_checks() {
 }
 
 Status Pages::corrupt(PageNumber page, std::string_view fault) const {
-  return fail(Errc::corrupt, Detail::kv,
-              "region \"{}\": page {} of the kv store is damaged: {}; restore a backup, or copy what can be read",
-              region_->shown_name(), page, fault);
+  return fail(Errc::corrupt, Detail::kv, "region \"{}\": page {} of the kv store is damaged: {}; {}",
+              region_->shown_name(), page, fault, region_->after_damage(page * kPageBytes));
 }
 
 // ---- the writer ------------------------------------------------------------------------------------------------

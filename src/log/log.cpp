@@ -202,10 +202,12 @@ Status Log::failure() const {
 }
 
 Status Log::failure_for_late_comer() const {
+  const bool is_read = failure_.tell().detail == Detail::read;
   return fail(Errc::poisoned, Detail::frame,
               "{}: nothing more is made durable, because an earlier operation failed ({}). Close and reopen to get "
-              "back the last durable state",
-              device_.path(), failure_.text());
+              "back the last durable state{}",
+              device_.path(), failure_.text(),
+              is_read ? "; if these bytes cannot be read then either, restore a copy or an archive" : "");
 }
 
 LogReader Log::reader(LogPosition from, Lsn limit) const {

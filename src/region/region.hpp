@@ -83,6 +83,9 @@ class Region {
   // none: nothing was made in it, or a crash cut the making. Errors: not_found - there is none, and `create` is not
   // set or the store is read-only; exists - `exclusive` forbids to open what is there.
   [[nodiscard]] Result<bool> is_for_making(std::string_view what, bool create, bool exclusive) const;
+  // For the message of a structure that finds its bytes around `offset` damaged: what to do. In a store that is open
+  // for writing, the memory alone may be damaged.
+  [[nodiscard]] std::string_view after_damage(std::uint64_t offset) const;
   [[nodiscard]] std::uint64_t hot_pages();
   [[nodiscard]] const Tracker* tracker() const { return tracker_.get(); }  // null in a read-only store
 

@@ -8,6 +8,7 @@ HELLO_C makes a store in the folder that it is given, persists to it and closes 
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,19 @@ class Info(unittest.TestCase):
                                                      prefix="info-test-")
         self.addCleanup(self.temporary.cleanup)
         self.folder = pathlib.Path(self.temporary.name)
+
+    @unittest.skipUnless(shutil.which("strace"), "strace is missing")
+    def test_the_advice_after_a_failed_read_does_not_promise_what_cannot_be_read(self):
+        store = self.folder / "store"
+        subprocess.run([HELLO, str(store)], check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run(["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(store / "objects" / "0"), "-e",
+                               "inject=pread64:error=EIO", MEMLITH, "info", str(store)], capture_output=True, text=True,
+                              check=False)
+        if "ptrace" in done.stderr.lower():
+            self.skipTest("strace may not trace here")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("objects/0: cannot read", done.stderr)
+        self.assertIn("restore it from a copy or an archive", done.stderr)
 
     def test_a_closed_store_is_clean(self):
         store = self.folder / "store"

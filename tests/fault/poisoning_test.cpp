@@ -168,6 +168,20 @@ TEST_P(Poisoning, EveryOperationFailsOnce) {
   EXPECT_GT(nth, 3 * kRounds / 2) << "not many operations were made to fail";
 }
 
+// No opening gives back what cannot be read: the message does not promise that.
+TEST_F(PoisonedLife, AfterAFailedReadTheMessageNamesACopy) {
+  SimVolume volume(fresh_store());
+  auto store = must(Store::open(volume, options()));
+  const auto region = open_region(*store, "a", false);
+  store_number(*region, 1);
+  EXPECT_OK(persist(*region));
+  volume.faults().plan(Kind::fail_read, 0, true);
+  EXPECT_ERROR(Errc::io, store->checkpoint());
+  EXPECT_ERROR(Errc::poisoned, persist(*region));
+  EXPECT_NE(last_error_text().find("restore a copy or an archive"), std::string_view::npos) << last_error_text();
+  EXPECT_ERROR(Errc::poisoned, store->close());
+}
+
 // A life in which nothing fails acknowledges everything: the faults above are what stopped the others.
 TEST_P(Poisoning, NothingFailsWithoutFaults) {
   const Run outcome = run(fresh_store(), GetParam(), 1'000'000);

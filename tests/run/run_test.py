@@ -5,8 +5,10 @@ Usage: run_test.py MEMLITH
 """
 import errno
 import os
+import pty
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -549,6 +551,55 @@ os.write(fd, b'kept')
 os.fsync(fd)
 """)
         self.assertEqual(self.recovered()[:4], b"kept")
+
+
+class NeverTaken(Folder):
+    """A pattern that matches everything takes files, and nothing else."""
+
+    def started(self, stdin, stdout):
+        program = "cat /proc/self/comm; exec 3<>/dev/null; echo x >&3"
+        done = subprocess.run([MEMLITH, "run", "--match", "*", "--", "sh", "-c", program], cwd=self.folder, stdin=stdin,
+                              stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=HANG_S, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_pipes_devices_sockets_and_terminals(self):
+        self.assertEqual(self.started(subprocess.DEVNULL, subprocess.PIPE), "cat\n")
+        self.started(subprocess.PIPE, subprocess.DEVNULL)
+        (one, other) = socket.socketpair()
+        with one, other:
+            self.started(one, other)
+            self.assertEqual(one.recv(99), b"cat\n")
+        (master, slave) = pty.openpty()
+        self.started(slave, slave)
+        self.assertEqual(os.read(master, 99), b"cat\r\n")
+        os.close(master)
+        os.close(slave)
+
+    def test_files_without_a_name(self):
+        with open(self.folder / "gone.bin", "w+b") as gone:
+            os.remove(self.folder / "gone.bin")
+            self.started(subprocess.DEVNULL, gone)
+            self.assertEqual(os.pread(gone.fileno(), 99, 0), b"cat\n")
+
+    def test_a_program_that_opens_such_things_itself(self):
+        done = self.run_with("*", PYTHON, "-c", """
+import ctypes, os
+os.mkfifo('fifo')
+os.link('fifo', 'second')
+fifo = os.open('fifo', os.O_RDWR)
+os.write(fifo, b'through')
+print(os.read(fifo, 99), len(open('/proc/self/maps').read()) > 0)
+libc = ctypes.CDLL(None)
+libc.freopen.restype = libc.fopen.restype = ctypes.c_void_p
+file = libc.fopen(b'/dev/zero', b'r')
+print(libc.freopen(b'/dev/null', b'w', ctypes.c_void_p(file)) is not None)
+fd = os.open('kept.bin', os.O_RDWR | os.O_CREAT)
+again = os.open(f'/proc/self/fd/{fd}', os.O_RDWR)
+os.write(again, b'both')
+print(os.pread(fd, 9, 0))
+""")
+        self.assertEqual(done.stdout, "b'through' True\nTrue\nb'both'\n", done.stderr)
 
 
 class Large(Folder):

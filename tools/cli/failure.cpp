@@ -23,7 +23,8 @@ constexpr Advice kAdvice[] = {
      "Check the path: a store is a folder that memlith created, or a file with its log FILE.memlith beside it."},
     {MEMLITH_BUSY, "Close the program that has it open, then try again."},
     {MEMLITH_IO,
-     "Check the kernel's messages about the disk (dmesg); the next opening recovers what was acknowledged."},
+     "Check the kernel's messages about the disk (dmesg). After a failed write or flush, the next opening recovers "
+     "what was acknowledged. What cannot be read, no opening gives back: restore it from a copy or an archive."},
     {MEMLITH_CORRUPT, "Keep a copy of the store as it is, check the disk, and restore the store from a backup."},
     {MEMLITH_INCOMPATIBLE,
      "Either this is not a memlith store: check the path; or a later version of memlith wrote it: use that version."},

@@ -94,6 +94,7 @@ struct RunArguments {
   std::vector<std::string> patterns;
   std::string commit = "auto";
   std::uint64_t weak_ms = 0;
+  double commit_every_s = 0;  // 0: only the program commits
   bool report = false;
   bool guard = false;
   std::vector<std::string> command;  // the program and its arguments

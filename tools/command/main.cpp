@@ -180,6 +180,12 @@ void add_run(CLI::App& app, CommandLine& line) {
   add_number(command, "--weak", arguments->weak_ms, 0, 86400000,
              "Return from a commit when it is captured; it is durable at most this many milliseconds later. 0: durable "
              "on return");
+  command
+      ->add_option("--commit-every", arguments->commit_every_s,
+                   "For programs that never call fsync: also commit every changed file each time this many seconds "
+                   "have passed, between two of the program's calls. A change that takes several calls may be cut in "
+                   "two")
+      ->check(seconds_between(0.01, 86400.0));
   command->add_flag("--guard", arguments->guard,
                     "While a file is in use, its first 16 bytes are memlith's, so that no copy of it alone is taken "
                     "for current");

@@ -96,6 +96,7 @@ MaybeFailure start(const RunArguments& arguments, const std::string& program, co
   for (const std::string& pattern : arguments.patterns) settings.patterns.push_back(whole_pattern(pattern));
   settings.commit = static_cast<preload::CommitAt>(arguments.commit[0]);
   settings.weak_ms = arguments.weak_ms;
+  settings.commit_every_ms = static_cast<std::uint64_t>(arguments.commit_every_s * 1000);
   settings.report = arguments.report;
   settings.guard = arguments.guard;
   const char* const before = std::getenv("LD_PRELOAD");

@@ -84,6 +84,7 @@ TEST_F(Damage, AnEntryThatIsDamagedInMemoryIsNotRead) {
   for (std::uint64_t offset = kPageBytes; offset < bytes; offset += 8) base[offset] ^= std::byte{1};
   AppLog::Entry entry;
   EXPECT_ERROR(Errc::corrupt, world.log().read(0, entry));
+  EXPECT_NE(last_error_text().find("close the store and open it again"), std::string_view::npos) << last_error_text();
 }
 
 }  // namespace

@@ -127,6 +127,8 @@ TEST_F(HeapDamage, OfALengthThatWasReadBeforeIsNamed) {
     header.pages[page] = page_word(kPageExtent, pages);
     const Status freed = heap().free(block);
     EXPECT_EQ(freed.category, Errc::corrupt) << pages << ": " << told(freed);
+    const std::string_view message = last_error_text();
+    EXPECT_LT(message.find("close the store"), message.find("restore a backup")) << message;
   }
   header.pages[page] = page_word(kPageExtent, 100);
   EXPECT_OK(heap().free(block));

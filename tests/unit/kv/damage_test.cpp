@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "base/random.hpp"
 #include "kv/kv.hpp"
@@ -133,6 +135,46 @@ TEST_F(KvDamage, IsToldAndNothingWorse) {
     if (answered(kv.status())) use(**kv, random);
   }
   EXPECT_GT(refused_, 1000u);
+}
+
+// A store through a wrong pointer damages the memory, a failing disk the file: closing and opening is enough after the
+// one, and nothing but a backup helps after the other.
+TEST_F(KvDamage, TheMessageTellsTheMemoryFromTheDisk) {
+  const std::string name = regions_.folder() / "store/objects/" + std::to_string(region_->object().value);
+  regions_.close_store();
+  regions_.open_store();
+  region_ = &regions_.open("kv");
+  const auto told_of = [](Region& region) {
+    const auto opened = Kv::open(region, {.window = {}, .manual = true, .is_volatile = true});
+    const Status found = opened.ok() ? (*opened)->verify().status() : opened.status();
+    EXPECT_EQ(found.category, Errc::corrupt) << told(found);
+    return std::string(last_error_text());
+  };
+  std::memset(region_->address() + kv::kCatalogue * kPageBytes, 0xff, sizeof(kv::PageHeader));
+  const std::string memory = told_of(*region_);
+  EXPECT_NE(memory.find("close the store and open it again"), std::string::npos) << memory;
+  EXPECT_LT(memory.find("open it again"), memory.find("restore a backup")) << memory;
+  regions_.leave();  // what is in memory is not persisted
+
+  regions_.open_store();
+  EXPECT_OK(must(Kv::open(regions_.open("kv"), {.window = {}, .manual = true}))->verify().status());
+  regions_.close_store();
+
+  std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(kv::kCatalogue * kPageBytes));
+  file << std::string(sizeof(kv::PageHeader), '\xff');
+  file.close();
+  ASSERT_TRUE(file);
+  regions_.open_store();
+  const std::string unknown = told_of(regions_.open("kv"));  // memory and file are alike
+  EXPECT_LT(unknown.find("`memlith verify`"), unknown.find("restore a backup")) << unknown;
+  regions_.close_store();
+  StoreOptions reading;
+  reading.read_only = true;
+  const auto store = must(Store::open(regions_.volume(), reading));
+  const std::string disk = told_of(*must(Region::open(*store, "kv", {})));
+  EXPECT_NE(disk.find("restore a backup"), std::string::npos) << disk;
+  EXPECT_EQ(disk.find("close the store"), std::string::npos) << disk;
 }
 
 }  // namespace
