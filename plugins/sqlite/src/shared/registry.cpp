@@ -58,6 +58,7 @@ Registry& Registry::get() {
 std::shared_ptr<Connection> Registry::add(const Api& api, sqlite3_vfs& own, const std::string& path,
                                           const Options& options) {
   const std::lock_guard guard(mutex_);
+  if (of_engine_.contains(path)) return nullptr;
   sqlite3_vfs* first = &own;
   for (const auto& [key, connection] : connections_) {
     if (connection->path() == path && !connection->inherited()) first = &connection->vfs();
@@ -85,6 +86,17 @@ bool Registry::knows(std::string_view path) {
 bool Registry::knows_or(std::string_view path, const std::function<bool()>& look) {
   const std::lock_guard guard(mutex_);
   return has(path) || look();
+}
+
+std::shared_ptr<void> Registry::claim_for_engine(const std::string& path) {
+  const std::lock_guard guard(mutex_);
+  if (has(path)) return nullptr;
+  of_engine_.insert(path);
+  return {this, [path](Registry* registry) {
+            const std::lock_guard releasing(registry->mutex_);
+            const auto claimed = registry->of_engine_.find(path);  // a forked child has let it go
+            if (claimed != registry->of_engine_.end()) registry->of_engine_.erase(claimed);
+          }};
 }
 
 std::shared_ptr<Connection> Registry::owner_of_wal(std::string_view name) {
@@ -125,6 +137,7 @@ void Registry::abandon_all() {
   for (const auto& [key, connection] : connections_) connection->abandon();
   connections_.clear();
   nodes_.clear();
+  of_engine_.clear();
 }
 
 }  // namespace memlith::sqlite::shared
