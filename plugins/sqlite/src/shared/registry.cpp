@@ -115,8 +115,8 @@ std::shared_ptr<Node> Registry::node_of(const std::string& path) {
   if (sidecar == nullptr) {
     if (without_page_.insert({info.st_dev, info.st_ino}).second) {
       log_line(
-          "{}: mode shared as plain SQLite: {}-memlith cannot be made, or mapped, or is of another version of the "
-          "plugin",
+          "{}: mode shared as plain SQLite: {}-memlith cannot be made (no permission, or no space on the disk), or "
+          "mapped, or is of another version of the plugin",
           path, path);
     }
     return nullptr;
