@@ -78,10 +78,10 @@ class JournalToTake {
 class Database final : private Used {
  public:
   // Opens and recovers; takes an ordinary database over. `read_only` changes no byte of any file. Waits for another
-  // process that has it, as long as the options say; `busy` then. Where the options name no mode and `is_for_sharing`
-  // says so, kIsForSharing, and nothing is changed.
+  // process that has it, as long as the options say; `busy` then. `claim` says before each attempt whether the engine
+  // may have the database; with kIsForSharing the opening ends, and nothing is changed.
   static core::Result<std::unique_ptr<Database>> open(World& world, const std::string& path, const Options& options,
-                                                      bool read_only, const std::function<bool()>& is_for_sharing);
+                                                      bool read_only, const std::function<core::Status()>& claim);
   // Checks a missing file at `path`: corrupt if its log still holds commits for it.
   static core::Status check_absent(World& world, const std::string& path);
   // Whether there is a log at `path` that a process has, or that was not closed cleanly, or that cannot be read.

@@ -53,11 +53,12 @@ struct Database::Head {
 // SQLite's busy handler is not asked while a database is being opened: waits for another process here, which may be
 // about to close it.
 Result<std::unique_ptr<Database>> Database::open(World& world, const std::string& path, const Options& options,
-                                                 bool read_only, const std::function<bool()>& is_for_sharing) {
+                                                 bool read_only, const std::function<Status()>& claim) {
   const auto end = Usage::Clock::now() + std::chrono::milliseconds(options.open_wait_ms);
   for (;;) {
-    if (!options.share.has_value() && is_for_sharing()) return kIsForSharing;
-    auto opened = try_to_open(world, path, options, read_only);
+    const Status claimed = claim();
+    if (claimed == kIsForSharing) return claimed;
+    auto opened = claimed.ok() ? try_to_open(world, path, options, read_only) : claimed;
     const bool again = !opened.ok() && opened.error().category == Errc::busy && Usage::Clock::now() < end;
     if (!again) return opened;
     std::this_thread::sleep_for(kLookEvery);

@@ -38,6 +38,9 @@ int guarded(Body body) {
   }
 }
 
+// How often an opening looks again at what other threads do with the database meanwhile.
+constexpr int kLooks = 10;
+
 // As xOpen, with the engine or in mode shared: as `use` or the parameters say, or else as the database is.
 enum class Use : std::uint8_t { any, share, checkpoint };
 int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, int* out_flags, Use use) {
@@ -48,18 +51,22 @@ int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, in
   }
   const bool share = use != Use::any;
   const bool as_it_is = !share && !options.share.has_value();
-  const bool shared_here = as_it_is && shared::is_open_here(name);
-  if (!share && !shared_here && !options.share.value_or(false)) {
-    const int code = open_main(mine, name, file, flags, out_flags);
-    if (!as_it_is || code != kNotForTheEngine) return code;
+  for (int looks = 0; looks < kLooks; ++looks) {
+    const bool shared_here = as_it_is && shared::is_open_here(name);
+    if (!share && !shared_here && !options.share.value_or(false)) {
+      const int code = open_main(mine, name, file, flags, out_flags);
+      if (!as_it_is || code != kNotForTheEngine) return code;
+    }
+    const int code = shared::open_shared(mine, name, file, flags, out_flags, options, use == Use::checkpoint);
+    if (code != shared::kForTheEngine) return code;
+    // A thread that opens it with the engine is waited for; then this connection goes where that one is.
+    const bool is_open = static_cast<bool>(mine.databases().find_owner(name, ""));
+    if (is_open && !as_it_is) break;
   }
-  if (mine.databases().find(name) != nullptr) {
-    return report(mine.api(),
-                  fail(Errc::busy, Detail::open,
-                       "{}: this process has the database open without share=1; close those connections first", name),
-                  true);
-  }
-  return shared::open_shared(mine, name, file, flags, out_flags, options, use == Use::checkpoint);
+  return report(mine.api(),
+                fail(Errc::busy, Detail::open,
+                     "{}: this process has the database open without share=1; close those connections first", name),
+                true);
 }
 
 // ---- sqlite3_vfs -------------------------------------------------------------------------------------------------
@@ -316,6 +323,27 @@ void Databases::detach(const std::string& path, const std::shared_ptr<Shared>& s
     here().by_path.erase(found);
 }
 
+core::Result<std::unique_ptr<Database>> Databases::open_claimed(const std::string& path, const Options& options,
+                                                                bool read_only,
+                                                                const std::function<bool()>& is_for_sharing,
+                                                                Shared& shared) {
+  const bool named = options.share.has_value();
+  const auto claim = [&]() -> Status {
+    shared.claim = nullptr;
+    if (!named && is_for_sharing()) return kIsForSharing;
+    shared.claim = shared::claim_for_engine(path);
+    if (shared.claim != nullptr) return kOk;
+    if (!named) return kIsForSharing;
+    return fail(Errc::busy, Detail::open,
+                "{}: this process has the database open in mode shared; close those connections first, or open it "
+                "without share=0",
+                path);
+  };
+  auto opened = Database::open(world_, path, options, read_only, claim);
+  if (!opened.ok()) shared.claim = nullptr;
+  return opened;
+}
+
 Status Databases::open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
                        const std::function<bool()>& is_for_sharing, std::shared_ptr<Shared>& shared) {
   Options options = defaults_;
@@ -327,7 +355,7 @@ Status Databases::open(const Api& api, const std::string& path, const char* uri_
     const std::lock_guard opening(shared->mutex);
     if (shared->database == nullptr) {
       const bool read_only = !wanted_write || !world_.may_write(path);
-      auto opened = Database::open(world_, path, options, read_only, is_for_sharing);
+      auto opened = open_claimed(path, options, read_only, is_for_sharing, *shared);
       if (opened.ok()) {
         shared->database = std::move(*opened);
         if (auto left = shared->database->take_left_journal()) memory().put(path + "-journal", std::move(left));
@@ -383,6 +411,7 @@ Status Databases::leave(const std::string& path, const std::shared_ptr<Shared>& 
       status = shared->database->remove_log();
     }
     shared->database = nullptr;
+    shared->claim = nullptr;
   }
   const std::string text(core::last_error_text());
   detach(path, shared);

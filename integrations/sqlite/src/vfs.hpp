@@ -27,12 +27,13 @@ class Databases {
   Databases& operator=(const Databases&) = delete;
 
   struct Shared {
-    std::mutex mutex;  // opening and closing
-    int users = 0;     // under Here::mutex
+    std::mutex mutex;             // opening and closing
+    int users = 0;                // under Here::mutex
+    std::shared_ptr<void> claim;  // under `mutex`; while the engine has it, or opens it (shared_files.hpp)
     std::unique_ptr<Database> database;
   };
   // A connection to the database at `path`. `wanted_write`: falls back to read-only where the file cannot be written.
-  // `is_for_sharing` as of Database::open().
+  // kIsForSharing, where the options name no mode and `is_for_sharing` says so.
   core::Status open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
                     const std::function<bool()>& is_for_sharing, std::shared_ptr<Shared>& shared);
   core::Status close(const std::string& path, const std::shared_ptr<Shared>& shared);
@@ -65,6 +66,8 @@ class Databases {
 
  private:
   core::Status attach(const std::string& path, bool create, bool& made, std::shared_ptr<Shared>& shared);
+  core::Result<std::unique_ptr<Database>> open_claimed(const std::string& path, const Options& options, bool read_only,
+                                                       const std::function<bool()>& is_for_sharing, Shared& shared);
   void remove_made(const std::string& path);
   void detach(const std::string& path, const std::shared_ptr<Shared>& shared);
   core::Status leave(const std::string& path, const std::shared_ptr<Shared>& shared);

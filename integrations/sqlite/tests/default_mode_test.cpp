@@ -1,4 +1,8 @@
 // Which mode a connection gets whose parameters name none (docs/sqlite.md, "Which mode").
+#include <atomic>
+#include <barrier>
+#include <set>
+
 #include "files_fixture.hpp"
 
 namespace memlith::test {
@@ -137,6 +141,70 @@ TEST_F(DefaultMode, AnIdleDatabaseIsStillTheEngines) {
   sqlite_log.clear();
   EXPECT_EQ(open().open_code(), SQLITE_BUSY);
   EXPECT_TRUE(sqlite_log.told("share=1")) << sqlite_log.last();
+}
+
+// A pool of connections that starts: the threads of one process open the database at the same moment.
+constexpr int kThreads = 8;
+std::multiset<std::string> at_once(const std::function<std::string(const std::function<void()>& together)>& open_one) {
+  std::barrier<> begin(kThreads);
+  std::mutex mutex;
+  std::multiset<std::string> answers;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      begin.arrive_and_wait();
+      const std::string answer = open_one([&] { begin.arrive_and_wait(); });
+      const std::lock_guard guard(mutex);
+      answers.insert(answer);
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  return answers;
+}
+// All of them, in one line.
+std::string listed(const std::multiset<std::string>& answers) {
+  std::string text;
+  for (const std::string& each : answers) text += "[" + each + "] ";
+  return text;
+}
+constexpr int kRounds = 60;
+
+TEST_F(DefaultMode, ThreadsOpenAWalDatabaseAtTheSameMoment) {
+  make_plain("pragma journal_mode = wal");
+  for (int round = 0; round < kRounds; ++round) {
+    const auto answers = at_once([&](const auto&) {
+      Db db = open();
+      sqlite3_busy_timeout(db.get(), 20000);  // of a statement, beside a connection that is closed as the last one
+      return db.open_code() == SQLITE_OK ? mode(db) + db.all("select * from t") : db.message() + sqlite_log.last();
+    });
+    ASSERT_EQ(answers.count("shared1"), kThreads) << "round " << round << ": " << listed(answers);
+  }
+}
+
+// The mode is one for all of them, whichever thread is the first.
+TEST_F(DefaultMode, ThreadsMakeAWalDatabaseAtTheSameMoment) {
+  int shared = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (const char* const each : {"", "-wal", "-shm", ".memlith", "-memlith"}) fs::remove(path_ + each);
+    const auto answers = at_once([&](const auto& together) {
+      Db db = open();
+      const bool is_open = db.open_code() == SQLITE_OK;
+      std::string answer = is_open ? "" : db.message() + sqlite_log.last();
+      if (is_open) sqlite3_busy_timeout(db.get(), 20000);
+      while (is_open && (answer = db.all("pragma journal_mode = wal")) == "error 5: database is locked") ::usleep(1000);
+      together();
+      return is_open
+                 ? answer + " " + mode(db) + " " + db.all("create table if not exists t(a); insert into t values(1)")
+                 : answer;
+    });
+    ASSERT_EQ(answers.count(*answers.begin()), kThreads) << "round " << round << ": " << listed(answers);
+    if (*answers.begin() == "wal shared ")
+      ++shared;
+    else
+      ASSERT_EQ(*answers.begin(), "wal engine ") << "round " << round;
+    EXPECT_EQ(plain().all("select count(*) from t"), std::to_string(kThreads));
+  }
+  RecordProperty("shared", shared);
 }
 
 // Looking at the file must not cost a connection of plain SQLite in this process its locks.

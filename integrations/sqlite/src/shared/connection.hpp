@@ -191,7 +191,8 @@ class Registry {
   Registry();
   // A connection that is not open yet, of a SQLite whose VFS is `own`. Its files are of the VFS that has the database
   // open here already, if there is one: the locks of files belong to the process, and two SQLites, each with a VFS of
-  // its own, would take them away from each other.
+  // its own, would take them away from each other. Null if the engine of this process has the database,
+  // or one of that name.
   std::shared_ptr<Connection> add(const Api& api, sqlite3_vfs& own, const std::string& path, const Options& options);
   void remove(const Connection& connection);
   // Whether a database of this name is open here in mode shared.
@@ -199,6 +200,8 @@ class Registry {
   // That, or what `look` says, during which nobody here opens it in mode shared: a descriptor that `look` closes takes
   // nobody's locks away.
   bool knows_or(std::string_view path, const std::function<bool()>& look);
+  // As shared_files.hpp.
+  std::shared_ptr<void> claim_for_engine(const std::string& path);
   // The connection that this thread used last, if its log has this name and is not open yet.
   std::shared_ptr<Connection> owner_of_wal(std::string_view name);
   // Null where there can be no shared page.
@@ -216,6 +219,7 @@ class Registry {
   std::map<const Connection*, std::shared_ptr<Connection>> connections_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<Node>> nodes_;  // by device and inode
   std::set<std::pair<std::uint64_t, std::uint64_t>> without_page_;                // for which that was said
+  std::multiset<std::string> of_engine_;  // paths of databases that the engine of this process has, or opens
 };
 
 // The connection that this thread used last, and the one that was refused the write lock a moment ago.

@@ -58,6 +58,7 @@ Registry& Registry::get() {
 std::shared_ptr<Connection> Registry::add(const Api& api, sqlite3_vfs& own, const std::string& path,
                                           const Options& options) {
   const std::lock_guard guard(mutex_);
+  if (of_engine_.contains(path)) return nullptr;
   sqlite3_vfs* first = &own;
   for (const auto& [key, connection] : connections_) {
     if (connection->path() == path && !connection->inherited()) first = &connection->vfs();
@@ -87,6 +88,17 @@ bool Registry::knows_or(std::string_view path, const std::function<bool()>& look
   return has(path) || look();
 }
 
+std::shared_ptr<void> Registry::claim_for_engine(const std::string& path) {
+  const std::lock_guard guard(mutex_);
+  if (has(path)) return nullptr;
+  of_engine_.insert(path);
+  return {this, [path](Registry* registry) {
+            const std::lock_guard releasing(registry->mutex_);
+            const auto claimed = registry->of_engine_.find(path);  // a forked child has let it go
+            if (claimed != registry->of_engine_.end()) registry->of_engine_.erase(claimed);
+          }};
+}
+
 std::shared_ptr<Connection> Registry::owner_of_wal(std::string_view name) {
   auto connection = last_used().lock();
   if (connection == nullptr || connection->inherited() || connection->wal().is_open()) return nullptr;
@@ -103,8 +115,8 @@ std::shared_ptr<Node> Registry::node_of(const std::string& path) {
   if (sidecar == nullptr) {
     if (without_page_.insert({info.st_dev, info.st_ino}).second) {
       log_line(
-          "{}: mode shared as plain SQLite: {}-memlith cannot be made, or mapped, or is of another version of the "
-          "plugin",
+          "{}: mode shared as plain SQLite: {}-memlith cannot be made (no permission, or no space on the disk), or "
+          "mapped, or is of another version of the plugin",
           path, path);
     }
     return nullptr;
@@ -125,6 +137,7 @@ void Registry::abandon_all() {
   for (const auto& [key, connection] : connections_) connection->abandon();
   connections_.clear();
   nodes_.clear();
+  of_engine_.clear();
 }
 
 }  // namespace memlith::sqlite::shared

@@ -403,6 +403,7 @@ int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* 
                 bool for_checkpoint) {
   Registry::get().leave_parent();
   auto connection = Registry::get().add(vfs.api(), *vfs.base(), name, options);
+  if (connection == nullptr) return kForTheEngine;
   const auto give_up = [&](int code) {
     (void)connection->database().close();
     Registry::get().remove(*connection);
@@ -452,6 +453,11 @@ bool is_in_wal_mode(sqlite3_vfs& real, const char* name) {
 }
 
 bool is_open_here(std::string_view name) { return Registry::get().knows(name); }
+
+std::shared_ptr<void> claim_for_engine(const std::string& path) {
+  Registry::get().leave_parent();
+  return Registry::get().claim_for_engine(path);
+}
 
 bool belongs_to_shared(std::string_view name) {
   for (const std::string_view suffix : {std::string_view("-journal"), std::string_view("-wal")}) {

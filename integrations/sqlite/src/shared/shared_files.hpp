@@ -3,6 +3,8 @@
 
 #include <sqlite3.h>
 
+#include <memory>
+#include <string>
 #include <string_view>
 
 #include "../options.hpp"
@@ -11,6 +13,9 @@
 namespace memlith::sqlite::shared {
 
 extern const int kSharedFileBytes;  // of the largest sqlite3_file
+
+// Instead of a code of SQLite: this process has the database with the engine, or opens it.
+inline constexpr int kForTheEngine = -2;
 
 // As xOpen. The caller catches exceptions.
 // `for_checkpoint`: for the thread that makes checkpoints (checkpointer.hpp).
@@ -22,6 +27,9 @@ int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, i
 bool is_in_wal_mode(sqlite3_vfs& real, const char* name);
 // Whether a database of this name is open here in mode shared.
 bool is_open_here(std::string_view name);
+// Lets the engine of this process have the database: no connection here opens it in mode shared until the result is
+// destroyed. Null if one has it in mode shared.
+std::shared_ptr<void> claim_for_engine(const std::string& path);
 // Whether `name` is the journal or the write-ahead log of a database that is open in mode shared.
 bool belongs_to_shared(std::string_view name);
 

@@ -5,10 +5,12 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <new>
@@ -63,12 +65,30 @@ Page* map(int fd) {
   return memory != MAP_FAILED ? static_cast<Page*>(memory) : nullptr;
 }
 
+// The page takes no block that SQLite's own index may need.
+bool disk_has_room(int fd) {
+  constexpr std::uint64_t kForSqliteBytes = 64 * 1024;
+  struct statvfs disk{};
+  const bool is_known = ::fstatvfs(fd, &disk) == 0 && disk.f_blocks > 0;
+  return !is_known || disk.f_bavail * disk.f_frsize >= kPageFileBytes + kForSqliteBytes;
+}
+
+// The zeros are written and not left as a hole: a store to a mapped hole for which the disk has no block is SIGBUS.
+bool write_zeros(int fd) {
+  constexpr std::array<char, kPageFileBytes> kZeros{};
+  return ::pwrite(fd, kZeros.data(), kZeros.size(), 0) == static_cast<ssize_t>(kZeros.size());
+}
+
 // The caller holds kComing. Null where no page can be had.
-Page* map_valid(int fd) {
+Page* map_valid(int fd, const std::string& file) {
   const bool alone = lock_byte(fd, F_WRLCK, kPresent);
   struct stat left{};
   if (alone && ::fstat(fd, &left) != 0) return nullptr;
-  if (alone && (::ftruncate(fd, 0) != 0 || ::ftruncate(fd, static_cast<off_t>(kPageFileBytes)) != 0)) return nullptr;
+  const bool is_new = left.st_size == 0;
+  if (alone && ((is_new && !disk_has_room(fd)) || !write_zeros(fd))) {
+    if (is_new) (void)::unlink(file.c_str());
+    return nullptr;
+  }
   if (!lock_byte(fd, F_RDLCK, kPresent)) return nullptr;
   struct stat info{};
   if (::fstat(fd, &info) != 0 || info.st_size < static_cast<off_t>(kPageFileBytes)) return nullptr;
@@ -76,10 +96,10 @@ Page* map_valid(int fd) {
   if (page == nullptr) return nullptr;
   if (alone) {
     MEMLITH_SHARED_STEP();
-    // What another boot or a killed process left is not looked at. The kernel's zeros are a page on which nothing is
-    // known to be durable. Who left it may have been killed in a flush that failed.
+    // What another boot or a killed process left is not looked at. Zeros are a page on which nothing is known to be
+    // durable. Who left it may have been killed in a flush that failed.
     page->flush_ns.store(1'000'000, std::memory_order_relaxed);
-    if (left.st_size != 0) {
+    if (!is_new) {
       page->begun.store(1, std::memory_order_relaxed);
       page->doubt.store(1, std::memory_order_relaxed);
     }
@@ -114,7 +134,7 @@ std::unique_ptr<Sidecar> Sidecar::attach(const std::string& path) {
       ::close(fd);
       continue;
     }
-    Page* const page = map_valid(fd);
+    Page* const page = map_valid(fd, file);
     MEMLITH_SHARED_STEP();
     if (page == nullptr) {
       ::close(fd);

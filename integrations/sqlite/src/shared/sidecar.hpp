@@ -18,7 +18,7 @@ namespace memlith::sqlite::shared {
 class Sidecar {
  public:
   // The page of the database `path`, mapped; made anew if no process uses it. Null where there can be none: no
-  // permission, no shared mapping, another version of the page in use.
+  // permission, no space on the disk, no shared mapping, another version of the page in use.
   static std::unique_ptr<Sidecar> attach(const std::string& path);
   // Removes the file if no other process uses it, and everything that was written is on the medium.
   ~Sidecar();
