@@ -1,4 +1,4 @@
-// What a structure says that finds its own bytes damaged. Floor: region.
+// Messages: what a structure says that finds its own bytes damaged. Floor: region.
 #include <algorithm>
 #include <array>
 #include <cstring>
