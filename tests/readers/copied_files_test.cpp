@@ -42,7 +42,7 @@ SimImage left(bool closed) {
 // Commits 2, 3, ... to the store of the image, with checkpoints in between, and closes it.
 void live(SimVolume& volume, bool accept_copy) {
   const auto store = must(Store::open(volume, options_for(accept_copy)));
-  for (int value = 2; value < 8; ++value) {
+  for (int value = 2; value < 60; ++value) {
     EXPECT_OK(commit(*store, {{ObjectId{1}, 0, filled(100, value)}}));
     if (value % 3 == 0) {
       EXPECT_OK(store->checkpoint());
