@@ -169,7 +169,9 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
   options.keep_log_bytes = arguments.keep_log_bytes;
   memlith_archive* opened = nullptr;
   if (const auto code = memlith_archive_open(arguments.from.c_str(), &target, &options, &opened); code != MEMLITH_OK) {
-    return library_failure(code, {});
+    Failure failure = library_failure(code, {});
+    if (memlith_category(code) == MEMLITH_UNSUPPORTED) failure.advice.clear();  // the sentence says what to do
+    return failure;
   }
   ArchiveHandle handle(opened);
   Complaints complaints;
