@@ -86,8 +86,7 @@ Status Archiver::check_same_store() const {
   const std::string found = source_.has_log() ? fmt::format("log {:x}", source_.log_id()) : "no log";
   return fail(Errc::invalid, Detail::open,
               "{}: this is the archive of another store ({}{}log {:x}; {} has {}). Archive every store to a place of "
-              "its "
-              "own",
+              "its own",
               target_.path_of(Manifest::kName), of, of.empty() ? "" : ", ", manifest_.log_id, source_.path(), found);
 }
 
