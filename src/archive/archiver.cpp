@@ -83,11 +83,11 @@ Status Archiver::check_same_store() const {
       manifest_.place.empty() ? manifest_.file_name == source_.file_name() : manifest_.place == options_.place;
   if (are_files && (restored || same_place)) return kOk;
   const std::string of = manifest_.place.empty() ? manifest_.file_name : manifest_.place;
+  const std::string found = source_.has_log() ? fmt::format("log {:x}", source_.log_id()) : "no log";
   return fail(Errc::invalid, Detail::open,
-              "{}: this is the archive of another store ({}{}log {:x}; {} has log {:x}). Archive every store to a "
-              "place of its own",
-              target_.path_of(Manifest::kName), of, of.empty() ? "" : ", ", manifest_.log_id, source_.path(),
-              source_.log_id());
+              "{}: this is the archive of another store ({}{}log {:x}; {} has {}). Archive every store to a place of "
+              "its own",
+              target_.path_of(Manifest::kName), of, of.empty() ? "" : ", ", manifest_.log_id, source_.path(), found);
 }
 
 Status Archiver::resume() {

@@ -102,8 +102,8 @@ class Events {
   void note(const memlith_archive_progress& now) {
     if (now.gaps > before_.gaps) {
       warn(
-          "the store's log was reused before it was archived; a new full copy was made, and the states in between "
-          "cannot be restored");
+          "the store's log was reused before it was archived, or the store was changed while it was closed; a new full "
+          "copy was made, and the states in between cannot be restored");
     }
     if (now.refused_copies > before_.refused_copies) warn(library_failure(MEMLITH_CORRUPT, {}).message);
     if (now.log_is_full > before_.log_is_full) {
@@ -169,7 +169,9 @@ MaybeFailure archive(const ArchiveArguments& arguments) {
   options.keep_log_bytes = arguments.keep_log_bytes;
   memlith_archive* opened = nullptr;
   if (const auto code = memlith_archive_open(arguments.from.c_str(), &target, &options, &opened); code != MEMLITH_OK) {
-    return library_failure(code, {});
+    Failure failure = library_failure(code, {});
+    if (memlith_category(code) == MEMLITH_UNSUPPORTED) failure.advice.clear();  // the sentence says what to do
+    return failure;
   }
   ArchiveHandle handle(opened);
   Complaints complaints;
