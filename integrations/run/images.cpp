@@ -46,7 +46,9 @@ Images& images() {
 }
 
 // A thread that waits for `life` alone is not overtaken for ever by threads that share it.
-Image::Image() {
+void Image::make_locks() {
+  std::construct_at(&life);
+  std::construct_at(&order);
   pthread_rwlockattr_t fair;
   ::pthread_rwlockattr_init(&fair);
   ::pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);

@@ -46,7 +46,9 @@ inline bool is_unwritten(const struct stat& memory) {
 }
 
 struct Image {
-  Image();
+  Image() { make_locks(); }
+  // Also in a forked child: a thread that the child does not have may have held them.
+  void make_locks();
 
   FileId home;    // the file
   FileId memory;  // its working image

@@ -267,6 +267,7 @@ int Images::punch(void* address, std::size_t bytes) {
 
 // A forked child has the parent's mappings; what it stored through them would reach no commit.
 void Images::in_child() {
+  for (const ImagePtr& image : images_) image->make_locks();
   forbidden().clear();
   for (const Mapping& mapping : mappings_) {
     if (!mapping.writable) continue;

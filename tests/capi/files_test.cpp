@@ -498,6 +498,40 @@ TEST_F(Images, WhatWasNotToldIsFoundBySuspicion) {
   EXPECT_EQ(content().substr(2 * kPage, 7), "secreto");
 }
 
+// To ask what has changed loses nothing of it.
+TEST_F(Images, WhatHasChangedIsCounted) {
+  open_image();
+  if (memlith_category(code_) == MEMLITH_UNSUPPORTED) GTEST_SKIP() << last_error();
+  ASSERT_EQ(code_, 0) << last_error();
+  const auto changed = [this] {
+    std::uint64_t bytes = ~std::uint64_t{0};
+    EXPECT_EQ(memlith_image_changed(image_, &bytes), 0) << last_error();
+    return bytes;
+  };
+  const int fd = memlith_image_descriptor(image_);
+  void* const mapped = ::mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  const std::int32_t watched = memlith_image_watch(image_, mapped, 4 * kPage, 0);
+  if (memlith_category(watched) == MEMLITH_UNSUPPORTED) GTEST_SKIP() << last_error();
+  ASSERT_EQ(watched, 0) << last_error();
+  EXPECT_EQ(changed(), 0u);
+  static_cast<char*>(mapped)[3 * kPage] = 's';
+  EXPECT_EQ(changed(), kPage);
+  ASSERT_EQ(::pwrite(fd, "told", 4, 10), 4);
+  ASSERT_EQ(memlith_image_written(image_, 10, 4), 0);
+  EXPECT_EQ(changed(), 2 * kPage);
+  EXPECT_EQ(changed(), 2 * kPage);
+  ASSERT_EQ(memlith_image_commit(image_, 0), 0) << last_error();
+  EXPECT_EQ(changed(), 0u);
+  ASSERT_EQ(memlith_image_cut(image_, 4 * kPage + 1), 0);
+  EXPECT_GT(changed(), 0u);
+  ASSERT_EQ(memlith_image_cut(image_, 4 * kPage), 0);
+  ::munmap(mapped, 4 * kPage);
+  ASSERT_EQ(memlith_image_close(image_), 0) << last_error();
+  EXPECT_EQ(content().substr(3 * kPage, 2), "so");
+  EXPECT_EQ(content().substr(10, 4), "told");
+}
+
 TEST_F(Images, ASparseFileTakesNoMemoryForItsHoles) {
   std::filesystem::resize_file(path(), 64 << 20);
   open_image();

@@ -295,6 +295,23 @@ for i in range(20):
 assert os.open('data.bin', os.O_RDONLY) == fd
 """, b"0019")
 
+    def test_forked_children_end_while_another_thread_commits(self):
+        self.check("""
+import threading
+def commit():
+    while True:
+        os.pwrite(fd, b'left', 0)
+        os.fsync(fd)
+threading.Thread(target=commit, daemon=True).start()
+signal.alarm(60)  # a child that waits for ever
+for _ in range(200):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+os._exit(0)
+""")
+
     def test_exec(self):
         done = self.check("os.execvp('cat', ['cat', 'data.bin'])")
         self.assertEqual(done.stdout, "left")
