@@ -147,6 +147,7 @@ Status Client::go_on() {
   socket_ = std::move(joined.socket);
   not_for_children_.emplace(socket_.get());
   ended_ = false;
+  weak_ = durable_ = 0;  // all was durable, and tickets are of a keeper
   return kOk;
 }
 
