@@ -35,9 +35,13 @@
  * A PROCESS THAT DIES, in any of these calls or outside of them: of each of its transactions the commit took effect, as
  * a whole, or its ranges are as they were committed last, and are free again.
  *
- * IF THE KEEPER DIES, every call returns MEMLITH_POISONED from then on, in all processes. A commit or a wait that was
- * under way returns MEMLITH_IO: whether the commit is durable is unknown until the region is open again. Close the
- * handle, and open the region again: it is as the last durable commit left it, and a new keeper is started.
+ * IF THE KEEPER DIES, the calls for open transactions return MEMLITH_POISONED, in all processes: abort them. A commit
+ * or a wait that was under way returns MEMLITH_IO: whether the commit is durable is unknown until a later begin has
+ * succeeded, or the region is open again. When no transaction of a handle is open, memlith_shared_begin starts another
+ * keeper and goes on with the region as the last durable commit left it, at the same address. The handle stays poisoned
+ * instead if a weak commit of its own is not known to be durable, by a later SYNC commit or a wait, or if the keeper
+ * could not make something durable: close the handle, and open the region again. Until then the handle's memory shows
+ * what the old keeper had. A ticket is of the keeper that gave it.
  *
  * A FORKED CHILD cannot use its parent's handle (MEMLITH_INVALID), and has not the region's memory. It opens its own.
  *
@@ -89,7 +93,8 @@ MEMLITH_API uint64_t memlith_shared_size(const memlith_shared* shared);
 
 /* Begins a transaction, which takes no range yet. Transactions of one handle exclude each other as those of different
  * processes do. The handle is freed by memlith_shared_abort, by a memlith_shared_commit that returned 0, and with
- * `shared`. Durability: none. Errors: POISONED, INVALID (a forked child), NO_MEMORY. */
+ * `shared`. Durability: none. Errors: POISONED, INVALID (a forked child), NO_MEMORY; if it starts another keeper,
+ * also those of memlith_shared_open. */
 MEMLITH_API int32_t memlith_shared_begin(memlith_shared* shared, memlith_shared_txn** tx);
 
 /* Takes [address, address + bytes) for this transaction, and keeps an image of these bytes. Call it before the stores.
@@ -118,7 +123,7 @@ MEMLITH_API int32_t memlith_shared_touch_before(memlith_shared_txn* tx, const vo
  * Commits of several processes that arrive while the disk flushes become durable with one flush.
  * Errors: FULL, NO_SPACE, NO_MEMORY - nothing was committed; the transaction is open and has its ranges.
  *         IO - a write or flush failed, or the keeper has ended meanwhile. Whether the commit is durable is unknown
- *         until the region is open again.
+ *         until a later begin has succeeded, or the region is open again.
  *         POISONED - the keeper has ended before; nothing was tried.
  * After an error memlith_shared_abort has to end the transaction. */
 MEMLITH_API int32_t memlith_shared_commit(memlith_shared_txn* tx, uint32_t mode, uint64_t* ticket);

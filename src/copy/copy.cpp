@@ -11,11 +11,13 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/descriptor.hpp"
+#include "base/not_for_children.hpp"
 #include "copy/source.hpp"
 #include "copy/target.hpp"
 #include "device/posix.hpp"
@@ -127,6 +129,7 @@ class WorkingFolder {
       return fail(Errc::busy, Detail::lock, "{}: another process is making a copy there; wait for its end",
                   place_.string());
     }
+    not_for_children_.emplace(lock_.get());
     MEMLITH_TRY(check_is_ours());
     return empty();
   }
@@ -187,6 +190,7 @@ class WorkingFolder {
   fs::path place_;
   fs::path path_;
   Descriptor lock_;
+  std::optional<NotForChildren> not_for_children_;  // the lock
 };
 
 Result<CopyReport> copy_to_folder(CopySource& source, const CopyRequest& request) {

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/not_for_children.hpp"
 #include "device/posix_device.hpp"
 #include "device/uring.hpp"
 
@@ -57,8 +58,12 @@ Result<Descriptor> claim_block(const std::string& path) {
 class BlockLock final : public VolumeLock {
  public:
   BlockLock(Descriptor locked, Descriptor claimed)
-      : locked_(std::move(locked)), claimed_(std::move(claimed)), process_(::getpid()) {}
-  // As PosixLock: a forked child shares the lock, and must not release it.
+      : locked_(std::move(locked)),
+        claimed_(std::move(claimed)),
+        lock_not_for_children_(locked_.get()),
+        claim_not_for_children_(claimed_.get()),
+        process_(::getpid()) {}
+  // As PosixLock: a child may share the lock, and must not release it.
   ~BlockLock() override {
     if (process_ != ::getpid()) return;
     struct flock lock = lock_of(F_UNLCK, kStoreByte);
@@ -68,6 +73,8 @@ class BlockLock final : public VolumeLock {
  private:
   Descriptor locked_;
   Descriptor claimed_;  // none for a shared lock
+  NotForChildren lock_not_for_children_;
+  NotForChildren claim_not_for_children_;
   pid_t process_;
 };
 
@@ -110,7 +117,7 @@ class BlockFile final : public OpenFile {
 class BlockNotice final : public Notice {
  public:
   BlockNotice(Descriptor descriptor, std::uint64_t offset)
-      : descriptor_(std::move(descriptor)), offset_(static_cast<off_t>(offset)) {}
+      : descriptor_(std::move(descriptor)), not_for_children_(descriptor_.get()), offset_(static_cast<off_t>(offset)) {}
   void show(std::span<const std::byte> bytes) override {
     if (::pwrite(descriptor_.get(), bytes.data(), bytes.size(), offset_) != static_cast<ssize_t>(bytes.size()))
       remove();
@@ -122,6 +129,7 @@ class BlockNotice final : public Notice {
 
  private:
   Descriptor descriptor_;
+  NotForChildren not_for_children_;
   off_t offset_;
 };
 

@@ -14,6 +14,7 @@
 
 #include "base/checksum.hpp"
 #include "base/descriptor.hpp"
+#include "base/not_for_children.hpp"
 #include "base/sync.hpp"
 #include "device/folder.hpp"
 #include "device/posix_device.hpp"
@@ -49,15 +50,16 @@ std::string absolute(const std::string& path) {
 class PosixLock final : public VolumeLock {
  public:
   explicit PosixLock(std::shared_ptr<const Descriptor> descriptor)
-      : descriptor_(std::move(descriptor)), process_(::getpid()) {}
-  // A forked child shares the lock: the lock would outlive this process's descriptor if it were not released
-  // explicitly, and the child must not release it.
+      : descriptor_(std::move(descriptor)), not_for_children_(descriptor_->get()), process_(::getpid()) {}
+  // A child that was made without the handlers of fork(2) shares the lock: the lock would outlive this process's
+  // descriptor if it were not released explicitly, and the child must not release it.
   ~PosixLock() override {
     if (process_ == ::getpid()) (void)::flock(descriptor_->get(), LOCK_UN);
   }
 
  private:
   std::shared_ptr<const Descriptor> descriptor_;
+  NotForChildren not_for_children_;
   pid_t process_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/not_for_children.hpp"
 #include "device/posix_device.hpp"
 
 namespace memlith::core {
@@ -29,7 +30,10 @@ struct flock whole_file() {
 class PosixNotice final : public Notice {
  public:
   PosixNotice(Descriptor descriptor, std::shared_ptr<Folder> folder, std::string name)
-      : descriptor_(std::move(descriptor)), folder_(std::move(folder)), name_(std::move(name)) {}
+      : descriptor_(std::move(descriptor)),
+        not_for_children_(descriptor_.get()),
+        folder_(std::move(folder)),
+        name_(std::move(name)) {}
   void show(std::span<const std::byte> bytes) override {
     // No process shall read old bytes: a file that cannot be written loses its name.
     if (::pwrite(descriptor_.get(), bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) remove();
@@ -44,6 +48,7 @@ class PosixNotice final : public Notice {
 
  private:
   Descriptor descriptor_;
+  NotForChildren not_for_children_;
   std::shared_ptr<Folder> folder_;
   std::string name_;
 };

@@ -189,7 +189,8 @@ struct flock ring_lock(short type) {
 
 // ---- RingFile ----------------------------------------------------------------------------------------------------
 
-RingFile::RingFile(Descriptor descriptor) : descriptor_(std::move(descriptor)), process_(::getpid()) {}
+RingFile::RingFile(Descriptor descriptor)
+    : descriptor_(std::move(descriptor)), not_for_children_(descriptor_.get()), process_(::getpid()) {}
 
 std::unique_ptr<RingFile> RingFile::open(int device_fd, bool direct) {
   const int access = ::fcntl(device_fd, F_GETFL) & O_ACCMODE;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/descriptor.hpp"
+#include "base/not_for_children.hpp"
 #include "base/sync.hpp"
 #include "device/device.hpp"
 
@@ -36,7 +37,8 @@ class RingFile {
   explicit RingFile(Descriptor descriptor);
 
   Descriptor descriptor_;
-  int process_;  // a forked child has the lock, too, and leaves it alone
+  NotForChildren not_for_children_;
+  int process_;  // a child that has the lock, too, leaves it alone
 };
 
 // Nothing where the kernel refuses, for want of io_uring, descriptors or memory.

@@ -61,7 +61,7 @@ struct DeviceUse {
 
 struct SeenNotice {
   std::vector<std::byte> bytes;
-  bool held = false;  // the process that made it, or one forked from it, is alive and has it open
+  bool held = false;  // the process that made it is alive and has it open
 };
 
 class Volume {

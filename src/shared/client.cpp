@@ -115,11 +115,41 @@ Result<std::unique_ptr<Client>> Client::open(const ClientOptions& options) {
   const std::string path = std::filesystem::absolute(options.path, error).string();
   if (error) return fail_errno(error.value(), Detail::open, "{}: cannot find the folder", options.path);
   MEMLITH_TRY_ASSIGN(Joined joined, meet(options, path, request));
-  auto client = std::unique_ptr<Client>(new Client(options.region));
+  auto client = std::unique_ptr<Client>(new Client(options));
+  client->options_.path = path;
   client->process_ = process_mark();
   client->socket_ = std::move(joined.socket);
+  client->not_for_children_.emplace(client->socket_.get());
   MEMLITH_TRY(client->map(joined.answer, std::move(joined.memories)));
   return client;
+}
+
+Status Client::go_on() {
+  const bool is_idle = transactions_.empty() && waiting_.empty() && !receiving_;
+  if (!is_idle || weak_ > durable_ || control_.keeper_has_failed()) return poisoned();
+  ClientOptions options = options_;
+  options.create = false;  // the region is there
+  options.bytes = bytes_;
+  options.address = 0;
+  MEMLITH_TRY_ASSIGN(const Request request, request_of(options));
+  MEMLITH_TRY_ASSIGN(Joined joined, meet(options, options.path, request));
+  if (joined.answer.address != reinterpret_cast<std::uint64_t>(memory_)) return poisoned();
+  Control control;
+  MEMLITH_TRY(control.map(joined.memories.control.get()));
+  // In one step: other threads may load from it.
+  constexpr int kFlags = MAP_SHARED | MAP_FIXED;
+  if (::mmap(memory_, bytes_, PROT_READ | PROT_WRITE, kFlags, joined.memories.region.get(), 0) == MAP_FAILED) {
+    return fail_errno(errno, Detail::mapping, "region \"{}\": cannot map {} bytes", name_, bytes_);
+  }
+  ::madvise(memory_, bytes_, MADV_DONTFORK);
+  control_.swap(control);
+  number_ = joined.answer.client;
+  not_for_children_.reset();
+  socket_ = std::move(joined.socket);
+  not_for_children_.emplace(socket_.get());
+  ended_ = false;
+  weak_ = durable_ = 0;  // all was durable, and tickets are of a keeper
+  return kOk;
 }
 
 Status Client::map(const Answer& answer, Memories memories) {
@@ -172,8 +202,9 @@ Status Client::check_process() const {
 
 Status Client::poisoned() const {
   return fail(Errc::poisoned, Detail::object,
-              "region \"{}\": its keeper has ended, and with it what this handle shows; close the handle and open the "
-              "region again: it is as the last durable commit left it",
+              "region \"{}\": its keeper has ended, and with it what was not durable. Abort open transactions and "
+              "begin again. If begin fails with this, too, a weak commit may be lost, or the disk has failed: close "
+              "the handle and open the region again, which is as the last durable commit left it",
               name_);
 }
 
@@ -183,13 +214,19 @@ Status Client::check() const {
 }
 
 Status Client::wait(std::uint64_t ticket) {
-  MEMLITH_TRY(check());
+  {
+    const LockGuard lock(mutex_);
+    MEMLITH_TRY(check());
+  }
   if (ticket == 0) return kOk;  // of a commit without ranges
   Request request;
   request.ask = Ask::wait;
   request.ticket = ticket;
   MEMLITH_TRY_ASSIGN(const Answer answer, ask(request));
-  return answer.status();
+  MEMLITH_TRY(answer.status());
+  const LockGuard lock(mutex_);
+  durable_ = std::max(durable_, ticket);
+  return kOk;
 }
 
 // One of the threads that wait receives for all.
@@ -236,8 +273,8 @@ Result<Answer> Client::ask(Request request) {
   MEMLITH_SHARED_STEP();
   if (waiting.answered) return waiting.answer;
   return fail(Errc::io, Detail::object,
-              "region \"{}\": its keeper ended during the call; whether the commit took effect is known when the "
-              "region was closed and opened again",
+              "region \"{}\": its keeper ended during the call; whether the commit took effect is known when a "
+              "later begin has succeeded, or when the region was closed and opened again",
               name_);
 }
 

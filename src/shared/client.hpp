@@ -9,10 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/descriptor.hpp"
+#include "base/not_for_children.hpp"
 #include "base/sync.hpp"
 #include "region/tracker.hpp"
 #include "shared/channel.hpp"
@@ -68,6 +70,9 @@ class Client {
   [[nodiscard]] std::uint64_t size() const { return bytes_; }
 
   // Errors of all: poisoned (the keeper has ended), invalid (a forked child).
+  // If the keeper was killed, as by the end of its PID name space, begin() starts another one and goes on with what is
+  // durable, at the same address: unless a transaction is open or waits, the disk has failed, or a weak commit of this
+  // handle is not known to be durable. Errors then: also those of open().
   Result<SharedTransaction*> begin();
   // The transaction has ended on ok. `waits`: durable on ok; otherwise captured. Returns the ticket.
   Result<std::uint64_t> commit(SharedTransaction& tx, bool waits);
@@ -80,9 +85,11 @@ class Client {
 
  private:
   friend class SharedTransaction;
-  explicit Client(std::string name) : name_(std::move(name)) {}
+  explicit Client(ClientOptions options) : options_(std::move(options)), name_(options_.region) {}
   Status map(const Answer& answer, Memories memories);
-  void end(const SharedTransaction& tx);
+  Status go_on() MEMLITH_REQUIRES(mutex_);
+  // `ticket`: 0 of a transaction that was aborted, or has no range.
+  void end(const SharedTransaction& tx, std::uint64_t ticket, bool durable);
   [[nodiscard]] Status poisoned() const;
   // Sends the request and returns the answer to it. Errors: io - the keeper has ended; whether it did what was asked is
   // unknown.
@@ -95,14 +102,18 @@ class Client {
   };
   void receive_one() MEMLITH_REQUIRES(mutex_);
 
+  ClientOptions options_;  // constant after open, as what follows; the path is absolute
   const std::string name_;
-  std::uint64_t process_ = 0;  // mark of the process that has opened it; this and what follows is constant after open
-  std::uint32_t number_ = 0;   // of the client
+  std::uint64_t process_ = 0;  // mark of the process that has opened it
   std::byte* memory_ = nullptr;
   std::uint64_t bytes_ = 0;
+  // The way to the keeper. go_on() changes it under the mutex, when there is no transaction and nothing waits; so it is
+  // constant for a transaction and for a thread that waits.
+  std::uint32_t number_ = 0;  // of the client
   Control control_;
   Descriptor socket_;
-  std::atomic<bool> ended_{false};  // the socket has; set under the mutex, read without it as a hint
+  std::optional<NotForChildren> not_for_children_;  // the socket: a child's would not end with this process
+  std::atomic<bool> ended_{false};                  // the socket has; set under the mutex, read without it as a hint
 
   Mutex mutex_;
   ConditionVariable answered_;
@@ -111,6 +122,9 @@ class Client {
   std::uint64_t requests_ MEMLITH_GUARDED_BY(mutex_) = 0;
   std::uint64_t transactions_ever_ MEMLITH_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<SharedTransaction>> transactions_ MEMLITH_GUARDED_BY(mutex_);
+  // The newest ticket of a weak commit of this handle, and the newest one that is known to be durable.
+  std::uint64_t weak_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  std::uint64_t durable_ MEMLITH_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace memlith::core::shared

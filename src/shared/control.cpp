@@ -64,7 +64,7 @@ class Control::Lock {
 
 Control::~Control() {
   if (lives_) {
-    segment_->ended.store(1);
+    end();
     ::pthread_mutex_unlock(&segment_->keeper_life);
   }
   if (segment_ != nullptr) ::munmap(segment_, sizeof(ControlSegment));
@@ -100,12 +100,17 @@ Status Control::live() {
   return fail(Errc::unsupported, Detail::mapping, "this system has no mutexes that processes can share");
 }
 
+void Control::end() const {
+  std::uint32_t lives = 0;
+  segment_->ended.compare_exchange_strong(lives, kEnded);
+}
+
 // The mutex of a thread that has ended can be locked.
 bool Control::has_keeper() const {
   if (segment_->ended.load(std::memory_order_relaxed) != 0) return false;
   const int error = ::pthread_mutex_trylock(&segment_->keeper_life);
   if (error == EBUSY) return true;
-  segment_->ended.store(1, std::memory_order_relaxed);
+  end();
   if (error == 0 || error == EOWNERDEAD) ::pthread_mutex_unlock(&segment_->keeper_life);
   return false;
 }

@@ -19,6 +19,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/descriptor.hpp"
@@ -36,6 +37,9 @@ struct Owner {
   friend bool operator==(const Owner&, const Owner&) = default;
 };
 
+inline constexpr std::uint32_t kEnded = 1;
+inline constexpr std::uint32_t kFailed = 2;  // the keeper could not make something durable
+
 enum class Entry : std::uint32_t { free, held, wanted };  // wanted: its transaction waits for the range
 
 struct RangeEntry {
@@ -51,7 +55,7 @@ struct RangeEntry {
 struct ControlSegment {
   pthread_mutex_t mutex;
   pthread_mutex_t keeper_life;          // held by the keeper's thread as long as it lives
-  std::atomic<std::uint32_t> ended;     // 1: a client has seen that the keeper has ended
+  std::atomic<std::uint32_t> ended;     // kEnded: has ended, or a client has seen so; kFailed: and said why
   std::atomic<std::uint32_t> released;  // counts releases; what is waited on
   std::atomic<std::uint32_t> waiting;   // or more: a client may die while it waits
   std::uint64_t orders;                 // that were given out; guarded by the mutex, as is `used`
@@ -78,12 +82,17 @@ class Control {
   // ---- the keeper
   // The calling thread says that it lives, until it or this object ends.
   Status live();
+  // Says that it ends because something could not be made durable.
+  void say_failed() { segment_->ended.store(kFailed); }
   // The ranges of one transaction, or, with tx 0, all of a client.
   [[nodiscard]] std::vector<Range> collect(Owner owner) const;
 
   // ---- clients
   // True if the keeper lives; costs no system call.
   [[nodiscard]] bool has_keeper() const;
+  // True if the keeper said so before it ended. Otherwise it was killed.
+  [[nodiscard]] bool keeper_has_failed() const { return segment_->ended.load() == kFailed; }
+  void swap(Control& other) noexcept { std::swap(segment_, other.segment_); }
   // Takes the range for that owner, when no other owner has a range that overlaps it. Errors: conflict (not until that
   // time; at least one try is made), full (the table), poisoned (the keeper has ended). `is_first`: the owner has no
   // range.
@@ -95,6 +104,7 @@ class Control {
 
  private:
   class Lock;
+  void end() const;
   struct Wish {
     Owner owner;
     Range range;

@@ -112,6 +112,10 @@ Status Keeper::run() {
     clients_ = std::move(left);
     if (all[0].revents != 0) accept_clients();
   }
+  // Before the sockets end: a client that sees the end of a keeper that was killed starts another one.
+  for (const auto& [name, region] : regions_) {
+    if (!failure_.ok()) region->say_failed();
+  }
   meeting_.remove();
   return failure_;
 }

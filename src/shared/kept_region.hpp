@@ -32,6 +32,8 @@ class KeptRegion {
   Result<Lsn> commit(Owner owner, bool waits);
   // The ranges of a client that has ended are as they were captured last, and are released.
   void undo(std::uint32_t client);
+  // Tells the clients that the keeper ends because something could not be made durable.
+  void say_failed() { control_.say_failed(); }
 
  private:
   explicit KeptRegion(OpenRegion& open) : open_(open), bytes_(open.region->size()) {}

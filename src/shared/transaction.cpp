@@ -46,14 +46,17 @@ void SharedTransaction::restore() const {
 }
 
 Result<SharedTransaction*> Client::begin() {
-  MEMLITH_TRY(check());
+  MEMLITH_TRY(check_process());
   const LockGuard lock(mutex_);
+  if (!check().ok()) MEMLITH_TRY(go_on());
   transactions_.push_back(std::make_unique<SharedTransaction>(*this, ++transactions_ever_));
   return transactions_.back().get();
 }
 
-void Client::end(const SharedTransaction& tx) {
+void Client::end(const SharedTransaction& tx, std::uint64_t ticket, bool durable) {
   const LockGuard lock(mutex_);
+  std::uint64_t& newest = durable ? durable_ : weak_;
+  newest = std::max(newest, ticket);
   std::erase_if(transactions_, [&tx](const auto& each) { return each.get() == &tx; });
 }
 
@@ -69,7 +72,7 @@ Result<std::uint64_t> Client::commit(SharedTransaction& tx, bool waits) {
     MEMLITH_TRY(answer.status());
     ticket = answer.ticket;
   }
-  end(tx);
+  end(tx, ticket, waits);
   return ticket;
 }
 
@@ -80,7 +83,7 @@ Status Client::abort(SharedTransaction& tx) {
     tx.restore();
     control_.release({number_, tx.number()});
   }
-  end(tx);
+  end(tx, 0, true);
   return kOk;
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 
 #include "base/random.hpp"
@@ -30,6 +32,19 @@ const char* kind_in_words(std::uint32_t kind) {
 bool is_known(std::uint32_t kind) {
   return kind == static_cast<std::uint32_t>(StoreKind::folder) ||
          kind == static_cast<std::uint32_t>(StoreKind::one_file);
+}
+
+std::string host_name() {
+  char host[65] = "?";
+  (void)::gethostname(host, sizeof host - 1);
+  return host;
+}
+
+// The process that a holder's note names was on this host, and is not seen here.
+bool has_ended(const std::string& note) {
+  int process = 0;
+  const bool has_number = std::sscanf(note.c_str(), "process %d ", &process) == 1 && process > 0;
+  return has_number && note.ends_with(" on " + host_name()) && ::kill(process, 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace
@@ -191,9 +206,7 @@ Status Opening::lock_log(const std::string& name) {
 
 // "process 7 (python3) on the host".
 std::string Opening::own_note() {
-  char host[65] = "?";
-  (void)::gethostname(host, sizeof host - 1);
-  return fmt::format("process {} ({}) on {}", ::getpid(), program_invocation_short_name, host);
+  return fmt::format("process {} ({}) on {}", ::getpid(), program_invocation_short_name, host_name());
 }
 
 Status Opening::leave_holder_note() {
@@ -223,8 +236,13 @@ Status Opening::tell_who_holds(Status busy) {
                 files_.path(), holder, files_.read_only() ? "" : "; if it is not, readers have it open");
   }
   return fail(busy.category, Detail::lock,
-              "{}: the store is in use by {}; close it there, or wait. Last opened for writing by: {}", files_.path(),
-              files_.read_only() ? "a writer" : "a writer or readers", holder);
+              "{}: the store is in use by {}; close it there, or wait. Last opened for writing by: {}{}", files_.path(),
+              files_.read_only() ? "a writer" : "a writer or readers", holder,
+              has_ended(holder)
+                  ? ", of which nothing is seen here: it has ended, and a process that was cloned from it "
+                    "or a reader has the store, or it is in another container. `fuser -v` on the log "
+                    "names the processes that have it open"
+                  : "");
 }
 
 // ---- creating --------------------------------------------------------------------------------------------------

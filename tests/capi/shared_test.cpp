@@ -2,9 +2,11 @@
 #include "memlith/shared.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -350,6 +352,127 @@ TEST_F(Shared, AKeeperThatDiesPoisonsAndTheNextOneHasWhatWasDurable) {
   region = open();
   ASSERT_OK(region);
   EXPECT_EQ(numbers[0], 1);
+}
+
+// After a keeper that was killed, a handle that has lost nothing goes on with what is durable, by a keeper of its own.
+TEST_F(Shared, AHandleGoesOnAfterAKeeperThatWasKilled) {
+  auto region = open();
+  ASSERT_OK(region);
+  auto* const numbers = static_cast<std::uint64_t*>(region->address());
+  const auto kill_keeper = [&] {
+    const pid_t process = keeper();
+    ASSERT_GT(process, 0);
+    ASSERT_EQ(::kill(process, SIGKILL), 0);
+    for (int i = 0; i < 5000 && keeper() == process; ++i) std::this_thread::sleep_for(milliseconds(1));
+  };
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    auto tx = region->begin();
+    ASSERT_OK(tx);
+    ASSERT_OK(tx->touch_before(numbers));
+    numbers[0] = round;
+    ASSERT_OK(tx->commit());
+    auto open_one = region->begin();
+    ASSERT_OK(open_one);
+    ASSERT_OK(open_one->touch_before(numbers));
+    numbers[0] = 99;
+    numbers[1] = 99;  // without a range
+    kill_keeper();
+    EXPECT_FAILS(open_one->commit(), MEMLITH_POISONED, "begin again");
+    EXPECT_FAILS(region->begin(), MEMLITH_POISONED, "Abort open transactions");
+    open_one->abort();
+    auto next = region->begin();
+    ASSERT_OK(next);
+    EXPECT_EQ(numbers[0], round);
+    EXPECT_EQ(numbers[1], 0u);
+    // With others that have opened it meanwhile.
+    EXPECT_EQ(in_child([&] {
+                auto own = open();
+                auto theirs = own ? own->begin() : own.error();
+                if (!theirs || !theirs->touch_before(&numbers[2])) return 1;
+                ++numbers[2];
+                return theirs->commit() ? 0 : 2;
+              }),
+              0);
+    EXPECT_EQ(numbers[2], round);
+  }
+}
+
+// What a handle has committed weakly may be lost with the keeper, and the handle does not go on as if it were there.
+TEST_F(Shared, AHandleWithWeakCommitsStaysPoisoned) {
+  for (const bool waits : {false, true}) {
+    auto region = open();
+    ASSERT_OK(region);
+    auto* const numbers = static_cast<std::uint64_t*>(region->address());
+    auto tx = region->begin();
+    ASSERT_OK(tx->touch_before(numbers));
+    numbers[0] = 7;
+    auto ticket = tx->commit_weak();
+    ASSERT_OK(ticket);
+    if (waits) {
+      ASSERT_OK(region->wait(*ticket));
+    }
+    const pid_t process = keeper();
+    ASSERT_GT(process, 0);
+    ASSERT_EQ(::kill(process, SIGKILL), 0);
+    for (int i = 0; i < 5000 && keeper() == process; ++i) std::this_thread::sleep_for(milliseconds(1));
+    if (waits) {
+      EXPECT_TRUE(region->begin());
+      EXPECT_EQ(numbers[0], 7u);
+    } else {
+      EXPECT_FAILS(region->begin(), MEMLITH_POISONED, "close the handle");
+      EXPECT_FAILS(region->begin(), MEMLITH_POISONED, "close the handle");
+    }
+  }
+}
+
+// The keeper is a process of the container in which the first client runs, and ends with the container.
+TEST_F(Shared, HandlesOutsideGoOnWhenTheNameSpaceOfTheKeeperEnds) {
+  std::array<int, 2> told{};
+  ASSERT_EQ(::pipe(told.data()), 0);
+  const pid_t maker = ::fork();
+  if (maker == 0) {
+    const bool may = ::unshare(CLONE_NEWPID) == 0;
+    const pid_t first = may ? ::fork() : -1;  // the first process of the name space, whose end is that of all
+    if (first != 0) {
+      (void)!::write(told[1], &first, sizeof first);
+      ::_exit(0);
+    }
+    auto region = open();
+    auto tx = region ? region->begin() : region.error();
+    if (!tx || !tx->touch_before(region->as<std::uint64_t>())) ::_exit(1);
+    *region->as<std::uint64_t>() = 5;
+    if (!tx->commit()) ::_exit(2);
+    (void)!::write(told[1], "", 1);
+    for (;;) ::pause();
+  }
+  ::close(told[1]);
+  pid_t first = -1;
+  ASSERT_EQ(::read(told[0], &first, sizeof first), static_cast<ssize_t>(sizeof first));
+  ::waitpid(maker, nullptr, 0);
+  if (first < 0) GTEST_SKIP() << "this process may not make a PID name space";
+  char ready = 1;
+  EXPECT_EQ(::read(told[0], &ready, 1), 1) << "the process in the name space failed";
+  ::close(told[0]);
+  auto region = open();
+  ASSERT_OK(region);
+  auto* const numbers = static_cast<std::uint64_t*>(region->address());
+  const auto add = [&] {
+    auto tx = region->begin();
+    memlith::Result<void> done = tx ? tx->touch_before(numbers) : tx.error();
+    if (!done) return done;
+    ++numbers[0];
+    return tx->commit();
+  };
+  EXPECT_TRUE(add());
+  EXPECT_EQ(numbers[0], 6u);
+  ASSERT_EQ(::kill(first, SIGKILL), 0);
+  for (int i = 0; i < 5000 && ::kill(first, 0) == 0; ++i) std::this_thread::sleep_for(milliseconds(1));
+  const auto added = add();
+  EXPECT_TRUE(added) << added.error().message();
+  EXPECT_EQ(numbers[0], 7u);
+  const pid_t process = keeper();
+  EXPECT_GT(process, 0);
+  EXPECT_EQ(::kill(process, 0), 0) << "no keeper of this name space";
 }
 
 // The threads of one process have one socket.

@@ -1,7 +1,8 @@
 // The data directory of a cluster, and the folder of its log beside it. Floor: postgres.
 //
-// DATA.memlith has the memlith store (`store`), the file whose lock the server's processes share (`life`), the log's
-// identity (`id`), and, while DATA is in use with memlith, the content of DATA/PG_VERSION (`PG_VERSION`).
+// DATA.memlith has the memlith store (`store`), the file whose lock the server's processes share (`life`), the file
+// whose lock the process has that owns the log (`turn`), the log's identity (`id`), and, while DATA is in use with
+// memlith, the content of DATA/PG_VERSION (`PG_VERSION`).
 //
 // THE MARK. From the start with memlith to a clean end, DATA/PG_VERSION begins with a word that a PostgreSQL without
 // memlith shows as the version by which the directory was initialised, and refuses. So nobody reads pages at home that

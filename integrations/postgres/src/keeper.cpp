@@ -27,13 +27,26 @@ constexpr std::uint64_t kLogMib = 64;
 constexpr std::uint64_t kLogMibMin = 16;  // three batches
 constexpr unsigned kIdleMs = 200;
 constexpr unsigned kWaitsUntilLook = 16;  // for a keeper that lives, while others go on announcing
-constexpr unsigned kPatienceMs = 10'000;  // with a keeper that is ending
+constexpr unsigned kPatienceMs = 10'000;  // with processes that were killed
 constexpr std::string_view kReady = "ready";
 
 std::uint64_t log_bytes() {
   const char* const given = std::getenv(kLogMibVariable);
   const std::uint64_t mib = given == nullptr ? kLogMib : std::strtoull(given, nullptr, 10);
   return std::max(mib, kLogMibMin) << 20;
+}
+
+// One process at a time has the log and makes and removes the mark: a keeper, or recover(). The keeper of a server that
+// was killed first brings everything home, which takes as long as flushing what is dirty.
+Result<Descriptor> take_turn(const std::string& log) {
+  const std::string path = log + "/turn";
+  Result<Descriptor> turn = open_file(path, O_RDWR | O_CREAT);
+  if (!turn || ::flock(turn->number(), LOCK_EX | LOCK_NB) == 0) return turn;
+  if (errno == EWOULDBLOCK) say("waiting for the keeper of the server before, which writes its pages to their files");
+  while (::flock(turn->number(), LOCK_EX) != 0) {
+    if (errno != EINTR) return errno_error("cannot lock " + path);
+  }
+  return turn;
 }
 
 // The store is busy as long as a keeper that was killed has not ended.
@@ -56,8 +69,10 @@ Result<Replayed> replay_into(const Cluster& cluster, StoredLog& log, PageLog& pa
 
 class Keeper {
  public:
-  Keeper(SharedMemory& memory, Cluster cluster, std::unique_ptr<StoredLog> log)
+  // `server` is not the descriptor that the server's processes inherit.
+  Keeper(SharedMemory& memory, Descriptor server, Cluster cluster, std::unique_ptr<StoredLog> log)
       : pages_(&memory),
+        server_(std::move(server)),
         cluster_(std::move(cluster)),
         log_(std::move(log)),
         homes_(cluster_.data()),
@@ -86,12 +101,9 @@ class Keeper {
       idle_ms += ticket == pages_.ticket() ? kIdleMs : 0;
       if (idle_ms < kIdleMs) continue;
       idle_ms = 0;
-      Result<Descriptor> life = cluster_.take_life(0);
-      if (life) {  // nobody is left; a new server waits until this one has ended
-        life_ = std::move(*life);
-        break;
-      }
-      if (life.error().category() != MEMLITH_BUSY) return life.error();
+      // The next server of the directory has memory of its own, so it is not taken for this one.
+      if (::flock(server_.number(), LOCK_EX | LOCK_NB) == 0) break;
+      if (errno != EWOULDBLOCK && errno != EINTR) return errno_error("cannot see whether the server lives");
     }
     return finish();
   }
@@ -105,11 +117,11 @@ class Keeper {
   }
 
   Pages pages_;
+  Descriptor server_;  // the shared memory, which every process of the server holds locked
   Cluster cluster_;
   std::unique_ptr<StoredLog> log_;
   FileHomes homes_;
   PageLog page_log_;
-  Descriptor life_;
 };
 
 // Once: whoever waits for the keeper reads to the end.
@@ -128,13 +140,15 @@ bool leave_parent() {
   return true;
 }
 
-Result<void> run_keeper(SharedMemory& memory, Descriptor& ready) {
+Result<void> run_keeper(SharedMemory& memory, Descriptor server, Descriptor& ready) {
+  const Result<Descriptor> turn = take_turn(memory.log.data());
+  if (!turn) return turn.error();
   Result<Cluster> cluster = Cluster::open(memory.data.data(), memory.log.data());
   if (!cluster) return cluster.error();
   if (::chdir(cluster->log().c_str()) != 0) return errno_error("cannot enter " + cluster->log());
   Result<std::unique_ptr<StoredLog>> log = open_log(*cluster);
   if (!log) return log.error();
-  Keeper keeper(memory, std::move(*cluster), std::move(*log));
+  Keeper keeper(memory, std::move(server), std::move(*cluster), std::move(*log));
   if (Result<void> begun = keeper.begin(); !begun) return begun;
   tell(ready, kReady);
   return keeper.run();
@@ -157,6 +171,8 @@ Result<Descriptor> make_memory(const std::string& data, const std::string& log) 
   if (!memory || ::ftruncate(memory.number(), sizeof(SharedMemory)) != 0) {
     return errno_error("cannot make shared memory");
   }
+  // The lock goes with the descriptor to every process of the server.
+  if (::flock(memory.number(), LOCK_EX) != 0) return errno_error("cannot lock shared memory");
   SharedMemory* const mapped = map_memory(memory.number());
   if (mapped == nullptr) return errno_error("cannot map shared memory");
   const bool fits = data.size() < mapped->data.size() && log.size() < mapped->log.size();
@@ -221,7 +237,10 @@ Result<void> start_keeper(int memory) {
 int keep(int memory, int ready_end) {
   if (!leave_parent()) return 0;
   Descriptor ready(ready_end);
-  SharedMemory* const mapped = map_memory(memory);
+  // A descriptor of its own: with the inherited one, the keeper would hold the lock of the server's processes.
+  Result<Descriptor> server = open_file("/proc/self/fd/" + std::to_string(memory), O_RDWR);
+  SharedMemory* const mapped = server ? map_memory(server->number()) : nullptr;
+  ::close(memory);
   if (mapped == nullptr) {
     tell(ready, "the keeper cannot map the shared memory");
     return 1;
@@ -234,7 +253,7 @@ int keep(int memory, int ready_end) {
   }
   Pages pages(mapped);
   mapped->keepers.fetch_add(1);
-  const Result<void> ended = run_keeper(*mapped, ready);
+  const Result<void> ended = run_keeper(*mapped, std::move(*server), ready);
   if (ended) {
     mapped->finished.store(1);
   } else {
@@ -252,6 +271,8 @@ Result<Recovered> recover(const std::string& data, const std::string& log) {
   if (!cluster) return cluster.error();
   const Result<Descriptor> life = cluster->take_life(kPatienceMs);
   if (!life) return life.error();
+  const Result<Descriptor> turn = take_turn(cluster->log());
+  if (!turn) return turn.error();
   cluster = Cluster::open(data, log);  // a keeper may have unmarked it meanwhile
   if (!cluster) return cluster.error();
   if (!cluster->marked()) return Recovered{};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""PostgreSQL on memlith, killed again and again under load: everything, the server without the keeper, the keeper
-alone, one backend.
+"""PostgreSQL on memlith, killed again and again under load: everything, the server without the keeper (and
+started at once, before the keeper has ended), the keeper alone, one backend.
 
 Every acknowledged transaction is there, tables, indexes and sums agree, and the server goes on where it should. After
 everything was killed, PostgreSQL without memlith refuses the data directory; it opens it after `memlith postgres
@@ -8,6 +8,7 @@ recover`, and after a clean stop.
 Exit code 77: this machine lacks PostgreSQL 15 or 17.
 """
 import argparse
+import fcntl
 import os
 import pathlib
 import signal
@@ -16,7 +17,7 @@ import time
 
 from server import Load, Server, Wrong, seeded_random, skip_without_postgres
 
-KINDS = {"everything": 2, "keeper": 3, "backend": 3, "recover": 2, "server": 2}  # and how often, of twelve
+KINDS = {"everything": 2, "keeper": 3, "backend": 3, "recover": 2, "server": 2, "at once": 2}  # and how often
 
 
 class Killed:
@@ -58,6 +59,9 @@ class Killed:
             os.kill(self.chance.choice(server.backends()), signal.SIGKILL)
             self.server.wait(lambda: not load.runs(), "the load goes on")
             return
+        elif kind == "at once":
+            self.start_beside_keeper()
+            return
         else:
             server.kill(keeper=kind != "server")
         if kind == "server":
@@ -71,6 +75,30 @@ class Killed:
             self.stock.start().check()
             self.stock.stop()
 
+    def is_begun(self):
+        """Whether a server has the lock that all processes of a server share."""
+        with (self.server.pages / "life").open() as life:
+            try:
+                fcntl.flock(life, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    def start_beside_keeper(self):
+        """The server is killed and started at once: the next server is there before the old keeper has looked."""
+        server, old = self.server, self.server.keeper()
+        os.kill(old, signal.SIGSTOP)
+        server.kill(keeper=False)
+        starting = server.begin_start()
+        server.wait(self.is_begun, "the next server did not begin")
+        time.sleep(self.chance.random() * 0.5)
+        os.kill(old, signal.SIGCONT)
+        if starting.wait() != 0:
+            raise Wrong(f"a server that was killed and started at once does not start{server.said()}")
+        server.wait(lambda: old not in server.processes(), "the old keeper has not ended")
+        if server.keeper() is None or "in-use-by-memlith" not in (server.data / "PG_VERSION").read_text():
+            raise Wrong(f"the server runs without its keeper, or without the mark{server.said()}")
+
     def session(self, kind):
         load = Load(self.server)
         try:
@@ -78,7 +106,7 @@ class Killed:
             self.kill(kind, load)
         finally:
             counts = load.end()
-        if kind == "backend":
+        if kind in ("backend", "at once"):
             self.server.wait(lambda: self.server.sql("select 1", check=False) == "1", "the server did not come back")
         else:
             self.server.start()
@@ -107,7 +135,7 @@ def main():
     options.add_argument("--plugin", required=True, type=pathlib.Path)
     options.add_argument("--memlith", required=True, type=pathlib.Path)
     options.add_argument("--work", required=True, type=pathlib.Path)
-    options.add_argument("--kills", type=int, default=5)
+    options.add_argument("--kills", type=int, default=6)
     given = options.parse_args()
     skip_without_postgres(given.plugin)
     killed, began = Killed(given, seeded_random("the kinds and the times, not how processes run")), time.monotonic()

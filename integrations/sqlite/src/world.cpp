@@ -15,6 +15,7 @@
 #include <set>
 #include <vector>
 
+#include "base/not_for_children.hpp"
 #include "store/names.hpp"
 
 namespace memlith::sqlite {
@@ -64,7 +65,7 @@ class RealLock final : public HostLock {
     const std::lock_guard lock(kept().mutex);
     kept().paths[fd_] = device_->path();
   }
-  // A forked child has the descriptor, too, and would keep the locks.
+  // A child that was made without the handlers of fork(2) has the descriptor, too, and would keep the locks.
   ~RealLock() override {
     {
       const std::lock_guard lock(kept().mutex);
@@ -126,6 +127,7 @@ class RealLock final : public HostLock {
   std::shared_ptr<core::OpenFile> file_;
   std::unique_ptr<core::Device> device_;
   int fd_;  // the device's
+  core::NotForChildren not_for_children_{fd_};
   pid_t process_ = ::getpid();
 };
 

@@ -175,6 +175,42 @@ for mode in ("delete", "wal") if "share=1" in parameters else ("wal",):
     os.close(hears[1])
     os.close(says[0])
 
+# A helper that a program has forked, and that opens nothing, outlives the program.
+says, hears = os.pipe(), os.pipe()
+
+
+def connect_to_engine():
+    return sqlite3.connect(f"file:{folder / 'helper.db'}?vfs=memlith&share=0", uri=True, timeout=1)
+
+
+def program():
+    """Has the database open with the engine, and a helper, and is killed."""
+    db = connect_to_engine()
+    with db:
+        db.execute("create table t(a unique)")
+        db.execute("insert into t values(1)")
+
+    def helper():
+        os.write(says[1], b"x")
+        os.close(hears[1])
+        os.read(hears[0], 1)
+        os._exit(0)
+
+    child(helper)
+    signal.pause()
+
+
+number = child(program)
+os.close(says[1])
+os.close(hears[0])
+os.read(says[0], 1)
+os.kill(number, signal.SIGKILL)
+os.waitpid(number, 0)
+check("a killed program leaves no lock of the engine to its helper",
+      ended_well([child(lambda: connect_to_engine().execute("insert into t values(2)"))]))
+os.close(hears[1])
+os.close(says[0])
+
 # The parent forks while its thread makes a checkpoint with SQLite, whose mutexes the child has as they are then.
 parent = connect("behind.db")
 parent.execute("pragma journal_mode = wal")
