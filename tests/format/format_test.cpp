@@ -61,7 +61,7 @@ TEST(FormatDocument, MatchesTheStructs) {
        {sizeof(StoreHeader),
         {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, marked),
          FIELD(StoreHeader, file), FIELD(StoreHeader, own), FIELD(StoreHeader, origin),
-          FIELD(StoreHeader, closed_stamp)}}},
+         FIELD(StoreHeader, closed_stamp)}}},
       {"pack header",
        {sizeof(PackHeader),
         {FIELD(PackHeader, magic), FIELD(PackHeader, version), FIELD(PackHeader, kind), FIELD(PackHeader, archive_id),
