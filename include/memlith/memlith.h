@@ -99,8 +99,8 @@ enum {
    * them, and move on to a later one when memlith_store_refresh says so. The call takes no lock: no writer waits for
    * it, or is kept from opening the store. A region that is opened is copied to this process's memory. */
   MEMLITH_OPEN_FOLLOW = 16,
-  MEMLITH_OPEN_ACCEPT_COPY = 32, /* also copied files of a store that was not closed: docs/backup.md, other means */
-  MEMLITH_OPEN_TELL_DROPPED = 64 /* say on standard error that a close drops changes, which no persist made durable */
+  MEMLITH_OPEN_TELL_DROPPED = 32, /* say on standard error that a close drops changes, which no persist made durable */
+  MEMLITH_OPEN_ACCEPT_COPY = 64   /* also copied files of a store that was not closed: docs/backup.md, other means */
 };
 
 /* How memlith reads and writes the disk. Each choice flushes with fdatasync(2).
