@@ -158,10 +158,14 @@ Status Archiver::flush(std::chrono::milliseconds patience) {
 
 Status Archiver::catch_up(std::chrono::milliseconds patience) {
   const SteadyClock::time_point until = SteadyClock::now() + patience;
-  MEMLITH_TRY_ASSIGN(const Lsn wanted, source_.readable_end(position_));
+  MEMLITH_TRY_ASSIGN(Lsn wanted, source_.readable_end(position_));
   for (;;) {
+    const std::uint64_t run = manifest_.runs.back().number;
     MEMLITH_TRY(step());
     if (ended_ || broken_) return kOk;
+    if (manifest_.runs.back().number != run) {  // its full copy may lack what the writer has not shown yet
+      MEMLITH_TRY_ASSIGN(wanted, source_.readable_end(position_));
+    }
     if (position_.lsn >= wanted || SteadyClock::now() >= until) return kOk;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
