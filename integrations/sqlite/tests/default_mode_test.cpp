@@ -47,6 +47,18 @@ TEST_F(DefaultMode, TheParameterCounts) {
   EXPECT_EQ(mode(open()), "engine");
 }
 
+TEST_F(DefaultMode, TheEngineIsRefusedBesideModeShared) {
+  make_plain("pragma journal_mode = wal");
+  Db db = open();
+  ASSERT_EQ(mode(db), "shared");
+  sqlite_log.clear();
+  EXPECT_EQ(open("share=0").open_code(), SQLITE_BUSY);
+  EXPECT_TRUE(sqlite_log.told("in mode shared; close those connections first")) << sqlite_log.last();
+  EXPECT_RUNS(db, "insert into t values(2)");
+  EXPECT_EQ(db.close(), SQLITE_OK);
+  EXPECT_EQ(mode(open("share=0")), "engine");
+}
+
 // A new database, or one in a rollback mode, that its only connection turns to WAL mode, whatever it did before.
 TEST_F(DefaultMode, TheOnlyConnectionTurnsToWalAndSharesIt) {
   for (const char* const before : {"pragma foreign_keys = on", "create table if not exists t(a); select * from t",
