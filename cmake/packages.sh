@@ -36,7 +36,7 @@ packages_rust=(cargo-web rustc-web) # the crates in bindings/rust, where there i
 # The module in bindings/go, where there is no go of another origin; integrations/raft needs Go 1.20.
 packages_go=(golang-go)
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
-# package deb: what packaging/debian/control names beside the base (tests/package compares them), and what looks at it
+# package deb: what dist/debian/control names beside the base (tests/package compares them), and what looks at it
 packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot librocksdb-dev lintian python3-dev python3-venv)
 # soak guests
 packages_guests=(bc bison btrfs-progs bubblewrap e2fsprogs flex g++-aarch64-linux-gnu mmdebstrap python3-seccomp

@@ -69,8 +69,8 @@ class Parts(unittest.TestCase):
         self.assertEqual(installed - taken - NOT_IN_PACKAGES, set(), "installed, and in no package")
 
     def test_what_debian_packages_are_built_with_is_installed(self):
-        """`./dev package deb` installs what packaging/debian/control names."""
-        control = (ROOT / "packaging" / "debian" / "control").read_text(encoding="utf-8")
+        """`./dev package deb` installs what dist/debian/control names."""
+        control = (ROOT / "dist" / "debian" / "control").read_text(encoding="utf-8")
         wanted = re.search(r"^Build-Depends:(.*(?:\n .*)*)", control, re.MULTILINE)[1]
         names = {re.match(r"[a-z0-9+.-]+", each.strip())[0].replace("debhelper-compat", "debhelper")
                  for each in wanted.split(",")}
