@@ -187,7 +187,9 @@ TEST(Sentences, AForgottenPersistIsTold) {
         auto root = heap->root<int>();
         ASSERT_TRUE(root && heap->persist());
         **root += 1;
-        if (!forgets) ASSERT_TRUE(heap->persist());
+        if (!forgets) {
+          ASSERT_TRUE(heap->persist());
+        }
       }
       const std::string told = ::testing::internal::GetCapturedStderr();
       EXPECT_EQ(told.find("bytes that no persist had made durable were dropped") != std::string::npos, wants && forgets)
