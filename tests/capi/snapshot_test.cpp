@@ -305,7 +305,7 @@ TEST_P(Snapshots, OfAReadOnlyStoreHaveWhatIsInTheLog) {
   const auto files = read_folder(folder_ / "store");
   ASSERT_EQ(memlith_store_close(store_), 0);
   write_folder(folder_ / "store", files);
-  open_store(MEMLITH_OPEN_READ_ONLY);
+  open_store(MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_ACCEPT_COPY);
   a = open("a", 0);
   ASSERT_EQ(*word(a, 3), 33u);
   memlith_snapshot* const made = snapshot({a});
