@@ -25,6 +25,7 @@ import xml.etree.ElementTree as ElementTree
 HERE = pathlib.Path(__file__).resolve().parent
 UNSTABLE = {"redis", "postgres", "etcd", "raft", "python"}
 SLOWEST = 20
+OUTPUT_BYTES = "10000000"  # of a test; ctest cuts the end off, where crash tests tell their states
 STATES = re.compile(r"distinct crash states: ([0-9,]+)")
 NO_SUITES = {"quick", "memory"}  # labels that are no suite
 
@@ -43,7 +44,7 @@ def suites_of(build, arguments):
 def run(build, arguments, log, report):
     """ctest's status. What it prints goes to the log and, but for lines about beginnings, to the standard output."""
     command = ["ctest", "--test-dir", build, "--output-on-failure", "--no-tests=error", "--output-junit", report,
-               *arguments]
+               "--test-output-size-passed", OUTPUT_BYTES, "--test-output-size-failed", OUTPUT_BYTES, *arguments]
     with open(log, "w", encoding="utf-8") as kept:
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    errors="replace")

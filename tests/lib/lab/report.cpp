@@ -232,6 +232,7 @@ Budget budget_of(const RunOptions& options) {
     budget.life_every = 200;
     budget.point_every = 4;
   }
+  if (options.is_short) budget.point_every = std::max<std::uint64_t>(budget.point_every, 3);
   return budget;
 }
 

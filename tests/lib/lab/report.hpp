@@ -16,6 +16,7 @@ struct RunOptions {
   std::uint64_t seed = 1;
   bool exhaustive = false;
   bool quick = false;
+  bool is_short = false;  // a third of the crash points
   FaultSet faults = FaultSet::all();
   bool faults_named = false;
   std::string mutant;
