@@ -191,16 +191,17 @@ def test_a_master_goes_on(place):
     client = master.client()
     client("CONFIG", "SET", "memlith-durability", "weak", "memlith-window-ms", 60000)
     client("SET", "lost", 1)
-    assert client("WAIT", 1, 10000) == 1
+    waited = client("WAIT", 1, 10000)
+    assert waited == 1, f"WAIT: {waited} replicas, {replication(master)}"
     master.kill()
-    assert replica.client()("GET", "lost") == b"1"
+    assert replica.client()("GET", "lost") == b"1", "the replica lacks what WAIT said that it has"
     master.start()
     client = master.client()
     for number in range(50):  # more bytes than were lost
         client("SET", f"instead{number}", number)
     above, _ = in_step(master, replica)
     assert int(above["sync_full"]) == 1, "a replica that had more than its master was not refused"
-    assert replica.client()("GET", "lost") is None
+    assert replica.client()("GET", "lost") is None, "the weak write was lost by its master and not by the replica"
     replica.stop()
     master.stop()
 
