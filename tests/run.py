@@ -84,14 +84,14 @@ def budgets():
     return {words[0]: float(words[1]) for words in lines if words}
 
 
-def tell_times(times, suites):
+def tell_times(times, suites, is_measured):
     print(f"\nThe {SLOWEST} slowest tests:")
     for name, seconds in sorted(times.items(), key=lambda each: -each[1])[:SLOWEST]:
         print(f"{seconds:8.1f} s  {name}")
     sums = collections.Counter()
     for name, seconds in times.items():
         sums[suites.get(name, "none")] += seconds
-    known = budgets()
+    known = budgets() if is_measured else {}
     print("\nSuites, in seconds, and their budgets:")
     for suite, seconds in sums.most_common():
         budget = known.get(suite)
@@ -115,7 +115,7 @@ def main():
         times[name], outputs[name] = seconds, output
         if not passed:
             failed.append(name)
-    tell_times(times, suites)
+    tell_times(times, suites, is_measured=build.name == "release")  # sanitizers take their time
     states = sum(int(found.replace(",", "")) for output in outputs.values() for found in STATES.findall(output))
     if states > 0:
         print(f"\ndistinct crash states: {states:,}")
