@@ -132,7 +132,7 @@ class Images {
   // Makes all changes durable; 0, or -1 with errno.
   int commit(const ImagePtr& image, bool wait);
   int commit_all();
-  // So many bytes were written by a descriptor.
+  // Notes the number of bytes that were written by a descriptor.
   static void note_written(Image& image, std::uint64_t bytes) {
     if ((image.written_bytes += bytes) < kLateBytes || image.told_late || settings().commit_every_ms > 0) return;
     tell_late(image, std::to_string(image.written_bytes >> 20) + " MiB were written");

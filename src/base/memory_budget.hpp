@@ -15,7 +15,7 @@ class MemoryBudget {
   [[nodiscard]] bool limited() const { return max_bytes_ != 0; }
   // By so much more copies have to grow after a release that left too many.
   [[nodiscard]] std::uint64_t step() const { return max_bytes_ / 8; }
-  // True if so many bytes of copies exceed the budget.
+  // True if `copied_bytes` exceed the half of the budget that copies may take.
   [[nodiscard]] bool used_up(std::uint64_t copied_bytes) const { return limited() && copied_bytes >= max_bytes_ / 2; }
 
  private:

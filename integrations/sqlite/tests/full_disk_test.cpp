@@ -13,7 +13,7 @@ constexpr int kSpareKibMax = 128;
 
 class FullDisk : public Files {
  protected:
-  // What a process of its own finds that opens the database where `spare_kib` are left. "skip: ..." without a disk.
+  // The findings of a new process that opens the database where `spare_kib` are left. "skip: ..." without a disk.
   std::string with_left(int spare_kib, const char* vfs) const {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);

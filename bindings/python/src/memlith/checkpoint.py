@@ -113,7 +113,7 @@ class Checkpoint:
         self._room("data", end)
         self._room("index", len(index))
         changed = 0
-        # What lies in the data already may be overwritten by an array before it, unless it stays where it is.
+        # An array in front may overwrite bytes that lie in the data already, unless they stay in their place.
         pairs = list(zip(pickler.arrays, slots))
         sources = [array.copy() if self._is_elsewhere(array, slot) else array for array, slot in pairs]
         for array, slot in zip(sources, slots):

@@ -96,7 +96,7 @@ Page* map_valid(int fd, const std::string& file) {
   if (page == nullptr) return nullptr;
   if (alone) {
     MEMLITH_SHARED_STEP();
-    // What another boot or a killed process left is not looked at. Zeros are a page on which nothing is known to be
+    // Content that another boot or a killed process left is ignored. Zeros are a page on which nothing is known to be
     // durable. Who left it may have been killed in a flush that failed.
     page->flush_ns.store(1'000'000, std::memory_order_relaxed);
     if (!is_new) {
