@@ -23,7 +23,7 @@ constexpr std::size_t kTimes = 200;
 constexpr std::size_t kTimesMin = 3;
 constexpr std::uint64_t kMeasuringNsMax = 2'000'000'000;  // of each of the three
 
-// Whether to measure once more.
+// True if the measurement is to be made once more.
 bool goes_on(std::size_t times, std::uint64_t begin_ns) {
   return times < kTimesMin || (times < kTimes && now_ns() - begin_ns < kMeasuringNsMax);
 }

@@ -90,7 +90,7 @@ std::vector<MappedRange> mappings_of(const std::string& path, const FileId& file
   return found;
 }
 
-// Whether two descriptors share an offset. Where the kernel does not say, they are taken not to.
+// True if two descriptors share an offset. Where the kernel does not say, they are taken not to.
 bool share_offset(int one, int other) {
   return real().syscall(SYS_kcmp, ::getpid(), ::getpid(), KCMP_FILE, one, other) == 0;
 }

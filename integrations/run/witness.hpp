@@ -1,4 +1,4 @@
-// Whether another process writes to a file that this one keeps. Its writes go past memlith: a checkpoint may overwrite
+// True if another process writes to a file that this one keeps. Its writes go past memlith: a checkpoint may overwrite
 // them, and a commit may lie over the half of them.
 #pragma once
 

@@ -54,7 +54,7 @@ inline bool read_log(core::Log& log, Payloads& frames) {
       .ok();
 }
 
-// Whether memlith wrote the superblocks. An invented one with a corrected checksum may say anything, for example that
+// True if memlith wrote the superblocks. An invented one with a corrected checksum may say anything, for example that
 // an incarnation is still to come of which frames exist already. The result of opening is then undefined.
 enum class Superblocks { real, made_up };
 

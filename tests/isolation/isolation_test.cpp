@@ -332,7 +332,7 @@ TEST(Isolation, CrashesLeaveAPrefixOfTheTickets) {
   EXPECT_GT(lost, 0u) << "no crash has lost a weak commit";
 }
 
-// Whether another transaction could put that record now.
+// True if another transaction could put that record now.
 bool is_free(KvWorld& world, const std::string& key) {
   kv::Transaction other(world.kv(), false);
   EXPECT_OK(other.begin());

@@ -165,7 +165,7 @@ class World {
   void undone(ModelRegion& region);
   // A growth goes along.
   static void captured_range(ModelRegion& region, const Range& range);
-  // Whether the region has the explicit tracker.
+  // True if the region has the explicit tracker.
   bool finds_no_stores(const ModelRegion& region);
   std::vector<ModelRegion*> choose_regions(ModelStore& store, std::vector<memlith_region*>& handles);
   void note(const std::string& what);

@@ -51,7 +51,7 @@ void live(SimVolume& volume, bool accept_copy) {
   EXPECT_OK(store->close());
 }
 
-// Whether the store is opened; then it has what one commit left.
+// True if the store is opened; then it has what one commit left.
 bool is_whole(SimVolume& volume, bool accept_copy) {
   const auto store = Store::open(volume, options_for(accept_copy));
   if (!store.ok()) return false;

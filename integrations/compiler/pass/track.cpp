@@ -731,7 +731,7 @@ class Tracking {
     Value* const below = builder.CreateICmpULT(place, range_end(builder, 1));
     return builder.CreateAnd(below, builder.CreateICmpUGE(place, range_end(builder, 0)));
   }
-  // Whether some of the bytes are.
+  // True if some of the bytes are.
   Value* is_tracked(IRBuilder<>& builder, Value* address, Value* bytes) {
     ++counts_.checks;
     Value* const place = builder.CreatePtrToInt(address, word_);

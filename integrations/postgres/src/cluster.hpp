@@ -26,7 +26,7 @@ class Cluster {
   // the log. Errors: NOT_FOUND, UNSUPPORTED - another version; CORRUPT - the mark names another log, or the log is
   // missing.
   static Result<Cluster> open(const std::string& data, const std::string& log);
-  // Whether a PostgreSQL without memlith refuses the directory; also if it is no data directory at all: false.
+  // True if a PostgreSQL without memlith refuses the directory; also if it is no data directory at all: false.
   static bool is_marked(const std::string& data);
 
   [[nodiscard]] const std::string& data() const { return data_; }

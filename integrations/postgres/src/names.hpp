@@ -11,7 +11,7 @@ namespace memlith_postgres {
 inline constexpr std::size_t kPageBytes = 8192;  // of PostgreSQL, as Debian builds it
 inline constexpr std::size_t kPathBytesMax = 111;
 
-// Whether a path, relative to the data directory, is that of a file of a relation's pages: of any fork and segment, and
+// True if a path, relative to the data directory, is that of a file of a relation's pages: of any fork and segment, and
 // of no temporary relation. Such as base/5/16384, base/5/16384_fsm.1, global/1262,
 // pg_tblspc/16400/PG_15_202209061/5/16384.
 bool is_relation(std::string_view path);

@@ -150,7 +150,7 @@ class Pages {
   SharedFile* file(FileRef file);
   // The records of a removed file stay until they are settled.
   void remove_file(FileRef file);
-  // Whether the log may still have records of a file of that name that was removed.
+  // True if the log may still have records of a file of that name that was removed.
   bool has_removed(std::string_view path);
   [[nodiscard]] bool is_in_log(const SharedFile& file) const { return file.newest_batch > memory_->settled.load(); }
 
@@ -176,11 +176,11 @@ class Pages {
   [[nodiscard]] std::uint64_t sealed_number() const { return memory_->filling.load() - 1; }
 
   // ---- without the lock
-  // Whether the entry still belongs to that file; an answer of a moment ago.
+  // True if the entry still belongs to that file; an answer of a moment ago.
   [[nodiscard]] bool is_current(FileRef file) const {
     return std::atomic_ref(memory_->file[file.index].serial).load(std::memory_order_relaxed) == file.serial;
   }
-  // Whether every page that was put before the call is home. One look at `filling`: if it is the batch of such a page,
+  // True if every page that was put before the call is home. One look at `filling`: if it is the batch of such a page,
   // the batch has no records only after the page was home.
   [[nodiscard]] bool is_empty() const {
     const std::uint64_t home = memory_->home.load();

@@ -77,7 +77,7 @@ class BatchReader {
   [[nodiscard]] std::uint32_t records() const { return records_; }
   // The next record. Nothing if the bytes are damaged; call it records() times.
   std::optional<Record> next();
-  // Whether nothing is left, after the last record.
+  // True if nothing is left, after the last record.
   [[nodiscard]] bool at_end() const { return rest_.empty(); }
 
  private:

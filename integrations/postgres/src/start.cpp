@@ -32,7 +32,7 @@ constexpr unsigned kPatienceMs = 10'000;                  // with processes of a
 constexpr std::string_view kWithValue = "BcdfhkNprStvW";  // options of postgres that a word follows
 Process* the_process = nullptr;
 
-// Whether these words start a server, and with which data directory; empty if not.
+// True if these words start a server, and with which data directory; empty if not.
 std::string data_of_server(int count, char** words) {
   const char* const variable = std::getenv("PGDATA");
   std::string data = variable == nullptr ? "" : variable;

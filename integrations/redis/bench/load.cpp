@@ -83,7 +83,7 @@ class Commands {
   std::mt19937_64 random_{std::random_device{}()};
 };
 
-// Whether `reply` is a whole one. Ends the program if it is an error.
+// True if `reply` is a whole one. Ends the program if it is an error.
 bool whole(const std::string& reply) {
   const std::size_t line = reply.find("\r\n");
   if (line == std::string::npos) return false;

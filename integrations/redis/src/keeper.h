@@ -68,7 +68,7 @@ enum { KEEPER_NO_ROOM = 1 };
 int keeper_has_room(keeper* keeper);
 /* Everything that was appended is durable. */
 int keeper_write(keeper* keeper);
-/* Whether a flush in the background has failed. */
+/* True if a flush in the background has failed. */
 int keeper_failed(keeper* keeper);
 
 /* ---- a cut ------------------------------------------------------------------------------------------------------ */

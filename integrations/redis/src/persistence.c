@@ -59,7 +59,7 @@ static void cut(void) {
   if (cut_us_last > cut_us_max) cut_us_max = cut_us_last;
 }
 
-/* Whether the databases hold what the log has made of them, and nothing more: no command, transaction or script is half
+/* True if the databases hold what the log has made of them, and nothing more: no command, transaction or script is half
  * done. While a long script runs, Redis serves events, and flushes. */
 static int is_whole(void) {
   return !in_transaction && !ProcessingEventsWhileBlocked && server.also_propagate.numops == 0;

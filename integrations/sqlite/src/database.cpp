@@ -177,7 +177,7 @@ Status Database::commit_stored() {
   return kOk;
 }
 
-// Whether further commits are possible.
+// True if further commits are possible.
 Status Database::check_commits() {
   if (lags_.load(std::memory_order_relaxed)) return memory_lags();
   if (!part_.end_failed) return kOk;

@@ -84,14 +84,14 @@ class Database final : private Used {
                                                       bool read_only, const std::function<core::Status()>& claim);
   // Checks a missing file at `path`: corrupt if its log still holds commits for it.
   static core::Status check_absent(World& world, const std::string& path);
-  // Whether there is a log at `path` that a process has, or that was not closed cleanly, or that cannot be read.
+  // True if there is a log at `path` that a process has, or that was not closed cleanly, or that cannot be read.
   static bool has_log_in_use(World& world, const std::string& path);
   ~Database() override;  // leaves the store as a crash would; close() closes it cleanly
 
   // Writes everything home and makes the file an ordinary database. The object is unusable afterwards, whatever the
   // result.
   core::Status close();
-  // Whether the file was removed, and not just renamed; after a close() that failed, too.
+  // True if the file was removed, and not just renamed; after a close() that failed, too.
   [[nodiscard]] bool removed() const { return locks_.host() != nullptr && locks_.host()->removed(); }
   // The file was removed, so its log is not needed: removes the log's name, unless the name leads to another database's
   // log by now.
@@ -206,7 +206,7 @@ class Database final : private Used {
   [[nodiscard]] Durability durability() const {
     return weak_.load(std::memory_order_relaxed) ? Durability::weak : Durability::full;
   }
-  // Whether the name still leads to this file, in the folder in which it was opened, which may have been moved.
+  // True if the name still leads to this file, in the folder in which it was opened, which may have been moved.
   [[nodiscard]] bool same_file() const;
   [[nodiscard]] std::string describe() const;
 

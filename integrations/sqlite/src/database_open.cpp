@@ -256,7 +256,7 @@ Status Database::check_log(const Head& head) {
   return head.is(MEMLITH_SQLITE_PLAIN) && !clean ? discard_log(log_name) : kOk;
 }
 
-// Whether the log was closed cleanly. Refuses a log as `memlith run` leaves it when its program is killed: it holds
+// True if the log was closed cleanly. Refuses a log as `memlith run` leaves it when its program is killed: it holds
 // acknowledged commits, and SQLite's own bytes at the beginning of the file say nothing about it.
 Result<bool> Database::look_at_log(const Head& head, const std::string& log_name) {
   MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::buffered));

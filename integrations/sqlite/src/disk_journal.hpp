@@ -58,9 +58,9 @@ core::Result<std::optional<LeftJournal>> read_disk_journal(core::Volume& volume,
 // removed.
 core::Status remove_disk_journal(core::Volume& volume, const std::string& database, core::Device* own = nullptr);
 
-// Whether a rollback journal ends with the name of a super-journal, as SQLite writes it there.
+// True if a rollback journal ends with the name of a super-journal, as SQLite writes it there.
 bool names_super_journal(const MemoryFile& journal);
-// Whether SQLite made this name for a super-journal.
+// True if SQLite made this name for a super-journal.
 bool is_super_journal(std::string_view path);
 
 }  // namespace memlith::sqlite

@@ -78,7 +78,7 @@ int register_everywhere(bool as_default) {
   return result;
 }
 
-// Whether the plugin was preloaded by the user and not loaded by the program.
+// True if the plugin was preloaded by the user and not loaded by the program.
 bool preloaded() {
   static const bool answer = [] {
     const char* const list = std::getenv("LD_PRELOAD");

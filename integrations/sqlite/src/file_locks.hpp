@@ -61,9 +61,9 @@ class FileLocks {
   // returned.
   core::Status lock(Holder& holder, int level, const Check& begin_writing);
   void unlock(Holder& holder, int level);
-  // Whether a connection holds a lock.
+  // True if a connection holds a lock.
   [[nodiscard]] bool held() const;
-  // Whether a connection holds RESERVED or more.
+  // True if a connection holds RESERVED or more.
   [[nodiscard]] bool reserved() const;
 
  private:

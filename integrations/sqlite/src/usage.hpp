@@ -21,7 +21,7 @@ class Used {
   virtual ~Used() = default;
   // The database has been idle: the file becomes an ordinary one, and stays open.
   virtual core::Status settle() = 0;
-  // Whether settle() has anything to do.
+  // True if settle() has anything to do.
   [[nodiscard]] virtual bool is_unsettled() const = 0;
   // The process ends: makes everything durable and closes the database. Where it fails, the database is as it was, or
   // it fails all calls from now on.
@@ -57,7 +57,7 @@ class Usage {
     wake_argument_.store(argument, std::memory_order_relaxed);
     wake_.store(waker, std::memory_order_release);  // pairs with the load in wake()
   }
-  // Whether tend() should be called before the time that it named; once.
+  // True if tend() should be called before the time that it named; once.
   bool wants_a_look() { return wants_a_look_.exchange(false, std::memory_order_acq_rel); }
 
  private:

@@ -37,7 +37,7 @@ class Databases {
   core::Status open(const Api& api, const std::string& path, const char* uri_name, bool wanted_write, bool create,
                     const std::function<bool()>& is_for_sharing, std::shared_ptr<Shared>& shared);
   core::Status close(const std::string& path, const std::shared_ptr<Shared>& shared);
-  // Whether no other connection of this process has it, at this moment.
+  // True if no other connection of this process has it, at this moment.
   [[nodiscard]] bool is_only_user(const Shared& shared);
   // The database that is open under this path, or null.
   std::shared_ptr<Shared> find(std::string_view path);

@@ -30,7 +30,7 @@ std::uint32_t big_endian(const std::byte* at) {
          std::to_integer<std::uint32_t>(at[2]) << 8 | std::to_integer<std::uint32_t>(at[3]);
 }
 
-// Whether two versions of page 1 differ in more than the counters that SQLite keeps there: of changes, pages and free
+// True if two versions of page 1 differ in more than the counters that SQLite keeps there: of changes, pages and free
 // pages (24 to 39), and the version that wrote them (92 to 99).
 bool says_something_else(const std::byte* was, const std::byte* is, std::uint64_t page_bytes) {
   const auto differ = [&](std::uint64_t begin, std::uint64_t end) {

@@ -26,7 +26,7 @@ class HostLock {
   // The file that is locked, for others to open it and lock it for their own ends without another descriptor. Open for
   // writing if it was locked for a writer.
   [[nodiscard]] virtual std::shared_ptr<core::OpenFile> file() const = 0;
-  // Whether the file has lost its last name, so that it cannot be opened any more.
+  // True if the file has lost its last name, so that it cannot be opened any more.
   [[nodiscard]] virtual bool removed() const = 0;
 
   // The right to have the database open with the engine: one process that writes, or any number that read (`shared`).
@@ -47,12 +47,12 @@ class World {
   virtual core::Result<std::string> identity_of(const std::string& path) = 0;
   // Creates an empty file; ok if the file exists.
   virtual core::Status create(const std::string& path) = 0;
-  // Whether this process may change the file and create others beside it.
+  // True if this process may change the file and create others beside it.
   virtual bool may_write(const std::string& path) = 0;
   // Opens the file. Nothing is locked yet. `busy` if this process has the file open by other means.
   virtual core::Result<std::unique_ptr<HostLock>> host(core::Volume& volume, const std::string& file_name,
                                                        bool writable) = 0;
-  // Whether databases are put in order while no connection uses them (tender.hpp).
+  // True if databases are put in order while no connection uses them (tender.hpp).
   [[nodiscard]] virtual bool is_tended() const { return false; }
   // In a forked child, before it opens a database: its parent's files are not kept open and locked by it.
   virtual void leave_parent() {}

@@ -57,7 +57,7 @@ TEST_F(Files, PlainSqliteIsKeptOutWhileTheLogHoldsCommits) {
   Db db = open();
   sqlite3_busy_timeout(db.get(), 60000);  // the other may be reading just now
   ASSERT_RUNS(db, "insert into t values(2)");
-  // Whether plain SQLite had the file open before or not, it meets a lock. After a crash, when no locks are held, it
+  // Plain SQLite meets a lock, had it opened the file before or not. After a crash, when no locks are held, it
   // does not accept the file as a database.
   EXPECT_EQ(earlier.wait(), 1);
   EXPECT_EQ(plain().run("select * from t"), SQLITE_BUSY);

@@ -56,7 +56,7 @@ class SqliteLog {
     for (const std::string& line : lines_) text += (text.empty() ? "" : "\n    ") + line;
     return text;
   }
-  // Whether a line holds all of this.
+  // True if a line holds all of this.
   [[nodiscard]] bool told(const std::string& text) {
     const std::lock_guard lock(mutex_);
     return std::any_of(lines_.begin(), lines_.end(),

@@ -40,7 +40,7 @@ class SqliteSource {
   // The first `count` bytes, within bytes(), as they are without the mark.
   Result<std::vector<std::byte>> beginning(std::uint64_t count);
 
-  // Whether the first page's header fits the length.
+  // True if the first page's header fits the length.
   [[nodiscard]] MaybeFailure check_header();
 
  private:

@@ -129,7 +129,7 @@ class SimMedium {
   void step();
   [[nodiscard]] std::size_t position() const { return position_; }
 
-  // Whether writes are torn between words, not between sectors.
+  // True if writes are torn between words, not between sectors.
   [[nodiscard]] bool lines() const { return trace_.start.lines; }
   [[nodiscard]] bool whole_sectors() const { return trace_.start.whole_sectors; }
   // How many items a power cut here may keep or lose.

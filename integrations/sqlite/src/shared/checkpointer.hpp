@@ -66,14 +66,14 @@ struct Checkpoint {
 
 // Makes it, and ends the handover. Memory, descriptors: a connection's, for that time.
 void make_checkpoint(const Checkpoint& checkpoint);
-// Whether the database that this thread opens is for a checkpoint. Says so once.
+// True if the database that this thread opens is for a checkpoint. Says so once.
 bool take_opens_for_checkpoint();
 
 // Threads: any.
 class Checkpointer {
  public:
   static Checkpointer& of_process();
-  // Whether a thread of this process can use this SQLite beside others.
+  // True if a thread of this process can use this SQLite beside others.
   static bool can_use(const Api& api);
   // The thread makes it. False if there is no thread.
   bool take(Checkpoint checkpoint) MEMLITH_EXCLUDES(mutex_);

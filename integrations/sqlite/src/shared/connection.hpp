@@ -160,7 +160,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int wal_flags_ = SQLITE_SYNC_NORMAL;
   std::uint64_t wal_opened_at_ = UINT64_MAX;
 
-  // Whether it has the write lock because it is expected to write, and whether it has begun to.
+  // True if it has the write lock because it is expected to write, and whether it has begun to.
   enum class Ahead : std::uint8_t { no, waits, writes };
   Ahead ahead_ = Ahead::no;
   Foresight foresight_;
@@ -195,7 +195,7 @@ class Registry {
   // or one of that name.
   std::shared_ptr<Connection> add(const Api& api, sqlite3_vfs& own, const std::string& path, const Options& options);
   void remove(const Connection& connection);
-  // Whether a database of this name is open here in mode shared.
+  // True if a database of this name is open here in mode shared.
   bool knows(std::string_view path);
   // That, or what `look` says, during which nobody here opens it in mode shared: a descriptor that `look` closes takes
   // nobody's locks away.

@@ -30,7 +30,7 @@ class Group {
  public:
   explicit Group(Sidecar& sidecar) : sidecar_(sidecar), page_(sidecar.page()) {}
 
-  // Whether this is known to be durable. Costs one load.
+  // True if this is known to be durable. Costs one load.
   [[nodiscard]] bool is_durable(Position position) const;
   // Taken before something is written or seen, for await().
   [[nodiscard]] std::uint32_t mark() const { return page_.abandoned.load(std::memory_order_acquire); }

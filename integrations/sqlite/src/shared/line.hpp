@@ -28,7 +28,7 @@ class Line {
  public:
   explicit Line(Sidecar& sidecar) : sidecar_(sidecar), page_(sidecar.page()) {}
 
-  // Whether the connection may ask for the lock: it is not promised to another one.
+  // True if the connection may ask for the lock: it is not promised to another one.
   bool may_ask(const Waiter& waiter);
   [[nodiscard]] bool is_promised_to_another(const Waiter& waiter) const;
   // The connection got the lock, gave it back because it was promised meanwhile, and tells whom.

@@ -302,7 +302,7 @@ int shared_wal_close(sqlite3_file* file) {
   return kept != SQLITE_OK ? kept : code;
 }
 
-// Whether the bytes of a frame at `offset` are of page 1.
+// True if the bytes of a frame at `offset` are of page 1.
 bool is_page_one(sqlite3_file* real, sqlite3_int64 offset) {
   std::array<unsigned char, 4> number{};
   const sqlite3_int64 at = offset - static_cast<sqlite3_int64>(kFrameHeaderBytes);

@@ -23,14 +23,14 @@ int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* 
                 bool for_checkpoint);
 int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
 
-// Whether the file is an ordinary database in WAL mode.
+// True if the file is an ordinary database in WAL mode.
 bool is_in_wal_mode(sqlite3_vfs& real, const char* name);
-// Whether a database of this name is open here in mode shared.
+// True if a database of this name is open here in mode shared.
 bool is_open_here(std::string_view name);
 // Lets the engine of this process have the database: no connection here opens it in mode shared until the result is
 // destroyed. Null if one has it in mode shared.
 std::shared_ptr<void> claim_for_engine(const std::string& path);
-// Whether `name` is the journal or the write-ahead log of a database that is open in mode shared.
+// True if `name` is the journal or the write-ahead log of a database that is open in mode shared.
 bool belongs_to_shared(std::string_view name);
 
 }  // namespace memlith::sqlite::shared

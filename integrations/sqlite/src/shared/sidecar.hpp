@@ -34,7 +34,7 @@ class Sidecar {
   // A slot for a connection of this process; kSlots if there is none.
   std::uint32_t take_slot();
   void give_slot(std::uint32_t slot);
-  // Whether the process that has the slot is alive; only for slots of other processes.
+  // True if the process that has the slot is alive; only for slots of other processes.
   [[nodiscard]] bool is_alive(std::uint32_t slot) const;
 
   // In a forked child: lets the parent's file go. The object is not used any more.

@@ -75,7 +75,7 @@ class Schedule {
   Db& db(int actor) { return dbs_[static_cast<std::size_t>(actor)]; }
   void wrong(const std::string& what);
   [[nodiscard]] bool can_know(int actor) const;
-  // Whether the code is one that the actor may be told.
+  // True if the code is one that the actor may be told.
   void told(int actor, int code, const std::string& what);
   void shown(int actor, const std::string& row, bool is_durable);
   void check_cuts(const std::string& when);
