@@ -24,7 +24,7 @@ STILL_LONG = set()
 CODE_FOLDERS = ["src", "include", "bindings", "integrations", "tools", "examples", "tests", "bench"]
 CODE_SUFFIXES = {".c", ".cc", ".cpp", ".h", ".hpp", ".inc", ".py", ".sh"}
 COMMENT = re.compile(r"\s*//.*")
-# Of a string that is written in several lines: a line of its own, and how the next begins.
+# A string that is written in several lines: a line of its own, and how the next begins.
 LITERAL = re.compile(r'(\s*)"((?:[^"\\]|\\.)*)"')
 NEXT_LITERAL = re.compile(r'\s*"((?:[^"\\ ]|\\.)* ?)')
 CUT_COLUMNS_MAX = 60  # of a line that is too short to have been filled

@@ -15,7 +15,7 @@ packages_test=(abigail-tools curl gdb groff-base libboost-dev libevent-dev pytho
   xfsprogs
   # programs under `memlith run`
   gdbmtool kyotocabinet-utils libkyotocabinet-dev python3-lmdb python3-numpy python3-tdb)
-# What the tests of ./dev test need: abidiff (tests/golden), and the header in a sample of memlith/rocksdb.hpp.
+# Needed by the tests of ./dev test: abidiff (tests/golden), and the header in a sample of memlith/rocksdb.hpp.
 packages_quick=(abigail-tools e2fsprogs librocksdb-dev python3)
 # llvm-19 has the symbolizer of the sanitizers' reports; libc++ is for containers in a heap.
 packages_clang=(clang-19 libc++-19-dev libc++abi-19-dev libclang-rt-19-dev llvm-19)
@@ -89,7 +89,7 @@ need_go_modules() {
   return 1
 }
 
-# What integrations/etcd and etcd itself need.
+# Needed by integrations/etcd and etcd itself.
 need_etcd_modules() {
   local -x GOTOOLCHAIN=local
   command -v go >/dev/null || need "${packages_go[@]}" || return
@@ -100,7 +100,7 @@ need_etcd_modules() {
   return 1
 }
 
-# What building with these presets needs.
+# Installs the packages that building with these presets needs.
 need_for_presets() {
   local preset wanted=("${packages_base[@]}")
   for preset in "$@"; do

@@ -1,4 +1,4 @@
-# What `cmake --install` puts where, and how another project finds it: with find_package(memlith), which gives
+# Where `cmake --install` puts the files, and how another project finds them: with find_package(memlith), which gives
 # memlith::memlith (shared) and memlith::memlith_static, or with pkg-config. cmake/consumer is such a project.
 include(CMakePackageConfigHelpers)
 

@@ -32,7 +32,7 @@ printf '%s (%s) UNRELEASED; urgency=medium\n\n  * Of Debian source, with memlith
   gzip -9n >"$docs/changelog.Debian.gz"
 chmod 644 "$docs/"*
 
-# What the program is linked with, as Debian names it.
+# The program's libraries, as Debian names them.
 mkdir -p "$work/debian" "$tree/DEBIAN"
 printf 'Source: %s\n\nPackage: %s\nArchitecture: any\n' "$name" "$name" >"$work/debian/control"
 libraries=$(cd "$work" && dpkg-shlibdeps -O "$tree/usr/bin/$name" 2>/dev/null)

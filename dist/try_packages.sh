@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a user does first, in a Debian 12 that has the folder /packages and nothing of memlith; check_chroot.sh runs it.
+# A user's first steps, in a Debian 12 that has the folder /packages and nothing of memlith; check_chroot.sh runs it.
 set -euo pipefail
 
 say() { printf '%s\n' "$*"; }
@@ -12,7 +12,7 @@ install() {
     { tail -n 30 /log >&2 && fail "apt-get install $*"; }
 }
 
-# What README's four commands take together: the packages, the program, the wheel, the line of SQLite.
+# The time of README's four commands together: the packages, the program, the wheel, the line of SQLite.
 commands_ms=0
 timed() {
   local began status=0

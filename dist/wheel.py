@@ -22,7 +22,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OLDEST, STABLE, NEWEST = (3, 10), (3, 12), (3, 14)
 
-# What a user does first: an array, a dictionary, a SQLite database and a region that processes share, and the same
+# A user's first steps: an array, a dictionary, a SQLite database and a region that processes share, and the same
 # found again by another process.
 EXAMPLE = """
 import sys

@@ -83,7 +83,7 @@ struct Bank {
       return y ? put(txn, pairs, name + " y", *high + 10) : put(txn, pairs, name + " x", *high - 1);
     });
   }
-  // What is wrong; empty: nothing. `transfers` receives what is left of them.
+  // Returns a sentence on the fault; empty: none. `transfers` receives the transfers that are left.
   memlith::Result<std::string> check() const {
     auto txn = kv.begin(true);
     if (!txn) return txn.error();

@@ -59,7 +59,7 @@ class Server {
     }
   }
 
-  // What the server answers at once after a restart: the counts in the store, and those that only the log has.
+  // The counts that the server answers with at once after a restart: those in the store, and those only in the log.
   const std::map<std::string, std::uint64_t>& found() const { return found_; }
 
   void close() {

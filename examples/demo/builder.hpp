@@ -11,7 +11,7 @@
 
 namespace demo {
 
-// What the demo keeps in its folder.
+// The files of the demo's folder.
 std::string store_path(const std::string& folder);   // the memlith store
 std::string corpus_path(const std::string& folder);  // the list of files
 

@@ -1,4 +1,4 @@
-// What every part of the demo needs: results, the clock, a checksum.
+// Shared by the parts of the demo: results, the clock, a checksum.
 //
 // Errors are memlith's own: a category and a sentence. Nothing here throws.
 #pragma once

@@ -23,7 +23,7 @@ struct Corpus {
   std::string folder;
   std::vector<TextFile> files;  // sorted by path
   std::uint64_t text_bytes = 0;
-  // What was passed over while the list was made; not written to disk.
+  // Files passed over while the list was made; not written to disk.
   std::uint64_t not_text = 0;
   std::uint64_t unreadable = 0;
   bool cut = false;  // there was more than the limit

@@ -1,4 +1,4 @@
-// What the demo shows: a line for each kill, a progress bar below them on a terminal, and numbers that people can read.
+// The demo's display: a line for each kill, a progress bar below them on a terminal, and numbers that people can read.
 #pragma once
 
 #include <cstdint>

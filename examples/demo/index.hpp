@@ -18,7 +18,7 @@
 
 namespace demo {
 
-// What an index is made of.
+// The parts of an index.
 struct InHeap {
   using String = memlith::string;
   template <class T>
@@ -95,7 +95,7 @@ inline bool is_word_byte(char byte) {
 // The words of `text` as the index keeps them: lower case, 2 to 32 bytes long, starting with a letter.
 std::vector<std::string> words_of(std::string_view text);
 
-// What makes the two indexes differ, in a sentence; empty if nothing does. Compares every word, posting and document.
+// A sentence on the first difference of the two indexes; empty if equal. Compares every word, posting and document.
 std::string difference(const Index& one, const MemoryIndex& other);
 
 // A checksum over documents, words and postings in their order: equal for equal content, wherever it lies in memory.

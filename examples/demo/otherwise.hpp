@@ -1,4 +1,4 @@
-// What one would do without memlith to keep the index, measured in the same run on the same disk.
+// The ways to keep the index without memlith, measured in the same run on the same disk.
 //
 //   msync    the index in a file that is mapped shared: as many scattered pages as a commit has, stored to and
 //            msync'ed. Not atomic: a crash in the middle leaves some of the pages new and some old

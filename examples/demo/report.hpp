@@ -1,4 +1,4 @@
-// What the builder tells its supervisor: fixed records through a pipe, one write(2) each.
+// The builder's reports to its supervisor: fixed records through a pipe, one write(2) each.
 //
 // A record is smaller than PIPE_BUF, so it arrives whole or not at all, and what was written before a SIGKILL can
 // still be read after it. The builder says `started` before each persist and `acked` after: a recovered index must

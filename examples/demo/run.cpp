@@ -179,7 +179,7 @@ void print_durations(const Outcome& outcome, const Commit& commit, const Otherwi
       format_bytes(percentile(outcome.logged_bytes, 0.50)));
 }
 
-// What the run has shown, in a sentence.
+// The result of the run, in a sentence.
 std::string verdict(const Outcome& outcome) {
   const std::uint32_t kills = outcome.kills_at_work() + outcome.kills_opening;
   if (kills == 0) return "No kill was made, because the text was too short for one: nothing is shown about crashes.";

@@ -1,4 +1,4 @@
-// What the subcommands do. Each returns the process's exit code and has said on its own what went wrong.
+// The subcommands. Each returns the process's exit code, after it has printed its own failure.
 #pragma once
 
 #include <cstdint>

@@ -93,7 +93,7 @@ struct Plan {
   std::uint64_t strike_ns = kNever;  // known once the builder is where it shall be
 };
 
-// What a life has shown so far.
+// The observations of one life so far.
 struct Life {
   std::uint64_t begin_ns = 0;
   std::uint64_t opened_ns = 0;
@@ -280,7 +280,7 @@ Result<void> Supervisor::take_opened(const Report& report, const Life& life) {
                               report.replayed_frames));
     kill_.clear();
   }
-  // What was recovered once is durable, and must be there again after the next kill.
+  // Recovered data is durable, and must be there again after the next kill.
   acked_ = {report.commit, report.text_bytes};
   started_ = acked_;
   return {};

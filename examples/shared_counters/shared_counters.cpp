@@ -2,9 +2,9 @@
 //
 //   shared_counters [FOLDER] [SECONDS]     works for a moment (2 s), and prints what it found
 //
-// Each process moves amounts between counters, and counts its moves in the table. The amounts add up to zero, whoever
-// is killed in the middle of a move: the keeper, a process of memlith's that the first of them starts, undoes what a
-// dead process has not committed. Kill all of it, and start it again:
+// Each process moves amounts between counters, and counts its moves in the table. The amounts add up to zero, whichever
+// process is killed in the middle of a move: the keeper, a process of memlith's that the first of them starts, undoes
+// the changes that a dead process has not committed. Kill all of it, and start it again:
 //   while true; do timeout -s KILL 0.5 shared_counters; done
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,7 +126,7 @@ int main(int argc, char** argv) {
   Table& table = *region->as<Table>();
   auto tx = region->begin();
   if (!tx) return failed(tx.error());
-  // With everything taken, nobody's half of a move is seen.
+  // With everything taken, no half of a move is seen.
   if (auto taken = tx->touch_before(&table); !taken) return failed(taken.error());
   ++table.runs;
   const auto sum = std::accumulate(table.counter.begin(), table.counter.end(), std::int64_t{0});

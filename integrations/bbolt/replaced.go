@@ -82,8 +82,8 @@ func letGo(path string) (bool, error) {
 	return false, nil
 }
 
-// dropForeignLog removes the log beside which memlith refuses to open a file, if the file is complete without the log,
-// and nobody uses the log. False: it is not so.
+// dropForeignLog removes the log beside which memlith refuses to open a file, if the file is complete without the log
+// and the log is not in use. False: the log stays.
 func dropForeignLog(path string, readOnly bool) (bool, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -22,7 +22,7 @@ from planted import PLANTED, plant  # noqa: E402
 
 SERVER = "go.etcd.io/etcd/server/v3"
 WAL = "storage/wal"
-# Of etcd's folder: these are replaced, and every other file must be one of those that stay.
+# Files of etcd's folder: these are replaced, and every other file must be one of those that stay.
 REPLACED = {"decoder.go", "doc.go", "encoder.go", "file_pipeline.go", "repair.go", "util.go", "wal.go"}
 STAY = {"metrics.go", "version.go", "testing", "walpb"}
 OURS = ("content.go", "folder.go", "records.go", "wal.go")  # metrics.go is for the package by itself

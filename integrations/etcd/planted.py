@@ -3,7 +3,7 @@ place."""
 import sys
 
 PLANTED = {
-    # What was saved is not waited for.
+    # A save does not wait for its flush.
     "unsynced": ("wal.go", "_, err = w.log.AppendWrite(records[:count]...)",
                  "_, err = w.log.Append(records[:count]...)"),
     # Term and vote are saved without having changed.

@@ -104,7 +104,7 @@ func (l *LogStore) GetLog(index uint64, entry *raft.Log) error {
 // StoreLog is StoreLogs of one.
 func (l *LogStore) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-// So much is handed to the log at once; what one call stores may be more.
+// The bytes that are handed to the log at once; one call may store more.
 const appendBytesMax = 1 << 20
 
 // StoreLogs stores entries that continue the log, with one flush for all. An empty log begins with any index, and

@@ -31,7 +31,7 @@ type Store struct {
 // raft.StableStore only.
 func Open(folder string, machine Machine, options Options) (*Store, error) {
 	incoming := filepath.Join(folder, "incoming")
-	// What was being received when the process ended is received again.
+	// A state that was being received when the process ended is received again.
 	if err := os.RemoveAll(incoming); err != nil {
 		return nil, err
 	}

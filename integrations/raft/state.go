@@ -88,7 +88,7 @@ func openState(store *memlith.Store, stable *LogStore, machine Machine, incoming
 	return s, s.removeOthers()
 }
 
-// What a crash left of a state that was being received, or that had been replaced.
+// removeOthers removes the rest of a state that was being received or had been replaced at a crash.
 func (s *State) removeOthers() error {
 	names, err := s.store.Regions()
 	if err != nil {
@@ -250,7 +250,7 @@ func putConfiguration(txn *kv.Txn, meta kv.Map, asOf, index uint64, encoded []by
 	return txn.Put(meta, []byte(keyConfig), append(value, encoded...))
 }
 
-// What raft has to know of the state: nil, if nothing was applied to it yet.
+// describe returns the metadata of the state that raft needs: nil, if nothing was applied to it yet.
 func describe(txn *kv.Txn, meta kv.Map) (*raft.SnapshotMeta, error) {
 	applied, err := getPosition(txn, meta, keyApplied)
 	if err != nil {

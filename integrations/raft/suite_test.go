@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// What the tests of raft-boltdb call their store, on this one.
+// The names that the tests of raft-boltdb use for their store, on this one.
 const suiteHead = `package raftstore
 
 import (

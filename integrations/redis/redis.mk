@@ -1,6 +1,6 @@
 # Beside Redis's own makefile, in whose folder it is used: make -f Makefile -f THIS MEMLITH=ROOT OUT=FOLDER ...
 # Makes $(OUT)/redis-server: the objects of the plain server and ours, and Redis's calls of some functions come to ours.
-# What is in Redis's folder stays as it was, and `redis-server` there is the plain server.
+# Redis's folder stays as it was, and `redis-server` there is the plain server.
 memlith_objects = $(patsubst %,$(OUT)/%.o,config load persistence position record slots tracker)
 memlith_keeper = $(patsubst %,$(OUT)/%.o,keeper mover records)
 memlith_wraps = loadServerConfig aofLoadManifestFromDisk loadAppendOnlyFiles aofOpenIfNeededOnServerStart \

@@ -1,5 +1,5 @@
 // Files that the process has open before they are images: taken over where they are, with their descriptors and
-// mappings. A file gets its matching name while it is open (a rename), or was opened by a call that nobody saw.
+// mappings. A file gets its matching name while it is open (a rename), or was opened by an unseen call.
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>

@@ -125,8 +125,8 @@ long on_old_ones([[maybe_unused]] long number, [[maybe_unused]] const Words& wor
   return 0;
 }
 
-// Nobody in the program sees what the kernel writes for a program through a ring. `memlith run` has the kernel refuse
-// such rings, also to programs that do not ask by syscall(2).
+// Writes that the kernel makes through a ring cannot be seen in the program. `memlith run` has the kernel refuse such
+// rings, also to programs that do not ask by syscall(2).
 long refuse_ring() {
   static std::atomic<bool> told = false;
   if (!told.exchange(true)) {

@@ -173,7 +173,7 @@ MEMLITH_INTERPOSE(int, dprintf, int fd, const char* format, ...) {
   va_end(more);
   return result;
 }
-// Of programs that are built with _FORTIFY_SOURCE.
+// Called by programs that are built with _FORTIFY_SOURCE.
 MEMLITH_INTERPOSE(int, __vdprintf_chk, int fd, int, const char* format, va_list arguments) {
   return print_to(fd, format, arguments);
 }

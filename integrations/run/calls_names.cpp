@@ -197,7 +197,7 @@ MEMLITH_INTERPOSE(int, fchmod, int fd, mode_t mode) {
   const int result = on_home(fd, [=](const char* path) { return ::chmod(path, mode); });
   return result == 1 ? real().fchmod(fd, mode) : result;
 }
-// Of an image that nobody has written to, the file has the times.
+// The times of an image that was never written to are the file's.
 MEMLITH_INTERPOSE(int, futimens, int fd, const struct timespec* times) {
   const ImagePtr image = images().of_descriptor(fd);
   if (image == nullptr || !image->untouched) return real().futimens(fd, times);

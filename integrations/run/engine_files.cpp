@@ -55,7 +55,7 @@ using memlith::preload::real;
 
 namespace {
 
-// What opendir gives the engine: the C library's own would call the program's malloc (see engine_heap.cpp).
+// The engine's opendir: the C library's own would call the program's malloc (see engine_heap.cpp).
 struct Folder {
   int fd;
   std::size_t at = 0;

@@ -194,7 +194,7 @@ int Images::take_over(int fd, int flags, const struct stat& seen) {
 
 // ---- committing ------------------------------------------------------------------------------------------------
 
-// What others wrote to the file, or this program before memlith kept it, may not be on the medium yet.
+// Writes of other programs, or of this one before memlith kept the file, may not be on the medium yet.
 int Images::flush_home(const Image& image) {
   const int fd = real().open(link_of(image.home_fd).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -353,8 +353,8 @@ int Images::attach(const ImagePtr& image, const std::string& path) {
   return 0;
 }
 
-// What calls wrote that nobody saw. The comparison takes some milliseconds for the largest of these files, as the
-// flushes do that a close needs.
+// Commits the writes of unseen calls. The comparison takes some milliseconds for the largest of these files, as do the
+// flushes that a close needs.
 void Images::commit_unseen(Image& image) {
   constexpr off_t kComparedBytesMax = 64 << 20;
   struct stat memory{};

@@ -39,7 +39,7 @@ struct FileId {
 
 inline FileId id_of(const struct stat& seen) { return {seen.st_dev, seen.st_ino}; }
 
-// The time of the last change of a working image that nobody has written to since the file was read.
+// The time of the last change of a working image that was not written to since the file was read.
 inline constexpr timespec kUnwritten{1, 1};
 inline bool is_unwritten(const struct stat& memory) {
   return memory.st_mtim.tv_sec == kUnwritten.tv_sec && memory.st_mtim.tv_nsec == kUnwritten.tv_nsec;
@@ -162,7 +162,7 @@ class Images {
   // are theirs then.
   int rename(const std::string& from, const std::string& to, unsigned flags, int (*call)(void*), void* context);
   int unlink(const std::string& path, int (*call)(void*), void* context);
-  // The descriptor is one of a matching file that was opened by a call that nobody saw: it becomes one of an image.
+  // The descriptor is one of a matching file that was opened by an unseen call: it becomes one of an image.
   void adopt_unseen(int fd);
   // A file that a crashed program has left is made whole, and its log removed. 0, or -1 with errno.
   int tidy(const std::string& path);
@@ -204,7 +204,7 @@ class Images {
   static void tell_late(Image& image, const std::string& what);
   int begin_log(const ImagePtr& image);
   int begin_log_locked(const ImagePtr& image);
-  // An image without a log was written by a call that nobody saw.
+  // True if an image without a log was written by an unseen call.
   static bool was_written_unseen(const Image& image);
   static int flush_home(const Image& image);
   void keep_unseen_writes(const ImagePtr& image);

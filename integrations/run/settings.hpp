@@ -1,4 +1,4 @@
-// What `memlith run` was asked for, as the environment hands it to this library and to the programs that are started.
+// The request to `memlith run`, as the environment hands it to this library and to the programs that are started.
 #pragma once
 
 #include <cstdint>

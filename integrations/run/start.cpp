@@ -64,7 +64,7 @@ void finish(int, void*) {
   images().finish();
 }
 
-// What the locks guard has to be whole in the child. While they are held, no handler may run.
+// The data behind the locks has to be whole in the child. While they are held, no handler may run.
 NoSignals* around_fork = nullptr;  // guarded by the lock
 void before_fork() {
   auto* const no_signals = new NoSignals;

@@ -18,7 +18,7 @@
 
 namespace memlith::tool {
 
-// What parsing leaves: the command that was typed, and how it is to print.
+// The result of parsing: the command that was typed, and how it prints.
 struct CommandLine {
   Format format = Format::text;
   std::function<MaybeFailure()> run;
@@ -63,7 +63,7 @@ CLI::Option* add_number(CLI::App* command, const std::string& name, Target& targ
   return command->add_option(name, target, what)->check(between(low, high))->capture_default_str();
 }
 
-// What is wrong with what was typed. Of a word that is no command CLI11 says only that a subcommand is required.
+// A sentence on the faulty words. For a word that is no command CLI11 only says that a subcommand is required.
 inline std::string parse_problem(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = &app;
   std::string typed = app.get_name();

@@ -14,7 +14,7 @@ inline std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(time.tv_sec) * kNsPerSecond + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// Of the calendar's clock, to say how long ago something was.
+// The calendar's clock, to say how long ago something was.
 inline std::uint64_t now_since_1970_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_REALTIME, &time);

@@ -1,4 +1,4 @@
-// What can go wrong in the tool, as values.
+// Failures of the tool, as values.
 //
 // A MaybeFailure is empty when all went well. A Failure carries what both kinds of output show: the category and code
 // of memlith.h, a sentence that says what happened and where, and advice on what to do about it.
@@ -43,7 +43,7 @@ using MaybeFailure = std::optional<Failure>;
 // The store is of a format version that this memlith does not read.
 [[nodiscard]] bool is_other_version(std::int32_t code);
 
-// What to do about a failure of this category; empty where there is nothing general to say.
+// Advice for a failure of this category; empty where no general advice exists.
 [[nodiscard]] std::string_view advice_for(std::int32_t code);
 
 // A value or the reason why there is none.

@@ -1,4 +1,4 @@
-// What the tool prints: lines of text or of JSON on standard output, failures, and how numbers look in text.
+// The tool's output: lines of text or of JSON on standard output, failures, and the form of numbers in text.
 //
 // In JSON form every line is one object, and so is a failure. In text a failure goes to standard error.
 #pragma once
@@ -26,10 +26,10 @@ void write_json(const Json& object);
 // Shows the failure in the given form and returns the exit code that goes with it.
 int report_failure(const Failure& failure, Format format);
 
-// Of a command that is done: shows its failure, or that standard output did not take everything.
+// Ends a command: shows its failure, or that standard output did not take everything.
 [[nodiscard]] int exit_code_of(const MaybeFailure& failure, Format format);
 
-// What main() does: the standard library may throw, no memory above all; nothing in the tools does.
+// The body of main(). The standard library may throw, bad_alloc above all; the tools themselves throw nothing.
 [[nodiscard]] int run_program(const char* name, int argument_count, char** arguments, int (*run)(int, char**));
 
 // "64 MiB", "1.5 GiB", "100 B".

@@ -33,7 +33,7 @@ enum class Motion : std::uint8_t { up, down, page_up, page_down, home, end };
 class View;
 using ViewPointer = std::unique_ptr<View>;
 
-// What a screen shows. Failures are told, and leave the view as it is.
+// The content of a screen. A failure is told, and leaves the view as it is.
 class View {
  public:
   explicit View(std::string title) : title_(std::move(title)) {}
@@ -49,9 +49,9 @@ class View {
   };
   virtual Result<Lines> lines(std::size_t height) = 0;
   virtual MaybeFailure move(Motion motion, std::size_t height) = 0;
-  // What the selected line leads to; null: nothing.
+  // The view behind the selected line; null: none.
   virtual Result<ViewPointer> enter() { return ViewPointer(); }
-  // What a text that is searched for means here; empty: nothing is searched.
+  // Says which text is searched here; empty: no search.
   [[nodiscard]] virtual std::string_view searched() const { return {}; }
   virtual MaybeFailure search(const std::string& /*text*/) { return {}; }
 
@@ -240,7 +240,7 @@ class MapView : public View {
     std::uint64_t bytes = 0;
     std::string begin;
   };
-  // So many records: from that key on, or, backwards, those before it; an empty key is the end of the map.
+  // Loads `count` records from the key on, or, backwards, those before it; an empty key is the end of the map.
   MaybeFailure load(const std::string& from, bool forward, std::size_t count) {
     Result<TxnHandle> txn = begin_reading(kv_);
     if (!txn.ok()) return std::move(txn.failure());

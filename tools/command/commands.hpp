@@ -81,7 +81,7 @@ struct StatArguments {
 };
 
 [[nodiscard]] MaybeFailure run_stat(const StatArguments& arguments);
-// What an archive of a store has, beside the store's counters.
+// An archive's state, beside the store's counters.
 struct ArchiveLag {
   std::uint64_t archived_lsn = 0;
   std::uint64_t archived_ns = 0;         // since 1970, when the last segment was archived

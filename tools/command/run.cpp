@@ -70,7 +70,7 @@ Result<std::string> find_program(const std::string& name) {
   return refusal(MEMLITH_NOT_FOUND, fmt::format("there is no program {} in PATH", name), {}, kExitNotFound);
 }
 
-// What the kernel writes for a program through a ring, nobody sees in the program. Such a ring is refused as on a
+// Writes that the kernel makes through a ring cannot be seen in the program. Such a ring is refused as on a
 // kernel that has none, and programs do without. The filter outlives exec.
 bool refuse_rings() {
 #if defined(__x86_64__)

@@ -25,10 +25,10 @@ Failure verify_failure(Failure failure) {
   return failure;
 }
 
-// Of --pointers; null without it.
+// The arguments of --pointers; null without it.
 using Pointers = std::vector<std::string>;
 
-// Of --data.
+// The argument of --data.
 struct Data {
   memlith_data_report report{};
   std::vector<std::string> damaged;

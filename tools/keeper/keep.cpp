@@ -14,7 +14,7 @@ namespace memlith::tool {
 
 namespace {
 
-// What was told, once: "ready", or the failure.
+// Tells, once: "ready", or the failure.
 void tell(int descriptor, const std::string& text) {
   if (descriptor < 0) return;
   [[maybe_unused]] const ssize_t told = ::write(descriptor, text.data(), text.size());

@@ -1,7 +1,7 @@
 // The keeper's process, of `memlith keeper` and of the program that the Python wheel brings (docs/shared-regions.md).
 //
-// memlith_shared_open starts it with --ready-fd. It then leaves the process that has started it: it is a child of
-// nobody there, and no signal to that process's group or terminal reaches it.
+// memlith_shared_open starts it with --ready-fd. It then leaves the process that has started it: it is no child of
+// a process there, and no signal to that process's group or terminal reaches it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct Keeping {
   int ready_fd = -1;           // none: the keeper stays where it was started
 };
 
-// What memlith_shared_keep returned, when the store is closed. None in the process that was started with `ready_fd`,
-// which ends at once.
+// Returns the result of memlith_shared_keep, when the store is closed. None in the process that was started with
+// `ready_fd`, which ends at once.
 std::optional<std::int32_t> keep(const Keeping& keeping);
 
 }  // namespace memlith::tool

@@ -30,7 +30,7 @@ NB_MODULE(_core, module) {
   define_dictionary(module);
   define_archive(module);
   define_shared(module);
-  // What _store.py names. A number of C's is written nowhere else.
+  // The numbers that _store.py names. A number of C's is written nowhere else.
   constexpr std::pair<const char*, std::uint32_t> kNumbers[] = {
       {"OPEN_CREATE", MEMLITH_OPEN_CREATE},       {"OPEN_READ_ONLY", MEMLITH_OPEN_READ_ONLY},
       {"OPEN_EXCLUSIVE", MEMLITH_OPEN_EXCLUSIVE}, {"OPEN_BUFFERED", MEMLITH_OPEN_BUFFERED},

@@ -11,7 +11,7 @@ namespace memlith::python {
 namespace {
 
 constexpr char kMetaMap[] = "memlith.python";
-// Of kMetaMap: counts have "n" and the name of the map, kinds "k" and the name. A count of no bytes is not known.
+// Keys of kMetaMap: "n" and a map's name for its count, "k" and the name for its kind. An empty count is unknown.
 
 std::optional<std::string_view> find(memlith_kv_txn* txn, memlith_kv_map map, std::string_view key) {
   memlith_bytes value{};

@@ -21,7 +21,7 @@ namespace memlith::python {
 
 namespace {
 
-// A region, as a buffer of its bytes. It stays mapped as long as somebody has the buffer. All but the calls that are
+// A region, as a buffer of its bytes. It stays mapped as long as the buffer is referenced. All but the calls that are
 // made without the interpreter's lock is guarded by that lock.
 class SharedRegion {
  public:
@@ -40,7 +40,7 @@ class SharedRegion {
   SharedRegion& operator=(const SharedRegion&) = delete;
   ~SharedRegion() { (void)memlith_shared_close(handle_); }
 
-  // Of a region that is open.
+  // The region must be open.
   memlith_shared* handle() const {
     if (is_closed_) fail(MEMLITH_INVALID, "the shared region is closed");
     return handle_;
@@ -216,7 +216,7 @@ void define_shared(nb::module_& module) {
             }
           },
           nb::arg("ticket"))
-      .def("close", &SharedRegion::close, "Closes the region when nobody uses its memory any more.");
+      .def("close", &SharedRegion::close, "Closes the region when its memory is no longer used.");
   nb::class_<SharedTransaction>(module, "SharedTransaction")
       .def(nb::init<SharedRegion&, std::uint32_t>(), nb::arg("region"), nb::arg("mode"))
       .def("touch_bytes_before", &SharedTransaction::touch_before, nb::arg("memory"), nb::arg("timeout_ms"))

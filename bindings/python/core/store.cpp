@@ -302,9 +302,9 @@ std::uint64_t Store::refresh() {
   const std::unique_lock lock(lock_);
   if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
   if (!read_only_) fail(MEMLITH_INVALID, "the store is open for writing: it shows what this process does");
-  if (!follows_) return memlith_store_durable(handle_);  // nobody can write while it is open
+  if (!follows_) return memlith_store_durable(handle_);  // no writer while it is open
   check(memlith_store_refresh(handle_, nullptr));
-  // Arrays of an earlier opening may be stored to; those stores belong to nobody.
+  // Arrays of an earlier opening may be stored to; those stores are part of no commit.
   for (const auto& [name, open] : regions_) open.mapping->allow_stores(memlith_region_size(open.region));
   return memlith_store_durable(handle_);
 }

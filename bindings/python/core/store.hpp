@@ -46,7 +46,7 @@ class Store {
   std::uint64_t durable();
   void rollback();
   void checkpoint();
-  // Of a store that is followed: moves on to the newest durable commit, and returns its ticket.
+  // For a followed store: moves on to the newest durable commit, and returns its ticket.
   std::uint64_t refresh();
   bool follows() const { return follows_; }
   void set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes);
@@ -97,7 +97,7 @@ class Store {
   };
   using Regions = std::map<std::string, Open>;
 
-  // The gate comes before the lock: whoever has the gate may open regions, which takes the lock for itself.
+  // The gate comes before the lock: the holder of the gate may open regions, which takes the lock.
   // `use` calls `work` under the lock; `with_handle` also releases the interpreter lock; `through_gate` first waits
   // until no transaction is open.
   template <typename Work>

@@ -38,8 +38,8 @@ def store(folder: pathlib.Path) -> Iterator[memlith.Store]:
 
 @pytest.mark.skipif(mapping_tests is None, reason="this Python lacks its own tests (Debian: libpython3.11-testsuite)")
 class TestTheContractOfAMapping(getattr(mapping_tests, "TestHashMappingProtocol", object)):  # type: ignore[misc]
-    # What a dictionary in a store is not: it has a name, its copy is a dict, its values are copies, and its keys are
-    # bytes on the disk, which no class of Python compares or hashes.
+    # A stored dictionary lacks these properties: it has a name, its copy is a dict, its values are copies, its keys
+    # are bytes on the disk, which no class of Python compares or hashes.
     test_constructor = test_fromkeys = test_copy = test_setdefault = test_repr = test_repr_deep = None
     test_eq = None
 

@@ -3,7 +3,7 @@ package errors
 
 import "errors"
 
-// Of a database.
+// Errors of a database.
 var (
 	ErrDatabaseNotOpen  = errors.New("database not open")
 	ErrInvalid          = errors.New("invalid database")
@@ -14,7 +14,7 @@ var (
 	ErrDatabaseReadOnly = errors.New("database is in read-only mode")
 )
 
-// Of a transaction.
+// Errors of a transaction.
 var (
 	ErrTxNotWritable = errors.New("tx not writable")
 	ErrTxClosed      = errors.New("tx closed")
@@ -22,7 +22,7 @@ var (
 	ErrFreePagesNotLoaded = errors.New("free pages are not pre-loaded") // never returned
 )
 
-// Of a bucket.
+// Errors of a bucket.
 var (
 	ErrBucketNotFound     = errors.New("bucket not found")
 	ErrBucketExists       = errors.New("bucket already exists")

@@ -78,7 +78,7 @@ struct Walk {
   SmallVector<std::size_t, 4> groups;
 };
 
-// What a loop has stored, where it was left.
+// The stores of a loop, at the place where the loop was left.
 struct Walked {
   Value* begin = nullptr;
   Value* bytes = nullptr;
@@ -333,7 +333,7 @@ class Tracking {
     erase_if(groups_, [&](const Group&) { return moved[next++]; });
   }
 
-  // Nobody can learn of the loop's stores before the loop is left.
+  // True if no other code can observe the loop's stores before the loop is left.
   static bool tells_nothing(const Loop& loop) {
     for (const BasicBlock* const block : loop.blocks()) {
       if (!isa<BranchInst>(block->getTerminator()) && !isa<SwitchInst>(block->getTerminator())) return false;
@@ -423,8 +423,8 @@ class Tracking {
 
   // ---- what several blocks store -----------------------------------------------------------------------------------
 
-  // What is recorded at the end of a block may as well be recorded in each of the blocks that follow on it alone, with
-  // what these store to the same object: nobody learns of the stores in between.
+  // A record at the end of a block may as well be made in each of the blocks that follow on it alone, with their
+  // stores to the same object: no code observes the stores in between.
   void move_into_successors(Function& function) {
     if (groups_.empty() || function.hasOptNone()) return;
     MapVector<Instruction*, MapVector<Value*, Group>> places;

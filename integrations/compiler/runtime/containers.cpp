@@ -1,5 +1,5 @@
-// What std::map, std::set and std::list call in libstdc++.so, where no pass has seen the stores. The pass leads those
-// calls here. The layout of the nodes is part of libstdc++'s ABI; this file is compiled with the pass.
+// The functions of libstdc++.so that std::map, std::set and std::list call, where no pass has seen the stores. The pass
+// leads those calls here. The layout of the nodes is part of libstdc++'s ABI; this file is compiled with the pass.
 #include <list>
 #include <map>
 #include <utility>

@@ -1,4 +1,4 @@
-/* What the functions __memlith_wrap_NAME share: recording what a function of the C library wrote. */
+/* Shared by the functions __memlith_wrap_NAME: recording the bytes that a function of the C library wrote. */
 #pragma once
 
 #include <memlith/track.h>

@@ -12,8 +12,8 @@
 #pragma weak memlith_track_attach
 #pragma weak memlith_track_detach
 
-/* What the code that the pass puts in compares addresses with. The linker makes one of it for each program and each
- * shared library, so that reading it takes no detour. */
+/* The range that the pass's code compares addresses with. The linker makes one for each program and each shared
+ * library, so that reading it takes no detour. */
 HIDDEN memlith_track_range __memlith_range = {UINTPTR_MAX, 0};
 
 __attribute__((constructor(101))) static void attach(void) {

@@ -1,5 +1,5 @@
-/* What _FORTIFY_SOURCE makes of calls: functions that also know the size of the memory, and end the program if that is
- * too small. */
+/* The functions that _FORTIFY_SOURCE calls instead: they also know the size of the memory, and end the program if that
+ * is too small. */
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
 #include <stdarg.h>

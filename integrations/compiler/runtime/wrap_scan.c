@@ -109,8 +109,8 @@ static void* argument_at(va_list arguments, int position) {
   return found;
 }
 
-/* What the call wrote that assigned `assigned` arguments. A conversion that failed may have written, too, unless it
- * reads text. */
+/* Records the bytes that a call wrote which assigned `assigned` arguments. A conversion that failed may have written,
+ * too, unless it reads text. */
 static void scanned(const char* format, va_list arguments, int assigned) {
   struct conversion each;
   for (int next = 1; next_conversion(&format, &each);) {

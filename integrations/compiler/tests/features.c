@@ -1,4 +1,4 @@
-// What the pass has to see in C: each kind of store, threads, signal handlers, longjmp, fork.
+// The stores that the pass has to see in C: each kind of store, threads, signal handlers, longjmp, fork.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>
@@ -152,7 +152,7 @@ static void threads(void) {
   for (int i = 0; i < 4; ++i) pthread_join(ids[i], NULL);
 }
 
-// What a child stores reaches neither the store nor the parent's lists.
+// A child's stores reach neither the store nor the parent's lists.
 static void child(void) {
   const pid_t id = fork();
   if (id == 0) {
@@ -173,7 +173,7 @@ int main(int argc, char** argv) {
   char* const base = open_region(argc, argv, 1 << 20);
   all = (struct all*)(base + 4096);
   if (!first_run) {
-    // What the run before left in memory is what it persisted.
+    // The memory holds what the run before persisted.
     const int same = *(unsigned long*)base == sum(all);
     close_region();
     return same ? 0 : 6;

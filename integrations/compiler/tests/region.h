@@ -1,4 +1,4 @@
-// What the test programs share: a region in the store that the first argument names, in C and C++.
+// Shared by the test programs: a region in the store that the first argument names, in C and C++.
 #pragma once
 
 #include <memlith/memlith.h>

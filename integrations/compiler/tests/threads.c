@@ -72,7 +72,7 @@ static void check_contended(void) {
   }
 }
 
-// ---- threads that end: what they stored waits for a persist of process scope, or of nobody
+// ---- threads that end: their stores wait for a persist of process scope, which may never come
 
 static void* store_and_end(void* argument) {
   const unsigned me = (unsigned)(size_t)argument;
@@ -158,7 +158,7 @@ static void fork_children(void) {
     all->words[i][0] = i + 1;
     const pid_t child = fork();
     if (child == 0) {
-      // Its own copy of the memory: recorded by nobody who persists, whatever lists were in use at the fork.
+      // Its own copy of the memory: no persist records it, whatever lists were in use at the fork.
       for (unsigned k = 0; k < kWords; ++k) all->words[k][2] = 77;
       _exit(memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS) == MEMLITH_OK ? 1 : 0);
     }

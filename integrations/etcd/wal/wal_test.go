@@ -182,7 +182,7 @@ func (b *both) readFrom(from, newest walpb.Snapshot, inPlace bool) {
 	}
 }
 
-// What raft saves is read as from etcd's own log: after entries were replaced, after snapshots, after the state of
+// Saved entries are read as from etcd's own log: after entries were replaced, after snapshots, after the state of
 // another member, and after older records were released.
 func TestBesideEtcds(t *testing.T) {
 	random := child.Seed(t)
@@ -398,7 +398,7 @@ func TestRelease(t *testing.T) {
 	check(t, w.Close())
 }
 
-// What is larger than what is handed to the log at once.
+// Entries that are larger than a batch that is handed to the log at once.
 func TestLargeEntries(t *testing.T) {
 	w, folder := create(t, "")
 	var wanted []raftpb.Entry

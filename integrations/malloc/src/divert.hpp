@@ -14,7 +14,7 @@ constexpr std::size_t kAlignment = alignof(std::max_align_t);
 
 // A block of the heap that this thread uses; null where the heap has no room.
 void* allocate(memlith_heap* heap, std::size_t bytes, std::size_t alignment) noexcept;
-// Of a block that memlith_heap_owns. Ends the process if no block begins there: the program's heap is damaged.
+// Frees a block that memlith_heap_owns. Ends the process if no block begins there: the program's heap is damaged.
 void free(void* block) noexcept;
 
 }  // namespace memlith::diverted

@@ -13,7 +13,7 @@
 #include "divert.hpp"
 #include "memlith/track.h"
 
-// What glibc's own functions are called beside the names that a program may replace.
+// The names of glibc's own functions, beside those that a program may replace.
 extern "C" {
 void* __libc_malloc(std::size_t);
 void __libc_free(void*);

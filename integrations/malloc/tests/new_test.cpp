@@ -166,7 +166,7 @@ TEST_F(Diverted, OtherThreadsAndInnerScopesAreNotMeant) {
   EXPECT_EQ(heap_.verify()->blocks, 0u);
 }
 
-// What memlith itself allocates, for as long as it is open or for a message, is the process's.
+// memlith's own allocations, for as long as it is open or for a message, come from the process's heap.
 TEST_F(Diverted, CallsOfMemlithAllocateInTheProcess) {
   const std::string other = folder_ / "b";
   {
@@ -213,7 +213,7 @@ TEST_F(Diverted, AFullHeapThrowsAndIsIntact) {
   EXPECT_TRUE(heap_.verify().ok());
 }
 
-// What lies in a heap is gone with the heap; nobody gives it to malloc.
+// Blocks of a heap are gone with the heap; malloc does not get them.
 TEST_F(Diverted, ABlockOfAClosedHeapIsGone) {
   char* block = nullptr;
   {

@@ -5,9 +5,9 @@
 // memlith, the content of DATA/PG_VERSION (`PG_VERSION`).
 //
 // THE MARK. From the start with memlith to a clean end, DATA/PG_VERSION begins with a word that a PostgreSQL without
-// memlith shows as the version by which the directory was initialised, and refuses. So nobody reads pages at home that
-// may be torn, or older than those in the log. The mark also names the log, so that the log of another directory, or
-// of another moment, is never replayed.
+// memlith shows as the version by which the directory was initialised, and refuses. So no server reads pages at home
+// that may be torn, or older than those in the log. The mark also names the log, so that the log of another directory
+// or of another moment is never replayed.
 #pragma once
 
 #include <string>
@@ -36,7 +36,7 @@ class Cluster {
   // Where the server reads its PG_VERSION while the directory is marked.
   [[nodiscard]] std::string version() const { return log_ + "/PG_VERSION"; }
   [[nodiscard]] bool marked() const { return marked_; }
-  // Of PostgreSQL, such as "15".
+  // PostgreSQL's version, such as "15".
   [[nodiscard]] std::string_view release() const { return std::string_view(plain_).substr(0, plain_.size() - 1); }
 
   // Durable on return.

@@ -9,7 +9,7 @@ namespace memlith_postgres {
 int FileCalls::before_creation(std::string_view path) {
   // A record tells a file by its name, so a name means one file as long as the log has records of it.
   while (true) {
-    // A record may be in the batch that is being filled, which nobody else may ask for.
+    // A record may be in the batch that is being filled, which no other caller may ask for.
     std::uint64_t newest = 0;
     {
       const Pages::Lock lock(pages_);
@@ -47,8 +47,8 @@ int FileCalls::put(SharedFile& file, FileRef ref, FileAccess& access, std::uint3
                    bool extends) {
   static constexpr std::array<std::byte, kPageBytes> kZeros{};
   if (extends) {
-    // The file has its length at once, because PostgreSQL asks for it, and a full disk is noticed here. Nobody vouches
-    // for such a page, so it may be written before the log has it.
+    // The file has its length at once, because PostgreSQL asks for it, and a full disk is noticed here. No commit
+    // depends on such a page, so it may be written before the log has it.
     if (const int error = access.write(block, kZeros.data()); error != 0) return error;
     file.blocks = block + 1;
     ++file.dirtied;

@@ -1,4 +1,4 @@
-// What a process of the server does with the files of relations, in the place of the system calls. Floor: postgres.
+// The calls of a server's process on the files of relations, in the place of the system calls. Floor: postgres.
 //
 // A page that is written goes into shared memory, and is read from there until it is home. A flush of a file waits
 // until the log has what was written to it, and flushes the file itself only when something else has to be durable: its

@@ -15,7 +15,7 @@ namespace memlith_postgres {
 using memlith::Error;
 using memlith::Result;
 
-// Of the last system call that failed: NOT_FOUND, NO_SPACE, PERMISSION or IO; `what` names the call and the file.
+// The error of the last system call: NOT_FOUND, NO_SPACE, PERMISSION or IO; `what` names the call and the file.
 Error errno_error(const std::string& what);
 
 // A descriptor that is closed.

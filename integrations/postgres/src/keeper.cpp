@@ -124,7 +124,7 @@ class Keeper {
   PageLog page_log_;
 };
 
-// Once: whoever waits for the keeper reads to the end.
+// Called once: a process that waits for the keeper reads to the end.
 void tell(Descriptor& ready, std::string_view text) {
   if (!ready) return;
   [[maybe_unused]] const ssize_t told = ::write(ready.number(), text.data(), text.size());

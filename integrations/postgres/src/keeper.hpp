@@ -33,7 +33,7 @@ SharedMemory* map_memory(int descriptor);
 // Starts a keeper and returns when it is ready. Errors: what the keeper says.
 Result<void> start_keeper(int memory);
 
-// What the process does that start_keeper has started. Its exit code.
+// The body of the process that start_keeper has started. Returns its exit code.
 int keep(int memory, int ready);
 
 struct Recovered {

@@ -16,7 +16,7 @@ inline constexpr std::size_t kPathBytesMax = 111;
 // pg_tblspc/16400/PG_15_202209061/5/16384.
 bool is_relation(std::string_view path);
 
-// Of a relation's file, the file that an unlogged relation has beside it: base/5/16384_init for base/5/16384_fsm.1.
+// For a relation's file, the file that an unlogged relation has beside it: base/5/16384_init for base/5/16384_fsm.1.
 // Empty for such a file itself, which is logged.
 std::string init_of(std::string_view path);
 

@@ -245,7 +245,7 @@ Result<void> PageLog::settle(Pages& pages) {
     }
   }
   // ORDER pages-home-before-reset: what the log gives up has to be at home, and so has the removal of a file whose
-  // pages nobody can flush any more. [test PostgresCrash.TheLogStartsOverWhenTheHomesAreFlushed]
+  // pages can no longer be flushed. [test PostgresCrash.TheLogStartsOverWhenTheHomesAreFlushed]
   if (Result<void> flushed = flush_homes(pages, dirty); !flushed) return flushed;
   for (const std::string& path : removed) {
     if (Result<void> flushed = homes_.flush_folder_of(path); !flushed) return flushed;

@@ -4,7 +4,7 @@
 // without a flush. Before the log is full, the homes are flushed and the log starts over (settle). After a crash,
 // replay brings what the log has home: a page is whole then, with everything that was acknowledged.
 //
-// What the log and the homes are is left open here, so that the tests run this code on the simulated disk.
+// The log and the homes are parameters here, so that the tests run this code on the simulated disk.
 #pragma once
 
 #include <cstdint>

@@ -180,7 +180,7 @@ FileRef Pages::add_file(std::uint64_t device, std::uint64_t inode, std::string_v
   if (!index || path.size() > kPathBytesMax) return {};
   SharedFile& file = memory_->file[*index];
   const std::uint32_t serial = file.serial + 1 == 0 ? 1 : file.serial + 1;
-  // Nobody vouches for pages that were written before: until the file was flushed, each page is logged whole.
+  // Pages that were written before may be torn: until the file was flushed, each page is logged whole.
   file = SharedFile{
       .device = device, .inode = inode, .serial = serial, .blocks = blocks, .asks = 1, .unlogged = unlogged ? 1U : 0U};
   std::copy(path.begin(), path.end(), file.path.begin());

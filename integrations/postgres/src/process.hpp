@@ -21,7 +21,7 @@ class Process {
   // `data` is the data directory, without links; `version` is where the server reads its PG_VERSION.
   Process(SharedMemory& memory, int memory_descriptor, std::string data, std::string version);
 
-  // What follows does what the system call does, on descriptors that are ours: of files of relations.
+  // These do what the system calls do, on descriptors that are ours: of files of relations.
   int open(const char* path, int flags, mode_t mode);
   void forget(int descriptor) { files_[static_cast<std::size_t>(descriptor)] = {}; }
   [[nodiscard]] bool is_ours(int descriptor) const {

@@ -1,5 +1,5 @@
-// What becomes of a process into which this library is preloaded: a server, before PostgreSQL reads anything; the
-// keeper of one; or neither, as of `postgres -V`, which pg_ctl runs before each start, and of pg_ctl itself.
+// Decides the role of a process into which this library is preloaded: a server, before PostgreSQL reads anything; the
+// keeper of one; or neither, as `postgres -V`, which pg_ctl runs before each start, and pg_ctl itself.
 //
 // A server starts in two steps. First it takes the lock of the cluster, makes the shared memory, and starts the keeper,
 // which recovers. Then the program executes itself with full_page_writes=off on its command line, where no file of
@@ -181,7 +181,7 @@ Process* process() { return the_process; }
 
 }  // namespace memlith_postgres
 
-// What calls main(): by then everything that is static is made, which is not so in a constructor.
+// The caller of main(): by then everything that is static is made, which is not so in a constructor.
 extern "C" __attribute__((visibility("default"))) int __libc_start_main(int (*main)(int, char**, char**), int count,
                                                                         char** words, void (*init)(), void (*fini)(),
                                                                         void (*loader_fini)(), void* stack_end) {

@@ -78,7 +78,7 @@ class Story {
 
   [[nodiscard]] const SimTrace& trace() const { return volume_.trace(); }
 
-  // What is wrong with these pages after a crash at operation `at`; empty: nothing.
+  // A sentence on the fault of these pages after a crash at operation `at`; empty: none.
   [[nodiscard]] std::string check(const Contents& contents, std::size_t at) const {
     for (const auto& [key, states] : states_) {
       std::size_t first = 0;

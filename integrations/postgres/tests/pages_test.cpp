@@ -22,7 +22,7 @@ TEST(PagesTest, APageIsReadFromTheNewestBatchUntilItIsHome) {
   EXPECT_EQ(world.memory().batch[1].records, 3u);
   {
     const Pages::Lock lock(world.pages());
-    EXPECT_EQ(world.pages().seal(), nullptr) << "nobody wants it yet";
+    EXPECT_EQ(world.pages().seal(), nullptr) << "no reader wants it yet";
   }
   world.pages().want(1);
   {

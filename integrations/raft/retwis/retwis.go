@@ -272,7 +272,7 @@ func (r *Result) Microseconds(quantiles ...float64) (times []float64) {
 
 // ---- a process that speaks for a store -----------------------------------------------------------------------------
 
-// What a Request asks for.
+// Kinds of Request.
 const (
 	RequestFill    = "fill"
 	RequestRun     = "run"

@@ -1,4 +1,4 @@
-// What one cut changes in the kv store: operations one after the other in one string. plugin redis.
+// The changes of one cut to the kv store: operations one after the other in one string. plugin redis.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ static int which_directive(const char* name) {
   return -1;
 }
 
-/* What is wrong with it, or NULL. */
+/* The fault of the value, or NULL. */
 static const char* set_directive(int which, const char* value) {
   int error = 0;
   if (which == 0) {
@@ -73,8 +73,8 @@ static sds read_stream(sds to, FILE* from) {
   return to;
 }
 
-/* What the user's configuration says of directives that are other ones while memlith keeps the data. CONFIG REWRITE
- * writes these, and a new store takes its first data from what a plain server would have loaded. */
+/* The user's values of the directives that memlith sets to others while it keeps the data. CONFIG REWRITE writes these,
+ * and a new store takes its first data from what a plain server would have loaded. */
 static struct {
   int has_save, has_appendonly; /* in the text, included files not */
   int appendonly, appendfsync, memcheck;
@@ -206,7 +206,7 @@ static void set_ours(client* c) {
   addReply(c, shared.ok);
 }
 
-/* What replaces the append-only file cannot be switched off, nor weakened behind our back. */
+/* The replacement of the append-only file cannot be switched off, nor weakened behind our back. */
 static const char* refused(client* c) {
   for (int i = 2; i + 1 < c->argc; i += 2) {
     const char *name = c->argv[i]->ptr, *value = c->argv[i + 1]->ptr;
@@ -244,7 +244,7 @@ void __wrap_configSetCommand(client* c) {
 
 /* ---- CONFIG REWRITE ---------------------------------------------------------------------------------------------- */
 
-/* What Redis writes is what the user had, so that a plain server starts as it would have before. */
+/* Redis writes the user's values, so that a plain server starts as it would have before. */
 struct in_effect {
   int appendonly, appendfsync, memcheck;
 };

@@ -1,4 +1,4 @@
-// What keeper.h describes: the store of a Redis server. plugin redis.
+// Implements keeper.h: the store of a Redis server. plugin redis.
 #include <algorithm>
 #include <cstdio>
 #include <memory>

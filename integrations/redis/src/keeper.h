@@ -1,6 +1,6 @@
 /* The durable side of Redis on memlith: an application log, and a kv store that catches up with it. plugin redis.
  *
- * What Redis would write to its append-only file goes to the log. From time to time Redis makes a cut: it says what the
+ * The bytes of Redis's append-only file go to the log. From time to time Redis makes a cut: it says what the
  * records are as of the newest entry (keeper_put and the calls below it, then keeper_cut). A thread puts each cut into
  * the kv store and commits it together with the log's read position, so the kv store always is what some cut said, and
  * the log has every entry behind that cut.
@@ -47,7 +47,7 @@ int keeper_sweep(keeper* keeper, int (*alive)(void* context, uint64_t id), void*
 /* The entries behind the newest cut, in order. */
 int keeper_replay(keeper* keeper, int (*entry)(void* context, const char* bytes, size_t byte_count), void* context);
 
-/* What was said since the newest cut is void: the databases have the records that they have in the kv store. */
+/* Drops all calls since the newest cut: the databases have the records that they have in the kv store. */
 int keeper_forget(keeper* keeper);
 
 /* Starts the thread. */
@@ -61,7 +61,7 @@ void keeper_set_durability(keeper* keeper, int durability, uint64_t window_ms);
 /* Appends an entry. Strong: durable on return. Weak: durable within the window. Waits for the thread if the log is
  * full; an entry for which the whole log is too small makes the log grow. */
 int keeper_append(keeper* keeper, const char* bytes, size_t byte_count);
-/* Of a weak append: nothing was appended, because the disk has no room. To be tried again with the same bytes. */
+/* A weak append's result: nothing was appended, because the disk has no room. Try again with the same bytes. */
 enum { KEEPER_NO_ROOM = 1 };
 /* 0 while the disk has no room for what the threads behind have to write. They try again; until then, nothing more
  * should be appended than has to be. */
@@ -83,7 +83,7 @@ int keeper_put_part(keeper* keeper, uint64_t id, uint32_t number, const void* by
 int keeper_add_part(keeper* keeper, uint64_t id, uint32_t number, const void* bytes, size_t byte_count);
 /* No record points to the object any more. */
 int keeper_drop_object(keeper* keeper, uint64_t id);
-/* What was put, removed and added since the last cut is void: every database will be emptied and said anew. */
+/* Drops the puts, removals and additions since the last cut: every database will be emptied and said anew. */
 void keeper_void(keeper* keeper);
 /* Database `db` has no records; what this cut put into it before is void, too. */
 int keeper_empty_db(keeper* keeper, int db);

@@ -1,4 +1,4 @@
-// What keeper.h describes. plugin redis.
+// The class behind keeper.h. plugin redis.
 #pragma once
 
 #include <atomic>

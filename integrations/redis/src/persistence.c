@@ -112,8 +112,8 @@ static void note_room(int has_room) {
                                  : "memlith: the disk has no room; writes are refused until there is");
 }
 
-/* What Redis has fed, and where in the stream of replication the data is then. KEEPER_NO_ROOM: nothing was done; and
- * there may be no cut either, what the keys hold now is ahead of the log. */
+/* Appends what Redis has fed, and the position in the replication stream behind it. KEEPER_NO_ROOM: nothing was done;
+ * then no cut may be made either, because the keys are ahead of the log. */
 static int append_entry(void) {
   size_t fed = sdslen(server.aof_buf);
   mstime_t latency;

@@ -42,7 +42,7 @@ static position make(const char* id, long long offset, int db) {
   return made;
 }
 
-/* Of the databases as they are, between two commands. */
+/* The position of the databases as they are, between two commands. */
 static position current(void) {
   position none;
   memset(&none, 0, sizeof none);

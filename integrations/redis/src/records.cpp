@@ -62,7 +62,7 @@ Result<void> Records::read_bindings() {
   });
 }
 
-// Of a snapshot that a crash cut off, or of databases that were emptied.
+// Removes maps of a snapshot that a crash cut off, or of databases that were emptied.
 Result<void> Records::remove_unbound_maps() {
   std::vector<std::string> unbound;
   std::set<std::uint64_t> bound;

@@ -1,4 +1,4 @@
-/* What the files of this folder that are compiled with Redis share. Functions of Redis that are linked with
+/* Shared by the files of this folder that are compiled with Redis. Functions of Redis that are linked with
  * -Wl,--wrap=NAME are __real_NAME here, and calls of NAME in Redis come to __wrap_NAME. plugin redis.
  */
 #ifndef MEMLITH_REDIS_REDIS_H

@@ -1,9 +1,9 @@
-/* What Redis Cluster does to the data outside of commands, so that no command of it is in the log. plugin redis. */
+/* Changes that Redis Cluster makes outside of commands, so that the log has no command for them. plugin redis. */
 #include "redis.h" /* first: it says which system this is */
 
 #include <cluster.h>
 
-/* Slots went to another master, which says so; Redis removes their keys and tells nobody. Without a DEL in the log a
+/* Slots went to another master, which says so; Redis removes their keys without a word. Without a DEL in the log a
  * restart would have the keys again, and if the slot comes back, new commands would be added to old values. */
 static int is_removed_with_its_slot(redisDb* db, robj* key) {
   int in_command = server.current_client && !ProcessingEventsWhileBlocked;

@@ -22,7 +22,7 @@ import time
 from server import Client, Gone, Refused, Server, free_port, run_tests, seeded_random, skip_without, until
 
 NODE_TIMEOUT_MS = 2000
-# What a power cut would leave of nodes.conf: the file as it was at its last flush, in nodes.conf.durable.
+# The nodes.conf that a power cut would leave: the file as it was at its last flush, in nodes.conf.durable.
 KEEPS_WHAT_IS_FLUSHED = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -163,7 +163,7 @@ class Load(threading.Thread):
             self.connections.pop(node).close()
 
     def ask(self, tag, *command):
-        """The reply, of whichever node serves the tag, and that node. Gone: nobody knows whether it was done."""
+        """The reply of the node that serves the tag, and that node. Gone: the command may have been done or not."""
         for _ in range(2000):
             node = self.homes.get(tag) or self.chance.choice(self.cluster.nodes)
             try:
@@ -205,14 +205,14 @@ class Load(threading.Thread):
                     self.rest()
                 else:
                     raise
-        raise AssertionError(f"nobody serves {tag}")
+        raise AssertionError(f"no node serves {tag}")
 
     def rest(self):
         if self.stopping or (self.pausing and not self.in_check):
             raise InterruptedError
         time.sleep(0.02)
 
-    # What is asked for.
+    # The checks that a test asks for.
 
     def run(self):
         try:
@@ -341,7 +341,7 @@ def kill_master(cluster, shards, chance):
 
 
 def kill_shard(cluster, shards, chance):
-    """A master and its replica, for longer than the timeout: nobody may replace the master."""
+    """A master and its replica, for longer than the timeout: no node may replace the master."""
     master = chance.choice([each for each, replicas in shards.items() if replicas])
     both = [master, *shards[master]]
     for each in chance.sample(both, len(both)):

@@ -127,7 +127,7 @@ void fill_random(const Given& given) {
   std::vector<std::vector<double>> took_us(given.threads);
   std::vector<std::thread> threads;
   warm_up(side, given);
-  // What was made is none of the measuring's business.
+  // The flush of the new database is not measured.
   ::sync();
   std::puts("ready");
   std::fflush(stdout);

@@ -1,4 +1,4 @@
-// What the entries of the journal say. Floor: rocksdb.
+// The entries of the journal. Floor: rocksdb.
 //
 // The journal is an application log. An entry begins with a Head. What entries before it say stays true:
 //   data      bytes of a log, from an offset on, which were durable when the entry was

@@ -1,4 +1,4 @@
-// What programs call, and what a program finds that is loaded with memlith_rocksdb.so. Floor: rocksdb.
+// The calls of programs, and those that RocksDB finds when it loads memlith_rocksdb.so. Floor: rocksdb.
 #include <rocksdb/convenience.h>
 #include <rocksdb/file_system.h>
 #include <rocksdb/utilities/object_registry.h>

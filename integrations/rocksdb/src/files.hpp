@@ -14,7 +14,7 @@ namespace memlith_rocksdb {
 using memlith::Error;
 using memlith::Result;
 
-// Of the last system call that failed: NO_SPACE or IO; `what` names the call and the file.
+// The error of the last system call: NO_SPACE or IO; `what` names the call and the file.
 Error errno_error(const std::string& what);
 
 class File {

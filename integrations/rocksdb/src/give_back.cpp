@@ -37,7 +37,7 @@ struct Known {
   std::vector<Piece> pieces;
   bool is_gone = false;
 };
-// What the journal knows of each log.
+// The journal's knowledge of each log.
 using Knowledge = std::map<std::uint64_t, Known>;
 
 void learn(Knowledge& knowledge, const Entry& entry) {
@@ -133,7 +133,7 @@ class GiveBack {
       covered = std::max(covered, piece.offset + piece.bytes.size());
       result_.replayed_bytes += piece.bytes.size();
     }
-    // Of a log that was to be removed, RocksDB needs nothing, and the journal may lack bytes.
+    // RocksDB does not need a log that was to be removed, and the journal may lack bytes of it.
     if (!known.is_gone) {
       if (Result<void> right = check(*file, plain, known.claim, covered); !right) return right;
     }

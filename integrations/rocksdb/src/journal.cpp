@@ -234,7 +234,7 @@ Result<void> Journal::settle() {
   const std::uint64_t bytes = unsettled_.load(std::memory_order_relaxed);
   const Result<memlith_applog_info> info = log_.info();
   if (!info) return info.error();
-  // What entries up to here say of a log that is not in the list, is of one that is gone.
+  // An entry up to here about a log that is not in the list is about one that is gone.
   const std::vector<std::shared_ptr<LogFile>> logs = all_logs();
   std::vector<Claim> claims;
   for (const auto& log : logs) {

@@ -72,11 +72,11 @@ class Journal {
   // Call this after the bytes were appended to the file.
   Result<void> append(LogFile& log, std::string_view bytes);
   Result<void> sync(const std::shared_ptr<LogFile>& log);
-  // What was appended to any log of the folder before.
+  // Makes durable what was appended to any log of the folder before.
   Result<void> sync_all();
   // Before the log is removed or renamed on purpose. With `flush`, the file has everything on the medium.
   Result<void> forget(std::uint64_t number, bool flush);
-  // What the log's file has is on the medium on return, such as before a link is made to it.
+  // The content of the log's file is on the medium on return, such as before a link is made to it.
   Result<void> flush(std::uint64_t number);
   // Flushes the files and leaves the journal without a claim; recover() then only gives the files back.
   Result<void> finish();

@@ -1,4 +1,4 @@
-// What RocksDB offers around its log works as before.
+// RocksDB's features around its log work as before.
 #include <rocksdb/convenience.h>
 #include <rocksdb/env_encryption.h>
 #include <rocksdb/utilities/backup_engine.h>

@@ -80,7 +80,7 @@ class Load {
     if (given_.absolute) options.wal_recovery_mode = rocksdb::WALRecoveryMode::kAbsoluteConsistency;
     if (!given_.stock) {
       std::shared_ptr<rocksdb::FileSystem> file_system;
-      // So little that settling happens all the time.
+      // Small enough that settling happens all the time.
       const Status made = memlith::NewRocksdbFileSystem(rocksdb::FileSystem::Default(),
                                                         {.entry_bytes_max = 64 << 10,
                                                          .settle_bytes = 128 << 10,
@@ -106,7 +106,7 @@ class Load {
     return opened;
   }
 
-  // What was prepared is there as a whole or not at all; it was not acknowledged.
+  // A prepared transaction is there as a whole or not at all; it was not acknowledged.
   Status finish_prepared() {
     std::vector<rocksdb::Transaction*> prepared;
     transactions_->GetAllPreparedTransactions(&prepared);

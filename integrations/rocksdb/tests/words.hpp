@@ -1,4 +1,4 @@
-// What the tests of RocksDB on memlith say again and again.
+// Shared by the tests of RocksDB on memlith.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -70,7 +70,7 @@ void barrier(sqlite3_file* file) { real(file)->pMethods->xShmBarrier(real(file))
 
 using Methods = sqlite3_io_methods;
 
-// Of the real file's version: what it has not, SQLite must not find here.
+// Methods of the real file's version: SQLite must find none here that the real file lacks.
 Methods methods_before(const Methods& real) {
   Methods methods{};
   methods.iVersion = real.iVersion < 3 ? real.iVersion : 3;

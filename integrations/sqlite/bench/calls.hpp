@@ -1,4 +1,4 @@
-// What SQLite asks of its VFS: how often, and how long it takes. A VFS that counts stands before the real one, the same
+// SQLite's calls of its VFS: how many, and how long they take. A VFS that counts stands before the real one, the same
 // for all systems; it adds two looks at the clock to a call.
 #pragma once
 
@@ -29,7 +29,7 @@ using CallCounts = std::array<CallCount, kCalls>;
 
 // Registers the VFS that counts before `vfs`, once, and gives its name.
 [[nodiscard]] Result<const char*> counted_vfs(const char* vfs);
-// Of all files opened through such, since the process began.
+// The counts of all files opened through such a VFS, since the process began.
 [[nodiscard]] const CallCounts& calls_so_far();
 
 }  // namespace memlith::sqlite_bench

@@ -29,7 +29,7 @@ Failure sqlite_failure(sqlite3* db, std::string_view doing) {
                             fmt::format("{}: {} ({})", doing, sqlite3_errmsg(db), sqlite3_extended_errcode(db)));
 }
 
-// What has a meaning in a URI is written as its number.
+// Characters with a meaning in a URI are written as numbers.
 std::string escaped(const std::string& path) {
   std::string text;
   for (const char c : path) {

@@ -90,7 +90,7 @@ class Connection {
 // SQLite's checks of the whole database; empty if it found nothing.
 [[nodiscard]] MaybeFailure check_integrity(Connection& connection);
 
-// Of content, over all values in order. Not cryptographic.
+// A checksum of content, over all values in order. Not cryptographic.
 class Checksum {
  public:
   void add(std::uint64_t value) { state_ = mix(state_ ^ value); }

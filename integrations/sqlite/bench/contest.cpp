@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t kSamplesForP99 = 100;
 constexpr std::size_t kSamplesForP999 = 1000;
 
-// Of each turn; then the median over the turns, and for the maximum the largest. Percentiles that some turn has too few
+// The percentiles of each turn; then their medians, and the largest maximum. Percentiles that some turn has too few
 // samples for are left out of all.
 struct Spread {
   std::vector<double> p50, p99, p999, max;
@@ -87,7 +87,7 @@ Json parse_stats(const std::string& text) {
   return object;
 }
 
-// What is not there is not there; what cannot be removed shows when the next one is copied there.
+// A missing file is no failure; a file that cannot be removed shows when the next one is copied there.
 void remove_database(const std::string& path) {
   for (const char* suffix : {"", "-wal", "-shm", "-journal", ".memlith", ".memlith-stats"}) {
     std::error_code ignored;
@@ -349,7 +349,7 @@ Json Contest::row_of(const Shape& shape, const Lane& lane) const {
   row["operations"] = operations;
   row["commits"] = commits;
   row["operations_per_s"] = median_or_null(lane.operations_per_s);
-  // Of neighbours in time, a repetition each; then the median.
+  // The ratio of neighbours in time, a repetition each; then the median.
   const auto paired = [&lane](const std::vector<double>& mine, const Lane* other, const std::vector<double>* theirs) {
     std::vector<double> ratios;
     for (std::size_t i = 0; other != nullptr && other != &lane && i < std::min(mine.size(), theirs->size()); ++i) {

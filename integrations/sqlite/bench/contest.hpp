@@ -20,7 +20,7 @@
 
 namespace memlith::sqlite_bench {
 
-// What a turn measured.
+// The measurements of a turn.
 struct Turn {
   std::vector<std::uint64_t> samples_ns;  // what the workload calls its latency
   std::vector<std::uint64_t> further_ns;  // a second one; may be empty
@@ -43,7 +43,7 @@ class Workload {
   [[nodiscard]] virtual MaybeFailure verify(Connection& connection, Checksum& checksum, std::uint64_t& rows) = 0;
 };
 
-// What one system's turns gave, and the workload that knows its state.
+// The turns of one system, and the workload that knows its state.
 struct Lane {
   System system;
   std::string path;
@@ -109,7 +109,7 @@ class Contest {
 // Looks whether measuring has to end.
 [[nodiscard]] MaybeFailure reason_to_stop();
 
-// So many operations of a turn.
+// Runs `count` operations of a turn.
 [[nodiscard]] MaybeFailure repeat(Turn& turn, std::uint64_t count, const std::function<MaybeFailure()>& operation);
 
 // CORRUPT unless there are as many rows as there must be.

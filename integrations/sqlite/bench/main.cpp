@@ -118,7 +118,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   command->add_flag_callback("--paper", [&line] { line.speed.size = 200; }, "Size 200");
 }
 
-// What `writers` and `processes` have in common.
+// Options that `writers` and `processes` share.
 void add_sizes(CLI::App* command, WritersSizes& sizes) {
   add_number(command, "--readers", sizes.readers, 0, 256, "Readers beside them; several: 0,4")->delimiter(',');
   command->add_option("--workload", sizes.workloads, "one-row, 4-kib, select-update (BEGIN; SELECT; UPDATE; COMMIT)")

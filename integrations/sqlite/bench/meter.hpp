@@ -1,4 +1,4 @@
-// What the process and the device say was written, and the processor time it took.
+// The bytes written, by the process's and the device's counters, and the processor time.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct ProcessorTime {
   std::uint64_t user_us = 0;
   std::uint64_t system_us = 0;
 };
-// Of all threads of this process.
+// The time of all threads of this process.
 [[nodiscard]] ProcessorTime processor_time();
 
 }  // namespace memlith::sqlite_bench

@@ -68,7 +68,7 @@ class Speed final : public Workload {
       };
       if (MaybeFailure failure = connection.for_each_row(sql, add)) return failure;
     }
-    // What the answers of the queries were belongs to what must be the same.
+    // The answers of the queries must be the same, too.
     checksum.add(answers_.value());
     return check_count(rows, singles_ + rows_ + rows_ / 2 + blobs_);
   }

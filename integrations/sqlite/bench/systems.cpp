@@ -47,7 +47,7 @@ Result<std::vector<System>> systems_of(const Settings& settings) {
       const std::string mode = name.size() > head.size() ? name.substr(head.size() + 1) : settings.memlith_journal;
       if (std::find(kJournalModes.begin(), kJournalModes.end(), mode) == kJournalModes.end()) return unknown(name);
       const bool weak = head != "memlith";
-      // What `synchronous` says is of no account to memlith; SQLite's own choice is full.
+      // memlith ignores `synchronous`; SQLite's own choice is full.
       systems.push_back({name, true, weak, mode, "full", !weak,
                          weak ? fmt::format("within {} ms, in order", settings.window_ms)
                               : "each commit when it returns"});

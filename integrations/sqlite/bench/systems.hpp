@@ -1,4 +1,4 @@
-// What is compared: SQLite on memlith, and plain SQLite as people configure it. Each says what it promises.
+// The systems compared: SQLite on memlith, and plain SQLite as people configure it. Each says what it promises.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct System {
   bool reads_latest = false;  // of it: readers do not wait for flushes
 };
 
-// What all benchmarks share.
+// The settings that all benchmarks share.
 struct Settings {
   std::string plugin;
   std::string folder = ".";

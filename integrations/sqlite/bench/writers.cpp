@@ -40,7 +40,7 @@ namespace {
 
 constexpr std::uint64_t kRowsOfABlock = 32;  // 32 rows of 128 bytes are a transaction of 4 KiB
 
-// What one run is about.
+// The case of one run.
 struct Case {
   std::string workload;
   std::uint64_t threads = 1;  // or processes
@@ -55,14 +55,14 @@ struct Thread {
   MaybeFailure failure;
 };
 
-// What a run gave.
+// The result of a run.
 struct Run {
   std::vector<Thread> writers;
   std::vector<Thread> readers;
   double seconds = 0;
 };
 
-// What the processes of a run share.
+// Shared by the processes of a run.
 struct Signals {
   std::atomic<std::uint64_t> ready{0};
   std::atomic<bool> go{false};

@@ -201,7 +201,7 @@ class Database final : private Used {
   // ---- durability
   core::Status persist();  // everything committed is durable on return
   void set_durability(Durability durability) { weak_.store(durability == Durability::weak, std::memory_order_relaxed); }
-  // Of connections that choose nothing else.
+  // The default of connections.
   [[nodiscard]] bool reads_latest() const { return options_.reads_latest; }
   [[nodiscard]] Durability durability() const {
     return weak_.load(std::memory_order_relaxed) ? Durability::weak : Durability::full;
@@ -307,7 +307,7 @@ class Database final : private Used {
   std::atomic<std::uint64_t> reserved_{0};
   std::uint64_t stale_end_ = 0;  // what lies beyond the size, up to here, are old bytes, not zeros
 
-  // Of a transaction over several databases.
+  // A part of a transaction over several databases.
   struct Part {
     bool is_open = false;  // there is a journal on the disk
     std::unique_ptr<core::Device> journal;

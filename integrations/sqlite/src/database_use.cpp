@@ -75,7 +75,7 @@ Status Database::end() {
   MEMLITH_TRY(store_->failure());
   try {
     if (!in_wal()) roll_back();
-    // What SQLite would undo with a journal that a failed rollback has left is undone.
+    // The changes that SQLite would undo with the journal of a failed rollback are undone.
     if (const auto left = journal(); left != nullptr) left->truncate(0);
     MEMLITH_TRY(persist());
     forget_slots();

@@ -83,7 +83,7 @@ struct Main {
   bool locked = false;  // SQLite has asked for a lock, and may have pages and a write-ahead log
   const std::uint64_t process_mark = core::process_mark();
 
-  // Of a parent's connection: its memory stays with the parent, and its locks are the parent's.
+  // True for a parent's connection: its memory stays with the parent, and its locks are the parent's.
   [[nodiscard]] bool inherited() const { return process_mark != core::process_mark(); }
   [[nodiscard]] Status check_own() const {
     if (!inherited()) return core::kOk;

@@ -29,7 +29,7 @@ using core::Lsn;
 using core::Status;
 
 namespace {
-// Of the wal-index's locks.
+// The read locks among the wal-index's locks.
 constexpr std::uint8_t kReadLocks = 0xff & (0xff << kFirstReadLock);
 constexpr std::uint8_t kCheckpointBit = 1 << kCheckpointLock;
 }  // namespace

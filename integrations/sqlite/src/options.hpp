@@ -20,7 +20,7 @@ struct Options {
   bool foresight = true;              // mode shared: transactions that will write are foreseen (shared/foresight.hpp)
   bool reads_latest = false;          // WAL: readers do not wait for what they see to be durable
   std::uint64_t open_wait_ms = 5000;  // opening waits so long for a database that another process holds
-  // So long without a transaction, and the file of an open database is an ordinary one again; 0: when it is closed.
+  // After this time without a transaction the file of an open database is an ordinary one again; 0: when it is closed.
   std::uint64_t idle_ms = 1000;
   core::FlushWindow window{100, 16 * core::kMiB};   // weak: a commit is durable at most this much later
   bool window_given = false;                        // mode shared: the window also holds for synchronous=NORMAL

@@ -44,7 +44,7 @@ class OneOfProcess {
   std::once_flag once_;
 };
 
-// Runs `body` in a thread that no signal interrupts and nobody joins. False if the system has no thread left.
+// Runs `body` in a detached thread that no signal interrupts. False if the system has no thread left.
 bool start_thread(std::function<void()> body);
 
 }  // namespace memlith::sqlite

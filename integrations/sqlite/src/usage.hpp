@@ -74,7 +74,7 @@ class Usage {
   std::atomic<void*> wake_argument_{nullptr};
   std::atomic<bool> wants_a_look_{false};
 
-  core::Mutex mutex_;  // held during settle() and end(), so that nobody begins to use the database
+  core::Mutex mutex_;  // held during settle() and end(), so that no use of the database begins
   bool closed_ MEMLITH_GUARDED_BY(mutex_) = false;
   int users_ MEMLITH_GUARDED_BY(mutex_) = 0;
   std::uint64_t entries_ MEMLITH_GUARDED_BY(mutex_) = 0;       // how often it was entered

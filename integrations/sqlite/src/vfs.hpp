@@ -61,7 +61,7 @@ class Databases {
 
   [[nodiscard]] MemoryFolder& memory() { return here().memory; }
   [[nodiscard]] World& world() { return world_; }
-  // Of databases whose parameters say nothing else.
+  // The options of databases whose parameters say nothing else.
   [[nodiscard]] const Options& defaults() const { return defaults_; }
 
  private:
@@ -72,7 +72,7 @@ class Databases {
   void detach(const std::string& path, const std::shared_ptr<Shared>& shared);
   core::Status leave(const std::string& path, const std::shared_ptr<Shared>& shared);
 
-  // What is open in one process. A forked child begins with nothing: its parent's connections are its parent's, and the
+  // The paths open in one process. A forked child begins with none: its parent's connections are its parent's, and the
   // mutexes may be held by threads that the child does not have.
   struct OpenPath {
     std::shared_ptr<Shared> shared;

@@ -1,4 +1,4 @@
-// What the plugin knows of SQLite's write-ahead log and its index (walformat.html). Part of the SQLite plugin.
+// The parts of SQLite's write-ahead log and index that the plugin knows (walformat.html). Part of the SQLite plugin.
 #pragma once
 
 #include <cstddef>

@@ -37,7 +37,7 @@ constexpr off_t kSharedBytes = 510;
 // memlith's lock lies behind them, in the page that SQLite never uses.
 constexpr off_t kClaimByte = kPendingByte + 576;
 
-// The descriptors of databases, for a child. Nobody changes the list while the process forks.
+// The descriptors of databases, for a child. The list does not change while the process forks.
 struct Kept {
   std::mutex mutex;
   std::map<int, std::string> paths;  // by descriptor

@@ -1,5 +1,5 @@
-/* What Go calls of memlith's C interface by way of C: calls with structs, with bytes of Go's memory, and calls that are
- * frequent, whose results then take no memory of Go's heap. Go calls the other functions of the headers itself.
+/* The calls of memlith's C interface that Go makes by way of C: with structs, with bytes of Go's memory, and those that
+ * are frequent, whose results then take no memory of Go's heap. Go calls the other functions of the headers itself.
  * A result has the message of a failure, because the call that would ask for it later could run on another thread. No
  * pointer to Go's memory is kept beyond a call, and none lies in such memory. Handles are numbers, so that Go neither
  * checks nor follows them. */

@@ -131,7 +131,7 @@ class Cache(Records):
         return f"<memlith.Cache {self.name!r}: {len(self)} items>"
 
 
-# What MutableMapping makes of the methods above.
+# Methods that MutableMapping derives from those above.
 for _name in ("keys", "values", "items", "popitem", "update", "__eq__"):
     setattr(Cache, _name, getattr(MutableMapping, _name))
 MutableMapping.register(Cache)

@@ -44,8 +44,8 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
 
     One process has a store open for writing; any number of processes read it. With read_only=True the store is
     followed if a process has it open for writing at this moment: arrays and dictionaries show one durable commit, and
-    move on to a later one in refresh(). Otherwise nobody can open it for writing until it is closed here.
-    follow=True follows it in any case, and keeps nobody out.
+    move on to a later one in refresh(). Otherwise it cannot be opened for writing until it is closed here.
+    follow=True follows it in any case, and keeps no writer out.
     `options` are those of memlith_store_options: log_bytes, log_max_bytes, memory_max_bytes, flush_interval_ms,
     flush_bytes, physical_block_bytes, manual_checkpoint, io.
     """
@@ -116,7 +116,7 @@ class Store:
         return self
 
     def __exit__(self, kind: object, *exception: object) -> None:
-        # What a block that raised has changed is dropped on purpose.
+        # The changes of a block that raised are dropped on purpose.
         _close(self._core, self._threads, os.fsdecode(self.path) if kind is None else None)
         self._finalizer.detach()
 
@@ -151,7 +151,7 @@ class Store:
 
         All arrays change in place, together, and dictionaries with them. An array that was resized has its new shape
         when it is asked for again. No other thread may use them meanwhile. In a store that is open read-only while
-        nobody can write it, nothing changes.
+        it cannot be written, nothing changes.
         """
         return self._core.refresh()
 

@@ -98,7 +98,7 @@ class Ticket:
         def tell(error: Error | None) -> None:
             try:
                 loop.call_soon_threadsafe(settle, error)
-            except RuntimeError:  # the loop was closed, so nobody waits
+            except RuntimeError:  # the loop was closed: there is no waiter
                 pass
 
         self._waiter.add(self.number, tell)

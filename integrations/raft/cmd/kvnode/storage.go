@@ -29,7 +29,7 @@ type storage struct {
 	close     func() error
 }
 
-// Of a storage whose state is in maps of Go.
+// The suffix of a storage whose state is in maps of Go.
 const mapSuffix = "-map"
 
 // openStorage opens it, or makes it; redoBytes is the size of memlith's redo log at first, 0: small.

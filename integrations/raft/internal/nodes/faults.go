@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// What fails below a node: the power, the disk, the clock. One goroutine at a time.
+// Faults below a node: the power, the disk, the clock. One goroutine at a time.
 
 // ---- power and disks -----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ var example = Transaction{
 	Writes: []Write{{"a", []byte("value")}, {"d", nil}},
 }
 
-// What was encoded is decoded; a part of it, and more than it, are no transaction.
+// An encoded transaction is decoded; a part of it, and more than it, are no transaction.
 func TestBytes(t *testing.T) {
 	bytes := encoded(t, example)
 	got, err := Decode(bytes)

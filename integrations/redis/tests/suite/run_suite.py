@@ -20,7 +20,7 @@ from beside_plain import ending, read_reasons, run_for  # noqa: E402
 from build import make  # noqa: E402
 
 UNIT_SECONDS = 1200
-# Of units that need TLS, or an hour.
+# Units that need TLS, or an hour.
 LEFT_OUT = ("unit/tls", "unit/printver", "integration/corrupt-dump-fuzzer", "unit/violations")
 # Programs beside the server; the last three are the server under another name.
 PROGRAMS = ("redis-cli", "redis-benchmark")

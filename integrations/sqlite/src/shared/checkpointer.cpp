@@ -29,7 +29,7 @@ constexpr auto kExit = std::chrono::seconds(1);
 
 OneOfProcess<Checkpointer> g_checkpointer;
 // Held while the thread is in SQLite, and while the process forks: otherwise the child would have mutexes of SQLite
-// that nobody unlocks.
+// that no thread of its own unlocks.
 std::mutex g_in_sqlite;
 thread_local bool t_opens = false;
 
@@ -150,7 +150,7 @@ void Checkpointer::make_next() {
   changed_.notify_all();
 }
 
-// What the process destroys when it ends may be something that SQLite uses.
+// The process may destroy objects at its end that SQLite still uses.
 void Checkpointer::at_exit() {
   Checkpointer* const self = g_checkpointer.find();
   if (self == nullptr || !self->mutex_.try_lock()) return;

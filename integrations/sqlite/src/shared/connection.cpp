@@ -442,7 +442,7 @@ bool Connection::watch() {
   return watched_;
 }
 
-// The commit need not be waited for, because it is flushed within its window. False where nobody can promise that.
+// The commit need not be waited for, because it is flushed within its window. False where that cannot be promised.
 bool Connection::promise() {
   Group& group = node_->group;
   if (!made_.has_value() || group.failed() || group.in_doubt() || !watch()) return false;

@@ -112,7 +112,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   void set_weak(bool weak) { weak_ = weak; }
   [[nodiscard]] std::optional<std::uint64_t> window_ms() const;
   void set_window_ms(std::optional<std::uint64_t> window_ms) { window_ms_ = window_ms; }
-  // Of a connection with a window, before it is closed: everything that was promised is kept.
+  // Called before a connection with a window is closed: everything that was promised is kept.
   int keep_promises();
   [[nodiscard]] std::string describe() const;
 
@@ -197,8 +197,8 @@ class Registry {
   void remove(const Connection& connection);
   // True if a database of this name is open here in mode shared.
   bool knows(std::string_view path);
-  // That, or what `look` says, during which nobody here opens it in mode shared: a descriptor that `look` closes takes
-  // nobody's locks away.
+  // That, or what `look` says. Meanwhile no connection of this process opens it in mode shared: a descriptor that
+  // `look` closes takes no lock away.
   bool knows_or(std::string_view path, const std::function<bool()>& look);
   // As shared_files.hpp.
   std::shared_ptr<void> claim_for_engine(const std::string& path);

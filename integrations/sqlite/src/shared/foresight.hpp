@@ -14,7 +14,7 @@
 
 namespace memlith::sqlite::shared {
 
-// Of one connection. Threads: the connection's.
+// One for each connection. Threads: the connection's.
 class Foresight {
  public:
   explicit Foresight(const Api& api)
@@ -38,7 +38,7 @@ class Foresight {
   // It writes, or has ended without a write although one was expected.
   void note_write(Page& page) const;
   void note_no_write(Page& page) const;
-  // What SQLite does with its busy handler: false if it gives up.
+  // Calls the busy handler as SQLite does: false if it gives up.
   [[nodiscard]] bool wait() const { return handler_ != nullptr && handler_(argument_) != 0; }
 
  private:

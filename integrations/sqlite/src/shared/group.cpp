@@ -49,8 +49,8 @@ std::uint64_t Group::number() const {
   return page_.begun.load(std::memory_order_seq_cst);
 }
 
-// The system tells of a failure once each descriptor that was open then, and nobody else once it has told one: the
-// killed leader, perhaps.
+// The system tells each descriptor that was open then once of a failure, and no other after it has told one: perhaps
+// the killed leader's.
 bool Group::may_miss_a_failure(const Log& log) const {
   const std::uint64_t doubt = page_.doubt.load(std::memory_order_acquire);
   const std::uint64_t opened_at = log.opened_at();
@@ -76,7 +76,7 @@ int Group::flush_once(Log& log) {
   if (code == SQLITE_OK) code = log.flush();
   MEMLITH_SHARED_STEP();
   if (code != SQLITE_OK) {
-    // What the kernel could not write it does not try to write again, so a later flush that succeeds says nothing.
+    // The kernel does not try again to write what it could not write, so a later flush that succeeds says nothing.
     page_.failed.store(1, std::memory_order_release);
     return SQLITE_IOERR_FSYNC;
   }
@@ -151,7 +151,7 @@ void Group::wake_followers() {
   if (page_.followers.load() != 0) wake(page_.ended, INT_MAX);
 }
 
-// Of two flushes of leaders that succeed from now on, the second began after the first had ended: it serves everything
+// Two flushes of leaders must succeed from now on: the second began after the first had ended, and serves everything
 // that is in the log now.
 int Group::flush(Log& log) {
   const std::uint64_t begun = now_ns();

@@ -37,7 +37,7 @@ class Keeper::OwnLog final : public Log {
     opened_ = after;
     return same;
   }
-  // What was promised: SQLite's index is mapped by the connections only.
+  // The newest promised position: SQLite's index is mapped by the connections only.
   [[nodiscard]] std::optional<Position> newest() const override {
     const std::uint64_t promised = node_.sidecar->page().promised.load(std::memory_order_acquire);
     return promised != 0 ? std::optional(Position::of(promised)) : std::nullopt;
@@ -107,7 +107,7 @@ void Keeper::wake() {
   changed_.notify_one();
 }
 
-// What is due at `now`; and when to look next, at most at `next`.
+// The keepers that are due at `now`; sets `next` to the time of the next look, if that is earlier.
 std::vector<Keeper::Due> Keeper::find_due(std::uint64_t now, std::uint64_t& next) {
   std::vector<Due> all;
   std::erase_if(entries_, [](const Entry& each) { return each.node.expired(); });

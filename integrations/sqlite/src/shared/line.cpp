@@ -179,7 +179,7 @@ void Line::wait(Waiter& waiter, std::chrono::microseconds time, const std::funct
       const bool called = slot.wake.exchange(0, std::memory_order_acq_rel) != 0;
       if (is_promised_to(waiter.slot)) break;
       const bool first = is_first(waiter);
-      // Also where nobody called: the holder may be plain SQLite, or may have been killed.
+      // Also where no call came: the holder may be plain SQLite, or may have been killed.
       if ((called || first) && may_ask(waiter) && is_free()) break;
       wait_for_change(slot.wake, 0, std::min(end - now, first ? kFirstLooksNs : kOthersLookNs));
     }

@@ -3,7 +3,7 @@
 // SQLite asks for the lock, hears BUSY, lets its busy handler sleep, and asks again. A connection stands in the line
 // while its busy handler sleeps (xSleep), as in writer_queue.hpp. The connection that is about to release the lock
 // chooses the next one, so that no other lock is needed, and a process that is killed leaves nothing locked. Plain
-// SQLite beside wakes nobody: the first in the line looks whether the lock is free.
+// SQLite beside wakes no waiter: the first in the line looks whether the lock is free.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace memlith::sqlite::shared {
 
-// Of one connection. Threads: the connection's.
+// One for each connection. Threads: the connection's.
 struct Waiter {
   std::uint32_t slot = kSlots;  // kSlots: it has never waited
   std::uint64_t ticket = 0;     // 0: not waiting
@@ -36,7 +36,7 @@ class Line {
   // The connection got the lock.
   void took(Waiter& waiter);
   void refused(Waiter& waiter);
-  // The holder of the lock is about to release it: who is next; kSlots if nobody waits.
+  // The holder of the lock is about to release it: the slot of the next holder; kSlots if none waits.
   std::uint32_t choose();
   // The lock is released.
   void call(std::uint32_t next);

@@ -45,7 +45,7 @@ struct Page {
   std::atomic<std::uint32_t> alone;   // flushes beside a stopped leader; stays too large after a kill
   std::atomic<std::uint64_t> begun;   // the number of the newest flush of a leader
   std::atomic<std::uint64_t> flushing;         // of the flush whose result is not stored yet; 0: none
-  std::atomic<std::uint64_t> doubt;            // 0, or a flush whose leader was killed: nobody else knows its result
+  std::atomic<std::uint64_t> doubt;            // 0, or a flush whose leader was killed: its result is unknown
   std::atomic<std::uint32_t> abandoned;        // how many leaders were killed in a flush
   std::atomic<std::uint32_t> ended;            // futex: how many flushes of a leader ended
   std::atomic<std::uint32_t> followers;        // may be too large after a kill: then a wake-up is in vain

@@ -45,7 +45,7 @@ std::shared_ptr<Connection> take_refused() {
 
 Registry::Registry() : process_mark_(core::process_mark()) {}
 
-// Nobody changes it while the process forks.
+// The mutex keeps changes away while the process forks.
 Registry& Registry::get() {
   MEMLITH_SHARED_ON_MACHINE(registry());
   static Registry* const instance = [] {

@@ -18,7 +18,7 @@ namespace memlith::sqlite::shared {
 
 namespace {
 
-// What SQLite allocates memory for.
+// SQLite allocates the memory of this.
 struct SharedFile {
   sqlite3_file base;
   struct State* state;

@@ -22,7 +22,7 @@ namespace memlith::sqlite::shared {
 
 namespace {
 
-// Bytes of the file behind the page that are locked. INVARIANT: whoever holds kComing does not wait meanwhile.
+// Bytes of the file behind the page that are locked. INVARIANT: the holder of kComing does not wait meanwhile.
 constexpr off_t kComing = 1 << 20;       // attaching or leaving
 constexpr off_t kPresent = kComing + 1;  // shared, by every process that uses the page
 constexpr off_t kLeading = kComing + 2;
@@ -47,7 +47,7 @@ bool is_named(int fd, const std::string& file) {
          opened.st_ino == named.st_ino;
 }
 
-// As SQLite does with its index: whoever may use the database may use the file.
+// As SQLite does with its index: the users of the database may use the file.
 int open_beside(const std::string& database, const std::string& file) {
   struct stat info{};
   if (::stat(database.c_str(), &info) != 0) return -1;
