@@ -36,7 +36,7 @@ struct Archives {
     if (!status.ok()) archiver = nullptr;
     return status;
   }
-  // What an archiver does several times a second; there may be no store yet.
+  // One round of an archiver, which makes several a second; there may be no store yet.
   void step(Faults& faults) {
     const Status status = archiver == nullptr ? open() : archiver->step();
     const bool passes = status.category == Errc::not_found || status.category == Errc::busy;
@@ -221,7 +221,7 @@ void check_cuts(const World& world, Faults& faults) {
   EXPECT_EQ(newest, static_cast<std::int64_t>(world.states.size()) - 1);
 }
 
-// What the notice says was archived is in the archive whenever the power of the archive's disk fails.
+// Commits that the notice calls archived are in the archive whenever the power of the archive's disk fails.
 void check_told(const Archives& archives, const std::vector<std::pair<std::size_t, Lsn>>& told, Faults& faults) {
   SimMedium medium(archives.volume.trace());
   for (const auto& [at, lsn] : told) {

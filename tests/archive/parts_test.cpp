@@ -234,7 +234,7 @@ TEST_F(ArchiveParts, RestoresToATime) {
   EXPECT_TRUE(clock_went_back_);
 }
 
-// What the store had in a gap is not in the archive, and no state before the gap is taken for it.
+// The store's states in a gap are not in the archive, and no state before the gap is taken for them.
 TEST_F(ArchiveParts, ATimeInAGapIsRefused) {
   const auto archiver = archive();
   ASSERT_NE(archiver, nullptr);

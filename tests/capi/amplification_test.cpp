@@ -1,5 +1,5 @@
-// What a persist costs in bytes written, by the counters of memlith_store_get_stats: small changes make small frames,
-// and what was persisted over and over goes home a few times at most (docs/performance.md, "Bytes written"). Both hold
+// The cost of a persist in bytes written, by the counters of memlith_store_get_stats: small changes make small frames,
+// and a page persisted over and over goes home a few times at most (docs/performance.md, "Bytes written"). Both hold
 // for the trackers that know bytes, and neither depends on how fast the machine is.
 #include <gtest/gtest.h>
 

@@ -28,7 +28,7 @@ static int is(memlith_bytes bytes, const char* text) {
   return bytes.size == strlen(text) && memcmp(bytes.data, text, bytes.size) == 0;
 }
 
-/* What was committed with the position is there after a kill (the child leaves without closing), and so are the entries
+/* Data committed with the position is there after a kill (the child leaves without closing), and so are the entries
  * behind it. */
 const char* applog_c_first(const char* path) {
   memlith_store* store = NULL;

@@ -1,4 +1,4 @@
-/* What applog_test.cpp runs of C. Null, or what went wrong. */
+/* The functions in C that applog_test.cpp runs. Null, or a sentence on the failure. */
 #pragma once
 
 #ifdef __cplusplus

@@ -21,7 +21,7 @@ namespace memlith::test::applog_kill_test {
 namespace {
 
 constexpr int kWriters = 3;
-// Of each writer how many operations were acknowledged; seen by the parent after the kill.
+// The acknowledged operations of each writer; read by the parent after the kill.
 using Acknowledged = std::array<std::atomic<std::uint64_t>, kWriters>;
 
 std::uint64_t sum_of(const Acknowledged& acknowledged) {

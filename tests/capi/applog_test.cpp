@@ -222,7 +222,7 @@ TEST(AppLogInterface, AFollowerReadsNewEntriesAfterARefresh) {
     for (int i = 2; i >= 0; --i) EXPECT_EQ(next(), "entry " + std::to_string(number - i));
     for (auto entry = log->read(); *entry; entry = log->read()) ASSERT_TRUE(log->consume((*entry)->number));
   }
-  // What was consumed before the follower looked is not there for it.
+  // Entries consumed before the follower looked are not there for it.
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(log->append("entry " + std::to_string(++number)));
   ASSERT_TRUE(log->write());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(*log->read());

@@ -352,7 +352,7 @@ int capi_c_regions(const char* folder) {
   return 0;
 }
 
-/* What can go wrong with a region, each by its code. */
+/* The failures of a region, each by its code. */
 int capi_c_region_errors(const char* folder) {
   memlith_store* store = NULL;
   memlith_region* a = NULL;
@@ -552,7 +552,7 @@ int capi_c_info(const char* folder) {
   EXPECT(before.incarnation >= 1 && after.incarnation == before.incarnation);
   EXPECT_OK(memlith_store_close(store));
 
-  /* What opening found: a store that was closed, for readers and for the next writer. */
+  /* Opening finds a store that was closed, for readers and for the next writer. */
   memlith_store_options options = store_options(MEMLITH_OPEN_READ_ONLY);
   EXPECT_OK(memlith_store_open(path_in(folder, "store"), &options, &store));
   EXPECT_OK(memlith_store_get_info(store, &after));

@@ -126,7 +126,7 @@ TEST_P(Undo, WhatReturnsIsDurable) {
   EXPECT_EQ(shop.stock.find("ink")->second, 5);
 }
 
-// What would make half of the change durable, or undo it behind its back, is refused to every thread.
+// Calls that would make half of the change durable, or undo it behind its back, are refused to every thread.
 TEST_P(Undo, NothingElseCapturesMeanwhile) {
   Store store = open_store(folder_ / "store");
   Heap heap = open_heap(store, GetParam());
@@ -206,7 +206,7 @@ TEST_P(Undo, OfAllRegionsOfAStore) {
   EXPECT_EQ((**heap.root<Shop>()).stock.at("pen"), 1);
 }
 
-// Threads that take turns with a lock: nobody is refused, nothing is lost, and what throws leaves nothing.
+// Threads that take turns with a lock: none is refused, nothing is lost, and a change that throws leaves nothing.
 TEST_P(Undo, UnderALock) {
   const std::string path = folder_ / "store";
   constexpr int kEach = 60;
@@ -247,7 +247,7 @@ TEST_P(Undo, UnderALock) {
 }
 
 // Killed at any moment, every second change undone by an exception: after each restart both halves of every committed
-// change are there, no half of an undone one, and no block that nobody owns.
+// change are there, no half of an undone one, and no block without an owner.
 TEST_P(Undo, Kill) {
   const std::string path = folder_ / "store";
   void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

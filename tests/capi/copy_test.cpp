@@ -333,7 +333,7 @@ TEST_F(CopiedFiles, OfACrashedStoreAreTakenOnRequest) {
   EXPECT_GE(check_copy(copy_, false), least);
 }
 
-// What was accepted once is a store as any other, also after a crash.
+// A copy that was accepted once is a store as any other, also after a crash.
 TEST_F(CopiedFiles, ThatWereAcceptedAreAStoreOfTheirOwn) {
   writer_.kill();
   copy_files(copy_);

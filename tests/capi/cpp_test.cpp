@@ -266,7 +266,7 @@ TEST_F(CppInterface, RootWithABrokenHeaderIsRefused) {
   EXPECT_EQ(root.error().message().find('\x1b'), std::string::npos);
 }
 
-// What may be a root: bytes that mean the same in the next run.
+// A root's type: bytes that mean the same in the next run.
 TEST_F(CppInterface, RootsAreOfTypesThatMayLiveInARegion) {
   struct Plain {
     std::uint64_t numbers[4];

@@ -61,7 +61,7 @@ class Followers : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Of, Followers, ::testing::Bool(),
                          [](const auto& given) { return given.param ? "File" : "Folder"; });
 
-// What was acknowledged before the refresh is shown after it, and nothing moves in between.
+// Commits acknowledged before the refresh are shown after it, and nothing moves in between.
 TEST_P(Followers, SeeWhatWasPersistedAndMoveOnWhenTheyAreTold) {
   SecondProcess reader([&](const SecondProcess::Side& test) -> std::string {
     if (!test.wait()) return "no word";
@@ -225,7 +225,7 @@ TEST_P(Followers, SeeOneCommitBesideAWriterThatIsKilledAndStartedAgain) {
     }
   }
   for (const pid_t reader : readers) kill_and_wait(reader);
-  // Readers have left nothing, and keep nobody out.
+  // Readers have left nothing, and keep no writer out.
   auto store = open_at(path_, one_file_, writing());
   ASSERT_TRUE(store.ok()) << store.error().message();
   ASSERT_TRUE(store->close().ok());
@@ -287,7 +287,7 @@ TEST(FollowersOf, AKvStore) {
   EXPECT_TRUE(reader.finish());
 }
 
-// What the interface refuses.
+// Calls that the interface refuses.
 TEST(FollowersOf, TheErrors) {
   const TempFolder folder;
   const std::string path = folder / "store";

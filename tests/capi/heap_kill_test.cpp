@@ -23,7 +23,7 @@ namespace {
 constexpr int kThreads = 3;
 constexpr std::uint32_t kKeys = 200;
 
-// What a thread made of its map with its n-th change is a function of n alone, so that a map tells whether it is whole.
+// A thread's map after its n-th change is a function of n alone, so that a map tells whether it is whole.
 struct Part {
   std::uint64_t changes = 0;
   map<std::uint32_t, string> texts;

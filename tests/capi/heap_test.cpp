@@ -22,7 +22,7 @@ struct Person {  // an aggregate, so that the compiler sees by itself that it ma
   memlith::vector<int> numbers;
 };
 
-// What a heap is filled with by one process, and what the next one must find.
+// The content of a heap that one process fills, and the next one must find.
 struct Everything {
   memlith::string text;
   memlith::vector<memlith::string> strings;
@@ -338,7 +338,7 @@ TEST_F(HeapInCpp, ObjectsAreOfOneType) {
   EXPECT_EQ(heap.verify()->blocks, 0u);
 }
 
-// What a program had, and what it has now: a member more, one of another type, and one that holds a struct that
+// A program's types before and now: a member more, one of another type, and one that holds a struct that
 // changed.
 namespace before {
 struct Address {
@@ -529,7 +529,7 @@ TEST_F(HeapInCpp, IsVerifiedFromOutside) {
   EXPECT_EQ(memlith_category(memlith_verify(folder_.c_str(), &report)), MEMLITH_CORRUPT);
 }
 
-// What a child inherited is not the child's: no call of the heap takes a lock there.
+// A child does not own its parent's heap: no call of the heap takes a lock there.
 TEST_F(HeapInCpp, IsRefusedInAForkedChild) {
   const Store store = open_store();
   const Heap heap = open_heap(store);

@@ -105,7 +105,7 @@ bool refuse_uring() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// What was asked for by name is refused with a reason; what was left to memlith works without, and says so.
+// A backend asked for by name is refused with a reason; one left to memlith works without, and says so.
 void use_without_uring(const std::string& path) {
   open_store(path, MEMLITH_IO_URING, MEMLITH_UNSUPPORTED);
   EXPECT_NE(message().find("io_uring was requested"), std::string::npos) << message();

@@ -242,7 +242,7 @@ TEST_F(KvBadInput, ARegionThatIsFull) {
   EXPECT_GT(put, 1000);
   EXPECT_EQ(count(put), put);
   EXPECT_TRUE(kv->verify());
-  // What was removed makes room again.
+  // Removed records make room again.
   for (int i = 0; i < put; i += 2) {
     const auto done = kv->transact([&](KvTransaction& txn) { return txn.remove(map, key_of(i)); });
     ASSERT_TRUE(done) << done.error().message();

@@ -32,7 +32,7 @@ struct Change {
   std::optional<std::string> value;  // none: removed, if it is there
 };
 
-// What transaction number n does.
+// The changes of transaction number n.
 std::vector<Change> changes_of(std::uint64_t n) {
   std::mt19937_64 draw(n);
   std::vector<Change> changes;

@@ -205,7 +205,7 @@ TEST_F(KvInCpp, CursorsSeeOwnWritesAndGoBothWays) {
     return true;
   }));
   EXPECT_EQ(sum, 40);
-  // What was returned stays until the transaction ends.
+  // A returned value stays until the transaction ends.
   auto early = txn->get(map, IntegerKey(-500));
   for (int i = 1; i < 400; ++i) ASSERT_TRUE(txn->put(map, IntegerKey(i), std::string(900, 'n')));
   EXPECT_EQ(*early, "0");

@@ -50,7 +50,7 @@ class Limits : public ::testing::Test {
     info.struct_size = sizeof info;
     return memlith_store_get_info(store_, &info) != 0 || info.poisoned != 0;
   }
-  // What a child does with the store; its result is the number of the line that it did not come past, or 0.
+  // Runs `act` on the store in a child; the result is the number of the line that it did not come past, or 0.
   static int in_child(const std::function<int()>& act) {
     const pid_t child = ::fork();
     if (child == 0) {

@@ -72,7 +72,7 @@ struct Opened {
     check("persist", memlith_persist(&of, 1, MEMLITH_SCOPE_PROCESS));
   }
   void checkpoint() { check("checkpoint", memlith_store_checkpoint(store)); }
-  // What went wrong in all.
+  // Returns everything that went wrong.
   std::string close() {
     check("close", memlith_store_close(store));
     return wrong;
@@ -304,7 +304,7 @@ void give_up_root(const TempFolder& folder, Kind kind, std::uint32_t physical_bl
     if (::setgroups(0, nullptr) != 0 || ::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) {
       return "skip: cannot change user";
     }
-    if (::access(closed.c_str(), X_OK) == 0) return "skip: nobody may enter a folder of root's here";
+    if (::access(closed.c_str(), X_OK) == 0) return "skip: no other user may enter a folder of root's here";
     opened.checkpoint();
     opened.persist(opened.region, 2);
     opened.checkpoint();

@@ -220,7 +220,7 @@ TEST(OneCommit, AKillLeavesAPrefixOfTheCommitsOfAllStructures) {
   EXPECT_GT(most, 0u);
 }
 
-// What a commit of one of them would refuse, a commit of all refuses as a whole.
+// A commit of all refuses as a whole whatever a commit of one of them would refuse.
 TEST(OneCommit, APartThatIsRefusedLeavesEverythingAsItWas) {
   const TempFolder folder;
   Opened opened = Opened::open(folder / "s");
@@ -297,7 +297,7 @@ TEST(OneCommit, WritesThatComeToNothingAreAPartAsWell) {
   expect_agreement(opened, 1, 1);
 }
 
-// Of a commit with parts, of a kv commit that waits behind it, and of both together.
+// Tickets of a commit with parts, of a kv commit that waits behind it, and of both together.
 TEST(OneCommit, OneWaitIsForTheTicketsOfAllStructures) {
   const TempFolder folder;
   Opened opened = Opened::open(folder / "s");

@@ -45,7 +45,7 @@ class Pointers : public ::testing::Test {
     EXPECT_TRUE(heap.ok());
     return std::move(*heap);
   }
-  // What the step, a test of this program, prints on standard error in a process that checks.
+  // Returns the standard error of the step, a test of this program, in a process that checks.
   std::string run_step(const std::string& step, const char* checks) {
     int ends[2];
     if (::pipe(ends) != 0) return "no pipe";

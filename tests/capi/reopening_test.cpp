@@ -1,4 +1,4 @@
-// What a program is told, or may do, when it opens a region again: its limit, its place in a reader, its changes.
+// Opening a region again: its limit, its place in a reader, its changes.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

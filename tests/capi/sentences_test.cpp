@@ -1,4 +1,4 @@
-// What the interface says is whole, and its advice helps when it is followed.
+// The interface's sentences are whole, and their advice helps when it is followed.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

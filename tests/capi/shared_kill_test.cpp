@@ -141,7 +141,7 @@ class SharedKill : public testing::Test {
     EXPECT_EQ(sum, 0) << "a part of a commit is there, or was undone";
     for (std::size_t i = 0; i < kWorkers; ++i) {
       EXPECT_GE(table.done[i], before[i]) << "an acknowledged commit is gone";
-      EXPECT_LE(table.done[i], told_->tried[i]) << "there is a commit that nobody made";
+      EXPECT_LE(table.done[i], told_->tried[i]) << "there is a commit that no process made";
     }
   }
   // Beside the workers, with a range that excludes them.
@@ -156,7 +156,7 @@ class SharedKill : public testing::Test {
       ASSERT_TRUE(is_end_of_keeper(taken.error())) << taken.error().message();
     }
   }
-  // On the disk, when nobody has the store.
+  // Checks the disk, when no process has the store.
   void check_alone() const {
     const Acknowledged before = acknowledged();
     for (int i = 0; i < 2000; ++i) {

@@ -136,7 +136,7 @@ TEST_F(Shared, RangesExcludeTransactions) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_FAILS(second->touch_before(bytes + 100, 1, milliseconds(50)), MEMLITH_CONFLICT, "another transaction");
   EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(50));
-  // A commit releases, and wakes whoever waits.
+  // A commit releases, and wakes the waiters.
   std::thread commits([&] {
     std::this_thread::sleep_for(milliseconds(50));
     EXPECT_TRUE(first->commit());
@@ -397,7 +397,7 @@ TEST_F(Shared, AHandleGoesOnAfterAKeeperThatWasKilled) {
   }
 }
 
-// What a handle has committed weakly may be lost with the keeper, and the handle does not go on as if it were there.
+// Weak commits of a handle may be lost with the keeper, and the handle does not go on as if they were there.
 TEST_F(Shared, AHandleWithWeakCommitsStaysPoisoned) {
   for (const bool waits : {false, true}) {
     auto region = open();

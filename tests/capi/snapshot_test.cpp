@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(By, Snapshots,
                                                                          : "Explicit";
                          });
 
-// What was persisted is in the snapshot, what was only stored is not, and nothing that comes later changes a byte of
+// Persisted bytes are in the snapshot, stores without a persist are not, and nothing later changes a byte of
 // the snapshot.
 TEST_P(Snapshots, ShowTheLastPersistForEver) {
   memlith_region* const a = open("a");
@@ -144,7 +144,7 @@ TEST_P(Snapshots, AChildSeesOneStateWhileTheParentGoesOn) {
     persist({a, b});
   };
   round(1);
-  // So that the child inherits pages of the home files, and not private copies of the parent's.
+  // Lets the child inherit pages of the home files, and not private copies of the parent's.
   ASSERT_EQ(memlith_region_release(a), 0);
   ASSERT_EQ(memlith_region_release(b), 0);
   memlith_snapshot* const made = snapshot({a, b});
@@ -296,7 +296,7 @@ TEST_P(Snapshots, HaveTheSizeOfThePersist) {
   memlith_snapshot_close(large);
 }
 
-// Of a store that is open read-only, with commits that are in its log only.
+// Snapshots of a store that is open read-only, with commits that are in its log only.
 TEST_P(Snapshots, OfAReadOnlyStoreHaveWhatIsInTheLog) {
   memlith_region* a = open("a");
   put(a, 3, 33);

@@ -194,7 +194,7 @@ enum class Order : std::uint8_t { unlock_then_persist, persist_with_the_lock };
   ::_exit(done && !lock.owns_lock() && open.bank->accounts[3] == kMoney - 7 ? 0 : 8);
 }
 
-// What is found after that; the accounts 1, 2 and 3.
+// The accounts 1, 2 and 3, as found after that.
 std::array<std::int64_t, 3> found_after(Tracker tracker, Order order) {
   const TempFolder folder;
   const pid_t child = ::fork();

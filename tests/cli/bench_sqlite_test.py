@@ -174,7 +174,7 @@ class Bench(unittest.TestCase):
         self.assertEqual(text.count("memlith, weak: throughput over WAL, OFF "), 2 + 6 + 1 + 1)
         self.assertNotIn("p99.9 over WAL, FULL's", text)  # there were not enough
 
-        # What a benchmark says of its failure is in its place.
+        # A benchmark's sentence on its failure is in its place.
         (self.folder / "no folder").write_bytes(b"")
         for bench, folder, says in ("/bin/false", self.folder, "FAILED: exit code 1"), (PROGRAM,
                                                                                         self.folder / "no folder",

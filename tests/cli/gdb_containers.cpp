@@ -1,4 +1,4 @@
-// What gdb_test.py looks at: a heap with containers, and results, in a function that it stops in.
+// Looked at by gdb_test.py: a heap with containers, and results, in a function that it stops in.
 #include <cstdio>
 #include <memlith/heap.hpp>
 

@@ -104,7 +104,7 @@ class Case(unittest.TestCase):
         return path
 
     def files(self):
-        """All but the counters of whoever has a database open, which go on."""
+        """All but the counters of processes that have a database open, which go on."""
         return {file.name: file.read_bytes() for file in self.folder.iterdir() if file.is_file()
                 and not file.name.endswith("-stats")}
 

@@ -79,7 +79,7 @@ void expect(const char* name, const Container& container, int count) {
 
 inline constexpr int kRound = 200;
 
-// What notices the changes; the tests of memlith-c++ choose another one.
+// The tracker; the tests of memlith-c++ choose another one.
 #ifndef MEMLITH_TEST_TRACKER
 #define MEMLITH_TEST_TRACKER automatic
 #endif

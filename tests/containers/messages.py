@@ -2,7 +2,7 @@
 """What a compiler says of programs that mix values of the process with containers of a heap.
 
 conversions.cpp must compile. Each wrong program must not, and the first error must be short and begin with the point:
-the advice of an assertion, or the two types, without the arguments that nobody wrote.
+the advice of an assertion, or the two types, without the default arguments.
 
 Usage: messages.py CONVERSIONS INCLUDE FOLDER COMPILER
 """

@@ -91,7 +91,7 @@ Outcome open_files(const Files& files, bool read_only = false) {
         outcome.commit = found;
         Bytes expected = filled(kObjectBytes, 0);
         std::fill_n(expected.begin(), 2000, static_cast<std::byte>(found));
-        if (content != expected || found > kCommits) outcome.wrong = "bytes that nobody committed";
+        if (content != expected || found > kCommits) outcome.wrong = "bytes of no commit";
       }
     }
   }

@@ -17,7 +17,7 @@
 
 namespace {
 
-// What the file system refuses of transfers with O_DIRECT.
+// Transfers with O_DIRECT that the file system refuses.
 struct Refusals {
   std::atomic<bool> active{false};
   std::atomic<std::uint64_t> reads_from{~std::uint64_t{0}};  // of so many bytes, or more

@@ -152,8 +152,8 @@ TEST_F(Environment, NoPermissionToCreate) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-// What a full disk does to a store on the volume, whose folder is there already: every step says no_space, nothing that
-// was committed is lost, and with space again everything goes on.
+// A store on a full disk, whose folder is there already: every step says no_space, no commit is lost, and with space
+// again everything goes on.
 std::string live_on_a_full_disk(const std::string& path) {
   const auto volume = make_posix_volume(path + "/store");
   StoreOptions options = tiny_options();
@@ -304,8 +304,8 @@ TEST_P(FullExt, HasNoRoomForHoles) {
   });
 }
 
-// What a store leaves behind when it is closed: nothing. Its disk can be unmounted at once, and the space of its log is
-// free at once when that is removed, however it transferred.
+// A closed store leaves nothing behind. Its disk can be unmounted at once, and the space of its log is free at once
+// when that is removed, however it transferred.
 class AfterClosing : public Environment, public ::testing::WithParamInterface<IoBackend> {};
 std::string name_of_backend(const ::testing::TestParamInfo<IoBackend>& given) {
   constexpr const char* kNames[] = {"Automatic", "Posix", "Uring"};

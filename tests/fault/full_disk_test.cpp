@@ -149,8 +149,8 @@ TEST_F(FullDisk, WeakCommitsBehindALargeOneAreRefused) {
   });
 }
 
-// What the log has no room for holds up every structure of the store, because nothing may lie before it; and all of
-// them go on when there is space.
+// A commit without room in the log holds up every structure of the store, because none may lie before it; all go on
+// when there is space.
 TEST_F(FullDisk, ACommitWithoutRoomHoldsUpTheWholeStore) {
   on_small_disk([](const std::string& folder, Wrong& wrong) {
     make_with_room_for_large(folder + "/store", options(), wrong);

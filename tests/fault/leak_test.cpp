@@ -21,7 +21,7 @@ using namespace core;
 
 constexpr std::uint64_t kSize = 512 * kKiB;
 
-// What is on the medium, past the page cache where the file system lets us.
+// The bytes on the medium, past the page cache where the file system lets us.
 std::string read_medium(const std::string& path) {
   int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (fd < 0) fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

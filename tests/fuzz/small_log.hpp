@@ -43,7 +43,7 @@ inline core::SimImage small_log_image(bool clean = false) {
   return volume.image();
 }
 
-// What survived, or nothing if the log does not open or is damaged.
+// The surviving frames, or none if the log does not open or is damaged.
 inline bool read_log(core::Log& log, Payloads& frames) {
   frames.clear();
   return log

@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE.parents[1] / "integrations" / "redis" / "tests"))
 from server import Server, skip_without  # noqa: E402, beside the tests of Redis
 
 STRINGS, MEMBERS = 300, 50
-# Of the server's memory, which is a process's own.
+# Left of the server's memory, which is a process's own.
 LEFT_BY_THE_SERVER = "s", "log", "said", "redis.conf"
 
 

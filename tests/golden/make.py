@@ -79,7 +79,7 @@ def raw(build, folder, crashed):
 
 
 def archive(build, folder):
-    # Of a store that was not closed, so that a part of it is in segments of the log.
+    # A store that was not closed, so that a part of it is in segments of the log.
     run(build / "bin" / "golden_store", "make", "kv", folder / "store", "--crash", killed=True)
     (folder / "kept").mkdir()
     run(build / "bin" / "memlith", "archive", folder / "store", folder / "kept" / "archive", "--once")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What memlith says and does in the place where this runs: lines of a name, a tab and a value. $1: the build's programs.
+# Prints what memlith says and does in this place: lines of a name, a tab and a value. $1: the build's programs.
 # Each must succeed, whatever the place lacks.
 set -e
 bin=$1

@@ -132,7 +132,7 @@ def root_of(work: pathlib.Path, arch: str) -> pathlib.Path:
     (etc / "hosts").write_text("127.0.0.1 localhost guest\n", encoding="utf-8")
     for folder in ("share", "tmp", "var/images"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    # What the packages' scripts and alternatives would have made.
+    # Links that the packages' scripts and alternatives would have made.
     for name, of in (("bin/sh", "bash"), ("usr/bin/cc", "gcc"), ("usr/bin/c++", "g++")):
         if not (root / name).is_symlink():
             (root / name).symlink_to(of)

@@ -46,7 +46,7 @@ SLOW_STATES = 20000  # in an emulated machine; 500,000 elsewhere
 TESTS = ["unit_base", "unit_device", "unit_log", "unit_store", "unit_region", "unit_heap", "unit_kv", "unit_applog",
          "capi_tests", "fault_tests", "format_tests", "reader_tests", "isolation_tests", "model_tests", "crash_tests",
          "archive_tests", "shared_tests", "sqlite_tests", "sqlite_shared_tests", *OTHERS]
-# What is different on another kernel, file system, or with fewer rights.
+# Tests whose subject differs on another kernel, file system, or with fewer rights.
 PLACE_TESTS = ["unit_device", "unit_region"]
 SKIPPED = re.compile(rb"\[  SKIPPED \] (\S+)")
 SKIPPED_BECAUSE = re.compile(r"Skipped\n(.*)\n")

@@ -163,7 +163,7 @@ class Client {
     const Place place = draw();
     const auto removed = transaction_->remove(maps_[place.map], place.name());
     if (!goes_on(removed.status())) return;
-    // What was not there was read; nothing was written.
+    // A record that was not there was read; nothing was written.
     if (*removed) {
       wrote(place, std::nullopt);
     } else {

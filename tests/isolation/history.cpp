@@ -74,7 +74,7 @@ class Checker {
     }
   }
 
-  // Of what a transaction has written, by key: what the removal makes of it.
+  // Applies the removal to a transaction's writes, by key.
   void remove_range(const Action& removal, std::map<std::string, Seen>& written) {
     for (const std::string& key : history_.keys) {
       if (key < removal.key || key > removal.end) continue;
@@ -116,7 +116,7 @@ class Checker {
     std::size_t index = kNobody;
     if (value) {
       const auto writer = written_.find(*value);
-      if (writer == written_.end()) return report("nobody", self, key, value, "which nobody wrote");
+      if (writer == written_.end()) return report("nobody", self, key, value, "which no transaction wrote");
       const std::size_t who = writer->second.writer;
       if (who != kNobody && !history_.transactions[who].committed) {
         return report("G1a", self, key, value, "of a transaction that did not commit");

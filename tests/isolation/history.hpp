@@ -1,4 +1,4 @@
-// What transactions did and saw, recorded while they ran, and the search for what no serial order explains.
+// The actions of transactions, recorded while they ran, and the search for those that no serial order explains.
 //
 // The checker builds the direct serialisation graph of Adya: an edge from one committed transaction to another says
 // that the second has to come later in a serial order. A cycle is an anomaly, named by the edges that it needs:
@@ -31,7 +31,7 @@ struct Action {
   Kind kind = Kind::read;
   std::string key;  // of a scan and a removal, where it begins
   Seen value;       // of a write without one: a removal
-  // Of a scan: it saw every record from key to `end`, both included.
+  // The end of a scan: it saw every record from key to `end`, both included.
   std::string end;
   std::map<std::string, std::string> found;
   std::uint64_t count = 0;  // of a removal: how many records it told that there were
@@ -42,7 +42,7 @@ struct Recorded {
   bool committed = false;
   bool wrote = false;
   std::uint64_t number = 0;  // of a committed one that wrote
-  // What it saw is the state after a commit from `from` to `to`.
+  // It saw the state after a commit from `from` to `to`.
   std::uint64_t from = 0;
   std::uint64_t to = 0;
   std::uint64_t began = 0;  // moments of one clock
@@ -63,7 +63,7 @@ struct Anomaly {
 // The first anomaly, in the order above.
 std::optional<Anomaly> find_anomaly(const History& history);
 
-// What the kv store holds after so many commits, by the history alone.
+// The content of the kv store after `number` commits, by the history alone.
 std::map<std::string, std::string> content_after(const History& history, std::uint64_t number);
 
 }  // namespace memlith::test

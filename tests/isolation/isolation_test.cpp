@@ -341,8 +341,8 @@ bool is_free(KvWorld& world, const std::string& key) {
   return put.ok();
 }
 
-// No phantoms: nobody puts a record into a range from which another transaction removes all, nor into one that a
-// cursor is kept to; and outside of the two anybody does. Without locks of gaps it would be seen.
+// No phantoms: no transaction puts a record into a range from which another one removes all, nor into one that a cursor
+// is kept to; outside of the two all do. Without locks of gaps it would be seen.
 TEST(Isolation, RangesKeepPhantomsOut) {
   KvWorld world;
   const kv::MapNumber map = world.map();

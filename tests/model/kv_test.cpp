@@ -174,7 +174,7 @@ void KvModel::walk(KvTransaction& txn, int map, Records& records, bool may_remov
   }
 }
 
-// Of what was committed: the count of pages at both ends is exact where there is only one.
+// Estimates committed records: the count of pages at both ends is exact where there is only one.
 void KvModel::estimate(KvTransaction& txn, int map, Records& records) {
   const std::string from = range_end();
   const std::string to = range_end();

@@ -171,8 +171,8 @@ std::int32_t run_stream(const Opened& opened, const Stream& stream, std::uint64_
   return MEMLITH_OK;
 }
 
-// What is found equals the state after one commit, at or after the last acknowledged one, and at or before the last
-// that was begun. Brings `state` there and returns its number.
+// Checks that the found state is that after one commit, at or after the last acknowledged one, and at or before the
+// last that was begun. Brings `state` there and returns its number.
 std::optional<std::uint64_t> find_commit(const Opened& opened, const Stream& stream, Stream::State& state,
                                          std::uint64_t at, const Progress& progress) {
   for (;; ++at) {

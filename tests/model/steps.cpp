@@ -163,7 +163,7 @@ void World::look_from_outside() {
     EXPECT_EQ(stats.alive, 1u) << story();
     EXPECT_EQ(stats.process, static_cast<std::uint64_t>(::getpid())) << story();
   } else {
-    expect(code, MEMLITH_NOT_FOUND, "stat of a store that nobody has open for writing");
+    expect(code, MEMLITH_NOT_FOUND, "stat of a store that no process has open for writing");
   }
   EXPECT_STREQ(MEMLITH_CALL(memlith_version), "0.1.0");
 }
@@ -185,7 +185,7 @@ void World::change_folder() {
 // ---- processes -------------------------------------------------------------------------------------------------
 
 namespace {
-// What a forked child does; it ends with the number of the first check that failed, or 0.
+// Runs `body` in a forked child; it ends with the number of the first check that failed, or 0.
 template <class Body>
 int in_child(const Body& body) {
   const pid_t child = ::fork();
@@ -400,7 +400,7 @@ void World::store_into(ModelRegion& region) {
   }
 }
 
-// What another thread stored counts with process scope, and not with this thread's.
+// Another thread's stores count with process scope, and not with this thread's.
 void World::store_by_thread() {
   ModelStore* const store = open_one(true);
   ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
@@ -503,7 +503,7 @@ void World::persist_thread() {
   for (const Range& range : by_others) region->captured[range.offset] = older[range.offset];
 }
 
-// So often that the page becomes hot, and sometimes so often without a change that it cools.
+// Persists until the page becomes hot, and sometimes without a change until it cools.
 void World::persist_often() {
   ModelStore* const store = open_one(true);
   ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
@@ -760,7 +760,7 @@ void World::look_at_snapshot() {
   }
   expect(MEMLITH_CALL(memlith_snapshot_place, snapshot), MEMLITH_INVALID, "placing a snapshot where it was made");
   MEMLITH_CALL(memlith_snapshot_close, snapshot);
-  // What was stored meanwhile is in the persist behind it, and in no snapshot.
+  // Stores meanwhile are in the persist behind it, and in no snapshot.
   for (auto& [name, region] : store->regions) {
     if (region.handle != nullptr) captured_all(region);
   }
@@ -790,7 +790,7 @@ void World::misuse() {
   }
   expect(MEMLITH_CALL(memlith_touch, region->handle, memory + region->now.size(), 1), MEMLITH_INVALID, "touch outside");
   expect(MEMLITH_CALL(memlith_prepare, region->handle, memory - 1, 2), MEMLITH_INVALID, "prepare outside");
-  expect(MEMLITH_CALL(memlith_wait, store->handle, ~std::uint64_t{0}), MEMLITH_INVALID, "a ticket that nobody gave");
+  expect(MEMLITH_CALL(memlith_wait, store->handle, ~std::uint64_t{0}), MEMLITH_INVALID, "a ticket of no commit");
   if (region->now.size() > 1) {
     expect(MEMLITH_CALL(memlith_region_grow, region->handle, region->now.size() / 2 > kPage ? 1 : 0), MEMLITH_INVALID,
            "shrinking");

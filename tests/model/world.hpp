@@ -46,7 +46,7 @@ class FullDisk {
   [[nodiscard]] bool refused() const;  // a file asked for room
 };
 
-// Of this run; printed once.
+// The seed of this run; printed once.
 inline std::uint64_t seed() {
   static const std::uint64_t drawn = [] {
     const char* const given = std::getenv("MEMLITH_SEED");
@@ -72,7 +72,7 @@ struct Range {
   std::uint64_t bytes = 0;
 };
 
-// What a region holds: its memory now, and what the last persist captured of it.
+// A region's memory now, and as the last persist captured it.
 struct ModelRegion {
   std::vector<unsigned char> now;
   std::vector<unsigned char> captured;

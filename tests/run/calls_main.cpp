@@ -324,7 +324,7 @@ class Calls {
       struct stat seen{};
       ::fstat(mapping.fd, &seen);
       const auto end = static_cast<std::size_t>(std::max<off_t>(seen.st_size - mapping.offset, 0));
-      // What is stored between the end of the file and that of its page is nothing that programs may rely on.
+      // Programs may not rely on stores between the end of the file and that of its page.
       const std::size_t count = at < end ? std::min(bytes, end - at) : at / kPage * kPage >= end ? bytes : 0;
       std::memcpy(mapping.begin + at, data.data(), count);
       expecting_bus = 0;
@@ -374,7 +374,7 @@ class Calls {
     if (random_.one_in(3)) return say("unlink", ::unlink(name()));
     const char* const from = name();
     const char* const to = name();
-    // Of two files that memlith keeps, or keeps not: their names say which.
+    // Two files, both kept by memlith or neither: their names say which.
     if ((from[0] == 'p') != (to[0] == 'p')) return;
     if (random_.one_in(4)) return say("renameat2", ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE));
     say("rename", ::rename(from, to));

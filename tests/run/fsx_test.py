@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--calls", type=int, default=700)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("MEMLITH_SEED", os.getpid())))
-    parser.add_argument("--raw", action="store_true", help="with writes that nobody sees, which a kill may lose")
+    parser.add_argument("--raw", action="store_true", help="with writes that memlith cannot see, which a kill may lose")
     options = parser.parse_args()
     print(f"MEMLITH_SEED={options.seed}", flush=True)
     for number in range(options.rounds):

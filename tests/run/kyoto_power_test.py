@@ -35,7 +35,7 @@ class Bench(LossyFolder):
         """Returns the last round that was acknowledged."""
         disk = self.mount()
         try:
-            # The database is made before anything can go wrong: a file that is not there yet is nobody's.
+            # The database is made before anything can go wrong: memlith cannot keep a file that is not there yet.
             acknowledged = self.first_round(database, with_memlith)
             process = subprocess.Popen(self.command(with_memlith, "write", str(self.target / database), str(ROUNDS)),
                                        stdout=subprocess.PIPE)

@@ -168,7 +168,7 @@ TEST_F(SharedMutants, AnUndoThatIsLeftOutIsNoticed) {
   }
 }
 
-// The keeper does each step slowly, so that whoever waits for a range gets it as soon as it is released.
+// The keeper does each step slowly, so that a waiter for a range gets it as soon as it is released.
 TEST_F(SharedMutants, AReleaseBeforeTheUndoIsNoticed) {
   for (const Mutant mutant : {Mutant::none, Mutant::release_before_undo}) {
     Child keeper = start_keeper(true, mutant);

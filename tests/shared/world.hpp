@@ -183,12 +183,12 @@ class SharedWorld : public testing::Test {
     for (std::size_t i = 0; i < kClients; ++i) {
       const std::uint64_t acknowledged = told->acknowledged[i];
       if (table.done[i] < acknowledged) return "an acknowledged commit is gone";
-      if (table.done[i] > acknowledged + 1) return "there are commits that nobody made";
+      if (table.done[i] > acknowledged + 1) return "there are commits that no client made";
     }
     return {};
   }
 
-  // What a client of the living keeper sees, with everything taken.
+  // The view of a client of the living keeper, with everything taken.
   [[nodiscard]] std::string look() const {
     auto client = open();
     if (!client.ok()) return std::string(core::last_error_text());

@@ -49,7 +49,7 @@ struct Told {
   std::atomic<std::uint64_t> log_bytes;  // the most there were
 };
 
-// What a thread's pages hold in both regions. Word 0 is the number of the transaction.
+// The content of a thread's pages in both regions. Word 0 is the number of the transaction.
 class Model {
  public:
   Model(std::uint64_t seed, std::uint64_t thread) : seed_(seed * 1000 + thread), areas_{} {

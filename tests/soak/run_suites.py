@@ -24,7 +24,7 @@ HANG_S = 3600
 PYTHON_TESTS = ("test_os", "test_io", "test_mmap", "test_dbm", "test_dbm_dumb", "test_dbm_gnu", "test_dbm_ndbm",
                 "test_file", "test_fileio", "test_posix", "test_shelve", "test_shutil", "test_tempfile", "test_zipfile",
                 "test_gzip")
-# What fails under `memlith run` and may: docs/failure-atomic-files.md says that each of these is refused or different.
+# Tests that may fail under `memlith run`: docs/failure-atomic-files.md says that each is refused or different.
 REFUSED = {
     r"ExtendedAttributeTests": "extended attributes of an open file are those of a file in memory",
     r"TestPosixSpawn": "another program inherits a descriptor",

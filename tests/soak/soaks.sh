@@ -55,7 +55,7 @@ soak_sqlite_exploration() {
     ctest --test-dir "$root/build/release" -R 'Shared/Explored' --timeout 0 --output-on-failure "$@"
 }
 
-# Of the power rigs, the one with persistent memory.
+# The power rig with persistent memory.
 soak_dax() {
   build_preset release || return
   say

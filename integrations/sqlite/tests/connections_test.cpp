@@ -157,7 +157,7 @@ TEST_F(Files, AnIdleDatabaseIsAnOrdinaryFile) {
       ASSERT_RUNS(db, "insert into t values(1, randomblob(3000))");
       ASSERT_RUNS(db, "update t set a = a + 1");
       while (!read_file(path_).starts_with("SQLite format 3")) ::usleep(1000);
-      // Whoever copies the file now has a whole database.
+      // A copy of the file is a whole database now.
       Db copy(copy_as_crashed(std::string(mode) + std::to_string(round) + ".db"), nullptr);
       EXPECT_EQ(integrity(copy), "ok");
       EXPECT_EQ(copy.all("select count(*), sum(a) from t"), db.all("select count(*), sum(a) from t"));
@@ -218,7 +218,7 @@ TEST_F(Files, ReadOnlyShowsTheLastCommit) {
   EXPECT_EQ(open("mode=ro").run("insert into t values(3)"), SQLITE_READONLY);
 }
 
-// What it inherits changes with the parent's checkpoints, and the parent has the database.
+// Inherited memory changes with the parent's checkpoints, and the parent has the database.
 TEST_F(Files, AForkedChildIsRefusedWhatItInherits) {
   Db db = open();
   ASSERT_RUNS(db, "create table t(a); insert into t values(1);");
@@ -371,7 +371,7 @@ TEST_F(Files, StatsAreWordsOnOneLine) {
   for (std::string word; words >> word;) EXPECT_NE(word.find('='), std::string::npos) << word << " in " << stats;
 }
 
-// Of the mappings of a file.
+// The private bytes of a file's mappings.
 std::uint64_t private_bytes(const std::string& path) {
   std::istringstream lines(read_file("/proc/self/smaps"));
   bool of_file = false;
@@ -446,7 +446,7 @@ TEST_P(Faults, AreReportedAndLoseNothing) {
           EXPECT_EQ(code & 0xff, each.code) << db.message();
           (void)db.run("rollback");
           const std::string shown = dump(db);
-          // Nobody sees a commit of WAL mode whose flush failed, nor anything else until reopening.
+          // No reader sees a commit of WAL mode whose flush failed, nor anything else until reopening.
           const bool hidden = GetParam() == "wal" && each.code == SQLITE_IOERR && shown.starts_with("error");
           EXPECT_TRUE(hidden || shown == acknowledged) << "nth " << nth << shown;
           EXPECT_EQ(integrity(db), hidden ? "error 10: disk I/O error" : "ok");

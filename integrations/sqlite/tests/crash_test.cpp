@@ -47,7 +47,7 @@ std::uint64_t thoroughness() {
   return given != nullptr ? std::clamp<std::uint64_t>(std::strtoull(given, nullptr, 10), 1, 36) : 1;
 }
 
-// What a file of this content shows to plain SQLite; nothing if it refuses it.
+// The view of plain SQLite on a file of this content; nothing if it is refused.
 std::optional<std::string> plain_view(const std::vector<std::byte>& file) {
   if (file.empty()) return dump(Db(":memory:", nullptr));
   if (file.size() < 100) return std::nullopt;
@@ -259,8 +259,8 @@ class Story {
     EXPECT_TRUE(changed <= 1 || changed == parts_.size());
     return changed == parts_.size();
   }
-  // What may be found, and how many of the commits up to `last` it has in all databases. Weak commits are a prefix in
-  // each database, and the prefixes agree on the commits over both.
+  // The states that may be found, and how many commits up to `last` each has in all databases. Weak ones are a prefix
+  // in each database, and the prefixes agree on the commits over both.
   using Allowed = std::unordered_map<std::string, std::size_t>;
   const Allowed& allowed_contents(std::size_t first, std::size_t last) {
     const auto [found, is_new] = allowed_.try_emplace({first, last});
@@ -295,7 +295,7 @@ class Story {
     if (!quiet_) ADD_FAILURE() << where << "\n  " << what << "\n" << volume_.trace().describe(~std::size_t{0});
   }
 
-  // What the VFS finds on the volume, which it closes cleanly. `last_first`: the last of several databases is opened
+  // The VFS's view of the volume, which it closes cleanly. `last_first`: the last of several databases is opened
   // alone before, and written to.
   std::string recover(SimVolume& volume, bool last_first = false) {
     sim_world().volume = &volume;
@@ -353,7 +353,7 @@ class Story {
   }
 
   // Those that a whole journal on the disk names, unless its database was empty: there SQLite drops the journal without
-  // reading it. One that was made and not named yet is left to lie: nobody can tell it from that of a commit under way.
+  // reading it. One that was made and not named yet stays: it cannot be told from that of a commit under way.
   std::set<std::string> super_journals_named(const SimImage& image) {
     std::set<std::string> names;
     SimVolume volume(image);
@@ -453,7 +453,7 @@ class Story {
     check_recovery(volume.trace(), 0, wanted, random, where + ", then a second life", acknowledged);
   }
 
-  // What was written is there, flushed or not; the power is cut during the recovery that follows.
+  // All writes are there, flushed or not; the power is cut during the recovery that follows.
   void check_kill(const SimTrace& trace, std::size_t at, std::size_t first, std::size_t last, const Options& options,
                   Random& random, const std::string& where) {
     SimVolume killed(trace, at);

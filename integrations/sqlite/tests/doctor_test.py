@@ -96,7 +96,7 @@ for mode, parameters, library, reaches, text in (
 while_open("app.db", f"file:{DB}", "", lambda _, by_number: check(
     "a plugin that is not there", has(by_number, "no", "cannot see that file"), by_number),
     LD_PRELOAD="/nowhere/memlith_sqlite.so")
-check("a database that nobody has", has(doctor(DB), "unknown", "is open in no process"), doctor(DB))
+check("a database that no process has", has(doctor(DB), "unknown", "is open in no process"), doctor(DB))
 
 
 # ---- the lines that it gives

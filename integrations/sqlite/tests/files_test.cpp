@@ -112,7 +112,7 @@ TEST_P(WarmCache, IsNoWayAroundTheMark) {
     }
     const std::string file = read_file(path_);
     EXPECT_EQ(file.substr(24, 4), file.substr(92, 4)) << "SQLite would not believe the page count";
-    // What it cached while the mark was there is not the file's any more.
+    // Its cache from the time of the mark is not the file's any more.
     write_file(go_on, "");
     EXPECT_EQ(idle.wait(), SQLITE_OK);
     EXPECT_EQ(plain().all("select * from t"), "1\n2\n3");
@@ -279,8 +279,8 @@ TEST_F(Files, LeftOversOfPlainSqliteAreRefused) {
   EXPECT_EQ(Db(folder_ / "hot.db", "memlith").open_code(), SQLITE_CANTOPEN);
   EXPECT_TRUE(sqlite_log.told("hot.db-journal holds changes")) << sqlite_log.last();
   source.close();
-  // Of a database that was removed: plain SQLite would bring them into the next one of that name. It removes them where
-  // there is none yet.
+  // The remains of a removed database: plain SQLite would bring them into the next one of that name. It removes them
+  // where there is none yet.
   for (const std::string name : {"copy.db", "hot.db"}) {
     const std::string left = (folder_ / name) + (name == "hot.db" ? "-journal" : "-wal");
     if (name == "copy.db") {
@@ -322,7 +322,7 @@ TEST_F(Files, AWriterOfPlainSqliteKeepsOursOut) {
   EXPECT_EQ(plain().all("select * from t"), "1\n3");
 }
 
-// What plain SQLite began beside our reader, and left: it is found before the first write, which cannot undo it later.
+// The remains of plain SQLite beside our reader are found before the first write, which cannot undo them later.
 TEST_F(Files, LeftOversAreLookedForBeforeTheFirstWrite) {
   make_plain();
   const std::string go_on = folder_ / "go_on";

@@ -189,8 +189,8 @@ TEST_F(InDoubt, MutantsAreNoticed) {
   }
 }
 
-// Whatever was in doubt fails, nobody sees it before the database is opened again, and nothing that somebody was told
-// is lost.
+// Commits in doubt fail, no reader sees them before the database is opened again, and no acknowledged commit is
+// lost.
 TEST_F(InDoubt, AFailedFlushShowsNothingInDoubt) {
   int struck = 0;
   int several = 0;

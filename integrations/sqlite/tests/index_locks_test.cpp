@@ -54,7 +54,7 @@ class IndexLocks : public ::testing::Test {
     ASSERT_EQ(plain_.map(who), SQLITE_OK);
     ASSERT_EQ(ours_.map(who), SQLITE_OK);
   }
-  // What both answer.
+  // The answer of both.
   std::optional<int> both_lock(std::size_t who, int first, int count, int flags) {
     const int expected = plain_.lock(who, first, count, flags);
     const int found = ours_.lock(who, first, count, flags);

@@ -51,7 +51,7 @@ class Medium {
     forgotten_[name] = read_file(name);
     written_[name].clear();
   }
-  // What a power cut now leaves of the database `from`, as the database `to`. `database_is_newest`: the kernel wrote
+  // Makes `to` the database that a power cut now leaves of `from`. `database_is_newest`: the kernel wrote
   // the pages of the database by itself.
   void cut(const std::string& from, const std::string& to, bool database_is_newest) {
     const std::lock_guard guard(mutex_);
@@ -90,7 +90,7 @@ class Medium {
     if (code == SQLITE_OK) medium.keep(name, bytes);
     return code;
   }
-  // What the kernel has forgotten is as it was on the medium, unless it was written again.
+  // Pages that the kernel has forgotten are as on the medium, unless they were written again.
   void keep(const std::string& name, std::string bytes) {
     const std::string& forgotten = forgotten_[name];
     const std::string& written = written_[name];

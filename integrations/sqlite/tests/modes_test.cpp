@@ -235,7 +235,7 @@ TEST_P(Mode, CommitsOverSeveralLeaveNothing) {
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"one.db", "one.db.memlith", "one.db.memlith-stats", "two.db",
                                              "two.db.memlith", "two.db.memlith-stats"}));
-  // What took part in one is durable in all of them.
+  // The parts of one transaction are durable in all of them.
   const bool joined = GetParam() == "delete" || GetParam() == "truncate" || GetParam() == "persist";
   const std::string stats = db.all("pragma two.memlith_stats");
   EXPECT_EQ(stats.find("not_yet_durable_bytes=0 ") != std::string::npos, joined) << stats;

@@ -37,7 +37,7 @@ TEST_P(MovedDatabase, ItsFolderIsRenamedAndAnotherTakesItsPlace) {
   ASSERT_TRUE(other.step());
   ASSERT_RUNS(db, "insert into t values(2)");
   ASSERT_RUNS(db, "pragma wal_checkpoint; insert into t values(3)");
-  // What makes it atomic SQLite would keep where the path leads: beside the other database.
+  // SQLite would keep its super-journal where the path leads: beside the other database.
   ASSERT_RUNS(db, "attach 'file:" + (folder_ / "two.db") + "?vfs=memlith' as two; create table two.v(c)");
   if (GetParam() == "delete") {
     EXPECT_EQ(db.run("begin; insert into t values(4); insert into v values(4); commit"), SQLITE_READONLY)

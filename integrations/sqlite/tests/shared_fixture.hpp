@@ -18,7 +18,7 @@ inline std::function<void()>& at_step() {
   return *hook;
 }
 
-// What a thread of the plugin does. Waits for it as long as the test may take.
+// Waits for the work of a thread of the plugin as long as the test may take.
 template <class Test>
 bool comes(Test test) {
   for (int i = 0; i < 20000 && !test(); ++i) ::usleep(1000);

@@ -3,7 +3,7 @@
 
 Usage: shared_processes_test.py PLUGIN FOLDER [KILLS [SEED]]
 What was acknowledged has to be there, what was not begun must not, and each worker goes on within the time that its
-busy timeout gives it, whoever was killed.
+busy timeout gives it, whichever process was killed.
 
 How long operations were blocked is reported, and not judged: the time from begin to end, without that in which the
 thread ran or waited for a processor (/proc/thread-self/schedstat). It contains flushes, and the waits for other

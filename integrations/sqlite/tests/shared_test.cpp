@@ -324,7 +324,7 @@ TEST_F(SharedPage, ACheckpointFlushesTheLogFirst) {
   }
 }
 
-// What is known to be durable need not be flushed once more: the commit after which SQLite makes a checkpoint waits for
+// Durable commits need not be flushed once more: the commit after which SQLite makes a checkpoint waits for
 // one flush less.
 TEST_F(SharedPage, ACheckpointOfDurableCommitsFlushesTheDatabaseOnly) {
   Db db = make();
@@ -409,7 +409,7 @@ TEST_F(SharedPage, ATransactionThatWillWriteIsForeseen) {
   EXPECT_EQ(db.run("update n set v = 9"), SQLITE_BUSY_SNAPSHOT) << "switched off";
 }
 
-// What such a transaction was shown is durable when its COMMIT returned, also if it changed nothing.
+// Everything that such a transaction was shown is durable when its COMMIT returned, also if it changed nothing.
 TEST_F(SharedPage, AForeseenTransactionThatOnlyReadIsWaitedFor) {
   Db db = make();
   Db normal = open("", "normal");
@@ -419,7 +419,7 @@ TEST_F(SharedPage, AForeseenTransactionThatOnlyReadIsWaitedFor) {
   EXPECT_EQ(after_cut(), 2);
 }
 
-// A transaction that took the lock ahead, and then could not begin, holds nobody up.
+// A transaction that took the lock ahead, and then could not begin, holds no other up.
 TEST_F(SharedPage, AForeseenTransactionThatCannotBeginLeavesNoLock) {
   Db db = make();
   Db other = open();

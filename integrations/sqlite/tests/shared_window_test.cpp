@@ -160,7 +160,7 @@ TEST_F(SharedWindow, AnotherProcessKeepsThePromisesBesideAStoppedOne) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
 }
 
-// What a child inherits stays where it is, and LeakSanitizer would report it.
+// A child's inherited memory stays allocated, and LeakSanitizer would report it.
 bool inherits = false;
 #ifdef __SANITIZE_ADDRESS__
 extern "C" int __lsan_is_turned_off();

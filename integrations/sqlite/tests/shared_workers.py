@@ -20,7 +20,7 @@ import time
 PLAIN, READERS, WEAK = "pq", "rq", "n"
 ACCOUNTS = 200
 SECOND = 1_000_000_000
-# Of each process: begun, acknowledged, operations, faults; of its operations the longest time that one was blocked, the
+# For each process: begun, acknowledged, operations, faults; the longest time that an operation was blocked, the
 # same while a process was stopped, how many were blocked for longer than a second while none was; how many SQLite
 # refused because they had read before they wrote.
 BEGUN, ACKNOWLEDGED, DONE, FAULTS, BLOCKED, BLOCKED_BY_STOP, BLOCKED_LONG, REFUSED, FIELDS = range(9)
@@ -163,7 +163,7 @@ class Worker:
     def write(self, db):
         board, me = self.board, self.me
         next_one = board.load(me, ACKNOWLEDGED) + 1
-        # A commit whose process was killed may be in the log although nobody is shown it: a power cut brings it back.
+        # A commit whose process was killed may be in the log although no reader sees it: a power cut brings it back.
         board.store(me, BEGUN, max(board.load(me, BEGUN), next_one))
         one, other = self.choose.randrange(ACCOUNTS), self.choose.randrange(ACCOUNTS)
         try:

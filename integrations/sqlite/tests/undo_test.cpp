@@ -71,7 +71,7 @@ class Undo : public ::testing::Test {
     return bytes;
   }
 
-  // What a commit would do: the changes alone turn what was committed into what is wanted.
+  // As a commit would do: the changes alone turn the committed bytes into the wanted ones.
   void expect_changes_tell(UndoLog& undo) {
     std::vector<std::byte> home = committed_;
     std::uint64_t end = 0;

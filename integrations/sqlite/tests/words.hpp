@@ -39,7 +39,7 @@ inline sqlite::Api linked_api() {
   return api;
 }
 
-// What sqlite3_log() was told, newest last; the last thousand. The lines of one sentence are one line here.
+// The messages of sqlite3_log(), newest last; the last thousand. The lines of one sentence are one line here.
 class SqliteLog {
  public:
   static SqliteLog& get() {

@@ -39,7 +39,7 @@ TEST(WriterQueue, ASleepEndsWhenTheLockIsPromised) {
   unlock(queue);  // perhaps before it waits: then the lock is promised when it comes
   sleeper.join();
   EXPECT_TRUE(b.is_promised());
-  EXPECT_FALSE(lock(queue, c));  // nobody overtakes it
+  EXPECT_FALSE(lock(queue, c));  // b is not overtaken
   queue.leave(b);                // unless it is closed
   EXPECT_TRUE(lock(queue, c));
 }

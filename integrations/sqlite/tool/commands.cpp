@@ -1,4 +1,4 @@
-// What may be typed behind `memlith sqlite`.
+// The commands of `memlith sqlite`.
 #include "commands.hpp"
 
 #include <fmt/format.h>

@@ -24,7 +24,7 @@ Finding examine_program(const std::string& path, const std::string& name);
 Result<std::vector<Finding>> examine_process(int process);
 Result<std::vector<Finding>> examine_database(const std::string& path);
 
-// What runs a script, or the program itself.
+// Returns the interpreter of a script, or the program itself.
 Result<std::string> resolve_program(const std::string& name);
 // memlith_sqlite.so as it is installed beside this program.
 std::string plugin_path();

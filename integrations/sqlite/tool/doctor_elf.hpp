@@ -1,4 +1,4 @@
-// What an executable or a library says about the SQLite in it.
+// Reads from an executable or a library which SQLite is in it.
 #pragma once
 
 #include <string>

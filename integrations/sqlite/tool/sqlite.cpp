@@ -1,7 +1,7 @@
 // memlith sqlite export and import: a SQLite database to an ordinary file, from a database of memlith's or to one.
 //
 // Both copy what is committed to a file that appears as a whole and on the medium, and change nothing of the source.
-// What import makes is an ordinary file too: memlith takes that over in place when it is first opened (docs/sqlite.md).
+// Import makes an ordinary file, too: memlith takes that over in place when it is first opened (docs/sqlite.md).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>

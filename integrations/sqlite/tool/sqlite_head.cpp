@@ -27,7 +27,7 @@ Result<SqliteLook> look_at_sqlite(int descriptor, const std::string& path) {
   if (got < 0) return errno_failure(errno, fmt::format("cannot read {}", path));
   SqliteLook look;
   look.bytes = static_cast<std::uint64_t>(status.st_size);
-  // What was cut short between the two calls is judged by the bytes there are.
+  // A file that was cut short between the two calls is judged by its bytes.
   const auto seen = static_cast<std::uint64_t>(got);
   look.head = memlith_sqlite_look(first, seen < sizeof first ? seen : look.bytes);
   return look;

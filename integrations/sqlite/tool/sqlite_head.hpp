@@ -1,4 +1,4 @@
-// What a file says of itself as a SQLite database, and whether the log beside it may be believed
+// Reads a file's header as a SQLite database, and tells if the log beside it may be believed
 // (memlith/sqlite_file.h).
 #pragma once
 

@@ -13,7 +13,7 @@ enum class SqliteLock : std::uint8_t {
   exclusive,  // no other process has it open; the descriptor is open for writing
 };
 
-// Of the open file description: it goes when the descriptor is closed. Does not wait. BUSY: names the process that is
+// Locks the open file description: closing the descriptor unlocks. Does not wait. BUSY: names the process that is
 // in the way, as far as the kernel or the holder's note in the log tells.
 [[nodiscard]] MaybeFailure lock_sqlite(int descriptor, const std::string& path, SqliteLock lock);
 

@@ -199,7 +199,7 @@ void SimMedium::add_items(const SimRecord& record, std::size_t index) {
   }
 }
 
-// What the failed flush was for leaves the list of what may still reach the medium.
+// The writes before the failed flush leave the list of those that may still reach the medium.
 void SimMedium::forget(const SimRecord& failed) {
   const auto how = static_cast<FailedFlush>(failed.bytes);
   auto content = std::make_shared<std::vector<std::byte>>(*files_[failed.file].durable);

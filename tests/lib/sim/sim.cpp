@@ -47,7 +47,7 @@ struct SimVolume::File {
   std::uint64_t birth = 0;
   bool sparse = false;  // has holes
   int holders = 0;      // of locks: -1 exclusive, else the number of readers
-  int descriptor = -1;  // a memfd that mirrors the content, once somebody maps it
+  int descriptor = -1;  // a memfd that mirrors the content, once it is mapped
 
   explicit File(SimBytes bytes = std::make_shared<std::vector<std::byte>>())
       : content_(std::move(bytes)), flushed_size_(content_->size()) {}
@@ -106,7 +106,7 @@ struct SimVolume::File {
   }
 
  private:
-  // What a change since the last flush had in its place.
+  // The bytes before a change since the last flush.
   struct Before {
     std::uint64_t offset = 0;
     std::vector<std::byte> bytes;
@@ -132,7 +132,7 @@ struct SimVolume::File {
 
 namespace {
 
-// What a LineWriter does to a file: the lines that it streams, one behind the other, and whether a fence follows.
+// The writes of a LineWriter: the lines that it streams, one behind the other, and whether a fence follows.
 class SimLines {
  public:
   explicit SimLines(const std::vector<std::byte>& content) : content_(content) {}
@@ -168,7 +168,7 @@ class SimLines {
 class SimQueue final : public IoQueue {
  public:
   SimQueue(Device& device, std::uint32_t depth) : device_(device), transfers_(depth) {}
-  // What nobody waited for never happens.
+  // A write without a wait never happens.
   ~SimQueue() override = default;
   Status read(std::uint32_t number, std::uint64_t offset, std::span<std::byte> target) override {
     MEMLITH_TRY(wait(number));
@@ -617,7 +617,7 @@ Result<std::vector<std::string>> SimVolume::list(std::string_view folder) {
   return std::vector<std::string>(result.begin(), result.end());
 }
 
-// Durable on ok, whoever made it.
+// Durable on ok, also if another process made it.
 Status SimVolume::make_folder(std::string_view name) {
   if (name.empty()) return kOk;
   {

@@ -39,10 +39,10 @@ inline constexpr std::uint64_t kSimThroughBytes = 8192;  // of one command with 
 
 using SimBytes = std::shared_ptr<const std::vector<std::byte>>;
 
-// What is on the medium: names and contents.
+// The content of the medium: names and bytes.
 struct SimImage {
   std::map<std::string, SimBytes, std::less<>> files;
-  // Of the files (FileBirth); unknown if a file is not named. Not hashed: a log has its own in its superblock.
+  // The births of files (FileBirth); unknown if a file is not named. Not hashed: a log has its own in its superblock.
   std::map<std::string, std::uint64_t, std::less<>> births;
   bool lines = false;  // the medium is written by lines, and torn between words
   bool forced_unit_access = false;
@@ -82,7 +82,7 @@ struct SimRecord {
   std::vector<std::byte> data;
 };
 
-// What a failed flush (SimRecord::bytes) did with what was unflushed.
+// The effect of a failed flush (SimRecord::bytes) on unflushed writes.
 enum class FailedFlush : std::uint8_t {
   dropped,        // gone, and reads say so
   unflushed,      // as it was
@@ -93,13 +93,13 @@ enum class FailedFlush : std::uint8_t {
 struct SimTrace {
   SimImage start;
   std::vector<SimRecord> records;
-  // What the disk saw when the program was killed after `count` of these operations, and another one, which found the
+  // The disk's operations when the program was killed after `count` of these, and another one, which found the
   // files as the kernel had them, did those of `next`. No power was cut in between.
   [[nodiscard]] SimTrace continued(std::size_t count, const SimTrace& next) const;
   [[nodiscard]] std::string describe(std::size_t count) const;  // the first `count` operations, a line each
 };
 
-// What a power cut does with an unflushed item. The last four are for sectors of writes only.
+// The fate of an unflushed item at a power cut. The last four are for sectors of writes only.
 enum class SimFate : std::uint8_t {
   kept,
   lost,           // the medium keeps its old content
@@ -136,10 +136,10 @@ class SimMedium {
   [[nodiscard]] std::size_t pending_count() const { return pending_.size(); }
   [[nodiscard]] const Item& pending(std::size_t index) const { return pending_[index]; }
   [[nodiscard]] const SimRecord& record_of(const Item& item) const { return trace_.records[item.record]; }
-  // What the file is called, as the running program sees it; empty once it was removed.
+  // The file's name, as the running program sees it; empty once it was removed.
   [[nodiscard]] std::string_view name_of_file(std::uint32_t file) const { return latest_names_[file]; }
 
-  // What the kernel shows a program: the medium, what is pending, and what only the page cache has.
+  // The kernel's view: the medium, pending writes, and bytes that only the page cache has.
   [[nodiscard]] SimImage cached() const;
 
   // The image after a power cut here; keep(i) says whether pending item i reached the medium.
@@ -167,7 +167,7 @@ class SimMedium {
   bool forgot_ = false;  // something is in the page cache only
 };
 
-// What goes wrong, and when. Counted per kind over the life of the volume.
+// The planned faults, and their times. Counted per kind over the life of the volume.
 struct SimFaults {
   enum class Kind : std::uint8_t {
     fail_write,   // EIO, nothing written
@@ -242,9 +242,9 @@ class SimVolume final : public Volume {
   void make_sparse(std::string_view name);
   [[nodiscard]] bool sparse(std::string_view name) const;
 
-  // What transfers of a direct device are multiples of.
+  // Transfers of a direct device are multiples of this.
   std::uint32_t direct_block_bytes = static_cast<std::uint32_t>(kSimSectorBytes);
-  // What free_bytes() says; writes are not held against it.
+  // The answer of free_bytes(); writes are not held against it.
   std::atomic<std::uint64_t> free_bytes_told{~std::uint64_t{0}};
   // Called before every write and flush, without any lock: a place to sleep, so that threads meet.
   std::function<void()> before_transfer;

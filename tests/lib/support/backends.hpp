@@ -1,4 +1,4 @@
-// What a store can lie on, for tests of the C interface that every backend has to pass.
+// The backends of a store, for tests of the C interface that each of them has to pass.
 #pragma once
 
 #include <cstdint>

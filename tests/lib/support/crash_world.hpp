@@ -26,7 +26,7 @@
 
 namespace memlith::test {
 
-// What a store holds, as a user sees it: the bytes of every object by name. A store that is not there holds nothing.
+// A store's content, as a user sees it: the bytes of every object by name. A store that is not there is empty.
 struct Content {
   bool exists = false;
   std::map<std::string, std::vector<std::byte>> objects;

@@ -121,7 +121,7 @@ int refuse() {
 
 int scan_pages(int fd, pm_scan_arg* scan) { return static_cast<int>(::syscall(SYS_ioctl, fd, PAGEMAP_SCAN, scan)); }
 
-// What was found is rounded up to whole pages, whose marks go with the ones that were found.
+// Found ranges are rounded up to whole pages, whose marks go with the ones that were found.
 int scan(int fd, pm_scan_arg* scan) {
   if (scan->start % page_bytes() != 0) return refuse();
   int count = scan_pages(fd, scan);

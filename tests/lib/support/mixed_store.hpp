@@ -26,7 +26,7 @@ namespace memlith::test {
 
 using Numbers = memlith::map<std::uint64_t, std::uint64_t>;
 
-// What the three hold, in words.
+// The content of the three, in words.
 struct MixedContent {
   std::map<std::string, std::string> records;
   std::map<std::uint64_t, std::uint64_t> numbers;

@@ -70,7 +70,7 @@ inline std::uint64_t word_of(std::uint64_t page, std::uint64_t count) {
   }
 }
 
-// What the copy holds, which is what so many persists left.
+// Checks the copy's content and returns the number of persists that left it.
 inline std::uint64_t check_copy(const std::string& path, bool one_file) {
   StoreOptions options;
   options.create = true;  // a restored file has no log

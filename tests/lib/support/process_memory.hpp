@@ -1,4 +1,4 @@
-// What this process holds by now: memory, descriptors, threads.
+// This process's memory, descriptors and threads.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ inline std::uint64_t of_this_process(const std::string& name) {
 }
 inline std::uint64_t resident_bytes() { return of_this_process("VmRSS") * 1024; }
 inline std::uint64_t anonymous_bytes() { return of_this_process("RssAnon") * 1024; }
-// What mappings of the files below a folder hold of their own, beside the bytes of the files.
+// The private bytes of mappings of the files below a folder, beside the bytes of the files.
 inline std::uint64_t copied_bytes_below(const std::string& folder) {
   std::ifstream maps("/proc/self/smaps");
   std::uint64_t kib = 0;

@@ -52,7 +52,7 @@ inline core::ObjectId create_object(core::Store& store, const std::string& name,
   return must(store.create(name, bytes, 0x510000000000, 1 * core::kGiB)).id;
 }
 
-// What an object holds once everything committed is at home.
+// The content of an object once everything committed is at home.
 inline Bytes content_of(core::Store& store, core::ObjectId id) {
   if (!store.read_only()) {
     EXPECT_OK(store.checkpoint());

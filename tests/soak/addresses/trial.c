@@ -1,5 +1,5 @@
-/* What a start of addresses.py does, from any language: opens a store with a kv store, a log and a region with
- * pointers, as a server would that comes back after a crash. trial_start() returns 0, or the number of what failed:
+/* A start of addresses.py, from any language: opens a store with a kv store, a log and a region with pointers, as a
+ * server would that comes back after a crash. trial_start() returns 0, or the number of the failed step:
  * 1 the store, 2 the kv store, 3 the log, 4 the region. */
 #include <memlith/applog.h>
 #include <memlith/kv.h>

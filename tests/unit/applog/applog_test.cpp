@@ -153,7 +153,7 @@ TEST(AppLogTest, AFullLogGrows) {
     expected.push_back(entry_text(++number));
     return append(world.log(), expected.back());
   };
-  // So that the wrap is in the middle of what has to move, and some of it not in the redo log yet.
+  // Brings the wrap into the middle of the bytes that have to move, some of them not in the redo log yet.
   for (int i = 0; i < 15; ++i) ASSERT_OK(add());
   ASSERT_OK(world.log().write());
   ASSERT_EQ(world.read_all(), expected);

@@ -1,5 +1,5 @@
-// What is in the region is input: every damaged bit of what is not consumed is found, and what is not a log of this
-// store and format is refused by name.
+// The region's bytes are input: every damaged bit of entries that are not consumed is found, and a log of another
+// store or format is refused by name.
 #include <gtest/gtest.h>
 
 #include "applog_world.hpp"

@@ -1,4 +1,4 @@
-// What a body throws becomes an error that says what to do.
+// An exception of a body becomes an error that says what to do.
 #include "base/no_throw.hpp"
 
 #include <gtest/gtest.h>

@@ -101,7 +101,7 @@ TEST_F(DaxDevice, SaysWhatItIs) {
   EXPECT_EQ(device->caps().atomic_bytes, kWordBytes);
   EXPECT_TRUE(device->caps().forgets);
   EXPECT_FALSE(device->direct());
-  // What is only read needs no mapping to store to.
+  // A file that is only read needs no writable mapping.
   const auto read = must(volume_->open("a", OpenMode::read_only, Caching::direct));
   EXPECT_EQ(read->caps().log_block_bytes, 512u);
 }

@@ -286,7 +286,7 @@ TEST_F(NvmeDeviceTest, BeyondTheEndIsNothing) {
   EXPECT_ERROR(Errc::io, buffered->write(kBytes - 5, some));
 }
 
-// What could not be read or kept is not mapped, and is read again at the next attempt.
+// Pages that could not be read or kept are not mapped, and are read again at the next attempt.
 TEST_F(NvmeDeviceTest, AFailedMappingMayBeTriedAgain) {
   const auto buffered = device(Caching::buffered);
   commands_->outcome = 0x281;

@@ -77,7 +77,7 @@ class PosixDeviceTest : public PosixFiles, public ::testing::WithParamInterface<
 INSTANTIATE_TEST_SUITE_P(By, PosixDeviceTest,
                          ::testing::Values(IoBackend::automatic, IoBackend::posix, IoBackend::uring), name_of_backend);
 
-// What was written is read back, at any offset and of any length, in buffered mode.
+// Written bytes are read back, at any offset and of any length, in buffered mode.
 TEST_P(PosixDeviceTest, BufferedTransfersNeedNoAlignment) {
   auto device = create("a");
   EXPECT_EQ(device->caps().block_bytes, 1u);
@@ -174,7 +174,7 @@ TEST_P(PosixDeviceTest, FirstFailureLatches) {
   EXPECT_EQ(content(*device), noise(1000, 3));
 }
 
-// So does the write of a queue, and a queue writes nothing more on a latched device.
+// The write of a queue does, too, and a queue writes nothing more on a latched device.
 TEST_P(PosixDeviceTest, QueuesKeepToTheLatch) {
   ASSERT_OK(create("a")->write(0, noise(4096, 3)));
   auto device = reopen("a", OpenMode::read_only);

@@ -72,7 +72,7 @@ TEST_P(RawVolumeTest, FilesAreCreatedRenamedListedAndRemoved) {
   EXPECT_ERROR(Errc::invalid, volume_->open(std::string(60, 'x'), OpenMode::create, Caching::buffered));
 }
 
-// What smaller pages of another kernel's were enough for cannot be mapped by this one. The sentence says what to do.
+// Extents that fit the smaller pages of another kernel cannot be mapped by this one. The sentence says what to do.
 TEST_P(RawVolumeTest, WhatThisKernelCannotMapIsRefused) {
   const auto device = create("a", 3 * kPageBytes, 1);
   const std::uint64_t before = host_page_bytes();
@@ -106,7 +106,7 @@ TEST_P(RawVolumeTest, TransfersCrossExtents) {
   const auto a = create("a", 4096, 1);
   const auto b = create("b", 4096, 2);
   std::uint64_t size = 4096;
-  // Fragments: whoever grows takes what is behind, and then anything.
+  // Fragments: a growing file takes the space behind it, and then any.
   for (int i = 0; i < 20; ++i) {
     EXPECT_OK(volume_->open("wedge" + std::to_string(i), OpenMode::create, Caching::buffered).status());
     EXPECT_OK(must(volume_->open("wedge" + std::to_string(i), OpenMode::read_write, Caching::buffered))
@@ -196,7 +196,7 @@ TEST_P(RawVolumeTest, AReaderSeesWhatAnotherProcessChanges) {
   EXPECT_ERROR(Errc::not_found, seen->read(0, rest));
 }
 
-// What one flush loses may be another file's, written past the page cache or not.
+// A flush may lose another file's writes, made past the page cache or not.
 TEST_P(RawVolumeTest, AFailedFlushOfOneFileIsTheEndOfAll) {
   create("log", 4096, 1);
   create("home", 4096, 1);

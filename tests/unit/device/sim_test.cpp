@@ -383,7 +383,7 @@ TEST_F(Sim, TransfersHappenWhenTheyAreWaitedFor) {
   EXPECT_EQ(pending_after_cut(), 1u) << "the flush came too early";
   std::vector<std::byte> target(512);
   ASSERT_OK(queue->read(1, 512, target));
-  EXPECT_NE(target[0], std::byte{1}) << "nobody waited for it";
+  EXPECT_NE(target[0], std::byte{1}) << "no wait came for it";
   ASSERT_OK(queue->wait_all());
   EXPECT_EQ(target, filled(512, 1));
 }

@@ -76,7 +76,7 @@ TEST_F(HeapDamage, OfTheHeaderIsNamed) {
   }
 }
 
-// So is each changed byte of a segment's header that is in use, but for bits of blocks: a bit more or less is a block
+// Each changed byte of a segment's header in use is named, too, but for bits of blocks: a bit more or less is a block
 // more or less.
 TEST_F(HeapDamage, OfASegmentIsNamedOrAnotherBlock) {
   constexpr std::uint64_t kHeader =

@@ -44,7 +44,7 @@ void churn(HeapWorld& world, Random& random, int steps, std::size_t most) {
   }
 }
 
-// What a persist covered is there after a crash, what came later is not, blocks and free space alike.
+// Persisted changes are there after a crash, later ones are not, blocks and free space alike.
 TEST_P(HeapTest, IsAtOnePersistedPointAfterACrash) {
   HeapWorld world(GetParam());
   Random random(7);
@@ -137,7 +137,7 @@ TEST(Heap, ChangesFewBytesPerOperation) {
   EXPECT_LE(changed[changed.size() * 99 / 100], 8u);
 }
 
-// What is no block is refused, and named; the heap is as it was.
+// A pointer to no block is refused, and named; the heap is as it was.
 TEST(Heap, RefusesWhatIsNoBlock) {
   HeapWorld world(TrackerKind::fault);
   std::byte* const small = world.allocate(100);

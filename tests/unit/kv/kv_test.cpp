@@ -151,7 +151,7 @@ TEST_F(KvTest, ConflictsEndTheTransaction) {
   EXPECT_FALSE(must(cursor.next()));
   expect_conflict("x");
   put(map, "a", "1");
-  // A writer's key is seen by nobody before it commits.
+  // No reader sees a writer's key before it commits.
   const auto other = begin();
   EXPECT_OK(other->put(map, "aa", "1"));
   kv::Cursor from_start(*reader, map);
@@ -244,7 +244,7 @@ TEST(KvMaps, ManyAreCountedAtOnce) {
   for (int i = 0; i < 2000; ++i) ASSERT_EQ(must(world.kv().map_count()), 4000u);
 }
 
-// What one use of a transaction has remembered is gone in the next: ranges, records, savepoints.
+// The memory of a transaction's use is gone in the next: ranges, records, savepoints.
 // A commit has its number for good, also where its writes come to nothing.
 TEST_F(KvTest, ACommitThatChangesNothingKeepsItsNumber) {
   kv::MapNumber map = world.map();
@@ -293,7 +293,7 @@ TEST_F(KvTest, ATransactionIsUsedAgain) {
   EXPECT_OK(world.kv().verify().status());
 }
 
-// What an insert in random order gives to the log, splits included: a split logs the half that moves, and the room that
+// The log bytes of an insert in random order, splits included: a split logs the half that moves, and the room that
 // it leaves is used again without moving what is there.
 TEST_F(KvTest, WhatAnInsertLogs) {
   const PageNumber map = world.map();

@@ -82,7 +82,7 @@ class KvLocks : public ::testing::Test {
   kv::MapNumber map = world.map();
 };
 
-// What each write of another transaction costs does not grow with the number of seeks. With a list of ranges that every
+// The cost of another transaction's write does not grow with the number of seeks. With a list of ranges that every
 // write goes through, this takes minutes.
 TEST_F(KvLocks, SeeksOfOneLeaveTheWritesOfOthersAlone) {
   Transaction seeking(world.kv(), false);
@@ -189,7 +189,7 @@ TEST_F(KvLocks, WaitersCountTogether) {
   EXPECT_EQ(sum, done);
 }
 
-// With a timeout, an abandoned transaction is in nobody's way, and learns of it whatever it does next.
+// With a timeout, an abandoned transaction blocks no other, and its next call says so.
 TEST(KvTimeout, AnIdleTransactionLosesItsLocks) {
   KvWorld world;
   const kv::MapNumber map = world.map();

@@ -64,7 +64,7 @@ TEST_F(KvRelease, GivesBackWhatIsHome) {
   expect_as_committed();
 }
 
-// What no checkpoint has brought home, and what no flush has made durable.
+// Commits that no checkpoint has brought home, and that no flush has made durable.
 TEST_F(KvRelease, BringsHomeWhatItGivesBack) {
   EXPECT_OK(kv_->release_for_limit(world_.region()));
   for (int i = 0; i < kRecords; i += kStep) put(i, "second");

@@ -19,7 +19,7 @@ TEST(ForgottenIncarnation, LosesToTheOpeningThatCameAfterIt) {
     world.append(frames.back());
   };
   append();
-  // What is left of it: a slot that claims the second segment.
+  // The rest of it: a slot that claims the second segment.
   const LogGeometry geometry = world.log().geometry();
   SlotHeader claim{};
   claim.magic = kSlotMagic;

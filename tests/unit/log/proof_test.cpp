@@ -1,4 +1,4 @@
-// What a log that is opened again believes: a log that was closed ends where its superblock says, and frames that may
+// The trust of a log that is opened again: a log that was closed ends where its superblock says, and frames that may
 // be in the page cache only are on the medium before anything is built upon them.
 #include <gtest/gtest.h>
 
@@ -176,7 +176,7 @@ TEST_F(ForgottenFlush, ATailThatThePageCacheAloneHas) {
   });
 }
 
-// What a later frame or the superblock proves is not written again.
+// Frames that a later frame or the superblock proves are not written again.
 TEST_F(ForgottenFlush, WhatIsProvenIsLeftAlone) {
   {
     Opened first = read(volume_);

@@ -1,5 +1,5 @@
 // The stale-frame trap. A crash can lose a frame and keep the one that was in flight behind it. When a new frame is
-// written over the lost one, the old one behind it must not be taken for its successor: nobody ever acknowledged it,
+// written over the lost one, the old one behind it must not be taken for its successor: it was never acknowledged,
 // and it may say the opposite of what was decided since. docs/guarantees.md, "After a crash". [log/stale_frame]
 #include <gtest/gtest.h>
 
@@ -61,14 +61,15 @@ TEST_F(StaleFrame, StaysHarmlessOverSeveralCrashes) {
 
 // Found by the crash laboratory. Y was torn: its header reached the medium, its payload did not; Z behind it is whole.
 // The program tries again with the same bytes, and is torn the other way round: of the new Y the payload reaches the
-// medium, the header does not. What stands there now is the *old* Y, whole, chain and all, with Z, which nobody wrote
-// in this life, behind it. From where an incarnation began, frames of earlier ones are stale (Superblock::begun_lsn).
+// medium, the header does not. What stands there now is the *old* Y, whole, chain and all, with Z, which was not
+// written in this life, behind it. From where an incarnation began, frames of earlier ones are stale
+// (Superblock::begun_lsn).
 TEST(TornStaleFrame, IsNotMadeWholeByTheSamePayloadWrittenAgain) {
   LogWorld world;
   ASSERT_TRUE(world.open().ok()) << last_error_text();
   const auto x = payload_of(kPayload, 1);
   const auto y = payload_of(kPayload, 2);
-  // What stands behind y vouches for x, so that x stays where it is, and the place behind it is that of the old y.
+  // The frame behind y proves x, so that x stays where it is, and the place behind it is that of the old y.
   world.append(x);
   const std::uint64_t begin = world.file_offset(world.log().head());
   (void)world.add(y);

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "Changes that are undone": a change is captured as a whole or undone, nobody captures half of it,
-// and what was stored before it is not undone.
+// docs/guarantees.md, "Changes that are undone": a change is captured as a whole or undone, no capture has half of it,
+// and earlier stores are not undone.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -106,7 +106,7 @@ TEST_P(OneFileRegion, HasOneRegion) {
   EXPECT_OK(world_.try_open("file", 5000));
 }
 
-// What is read only is cut where the file ends: a commit in the log that reaches beyond a later, smaller size is shown
+// A read-only region is cut where the file ends: a commit in the log that reaches beyond a later, smaller size is shown
 // up to it.
 TEST_P(OneFileRegion, ReadOnlyShowsCommitsUpToTheEnd) {
   ASSERT_OK(persist(world_.open("file", 20'000)));

@@ -22,7 +22,7 @@ class PersistRange : public ::testing::TestWithParam<TrackerKind> {
   static Status persist_range(Region& region, std::uint64_t offset, std::uint64_t bytes, Scope scope = Scope::process) {
     return region.persist_range(region.address() + offset, bytes, scope);
   }
-  // What a crash leaves now.
+  // The word at `offset` after a crash now.
   std::uint64_t after_crash(std::uint64_t offset) {
     world_.crash();
     return get(world_.open("a"), offset);
@@ -81,7 +81,7 @@ TEST_P(PersistRange, TheRestCanBeChangedPersistedAndRolledBack) {
   EXPECT_EQ(get(world_["a"], 0), 6u);
 }
 
-// What does not fit the log as a whole is persisted part by part.
+// A range that does not fit the log as a whole is persisted part by part.
 TEST_P(PersistRange, SplitsWhatDoesNotFit) {
   Region& region = world_.open("a", 256 * kPageBytes);
   for (std::uint64_t at = 0; at < region.size(); at += 8) {
@@ -108,7 +108,7 @@ TEST_P(PersistRange, IsRefused) {
             GetParam() == TrackerKind::scan ? Errc::unsupported : Errc::ok);
 }
 
-// Of two threads that stored to the range, thread scope takes the caller's stores.
+// Thread scope takes the caller's stores only, if two threads stored to the range.
 TEST_P(PersistRange, OfOneThread) {
   if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
   Region& region = world_.open("a", region_bytes());

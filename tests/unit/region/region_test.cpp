@@ -524,7 +524,7 @@ TEST(FaultRegions, LargerThanItsPageNumbersAreRefused) {
   EXPECT_ERROR(Errc::unsupported, attach_tracker(TrackerKind::fault, memory).status());
 }
 
-// What is not touched is not persisted by an explicit region, byte for byte.
+// An explicit region persists touched bytes only, byte for byte.
 TEST(ExplicitRegion, PersistsExactlyWhatWasTouched) {
   RegionWorld world(TrackerKind::touched, tiny_options());
   Region& region = world.open("a", kSize);

@@ -50,7 +50,7 @@ TEST_P(Rollbacks, OfAFewBytesRunNoCheckpoint) {
   put(region, 8, 2);
   put(region, 3 * kPageBytes, 2);
   ASSERT_OK(persist(region));
-  // What others captured meanwhile, and nobody has brought home.
+  // Others' captures meanwhile, which are not at home.
   for (std::uint64_t i = 0; i < 5000; ++i) {
     put(other, i % 512 * 8, i);
     (void)capture(other);
@@ -78,7 +78,7 @@ TEST_P(Rollbacks, OfAFewBytesRunNoCheckpoint) {
   EXPECT_EQ(get(world_.open("a"), 8), 2u);
 }
 
-// The newest capture lies in the memory of the log: nobody has asked for its durability.
+// The newest capture lies in the memory of the log: no caller has asked for its durability.
 TEST_P(Rollbacks, ReadBackWhatIsNotDurableYet) {
   Region& region = world_.open("a", kSize);
   for (std::uint64_t round = 1; round <= 20; ++round) {

@@ -58,7 +58,7 @@ TEST_F(Sessions, ARegionIsOpenOnceAndStaysWhileItIs) {
   EXPECT_OK(Session::close(std::move(session)));
 }
 
-// Of both kinds, of one and of all; each is counted, and what was persisted is there after the next opening.
+// Persists of both kinds, of one and of all; each is counted, and found after the next opening.
 TEST_F(Sessions, PersistsAreTimedAndCanBeWaitedFor) {
   auto session = open();
   Region* const regions[] = {&open_region(*session, "a"), &open_region(*session, "b")};

@@ -39,7 +39,7 @@ class FaultSignalsDeathTest : public ::testing::Test {
  protected:
   void SetUp() override {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    // What the dead leave behind goes with this folder.
+    // The remains of the dead go with this folder.
     if (const char* const given = std::getenv("MEMLITH_TEST_DIR")) before_ = given;
     ::setenv("MEMLITH_TEST_DIR", folder_.path().c_str(), 1);
   }
@@ -164,7 +164,7 @@ TEST_F(FaultSignalsDeathTest, AHomeThatWasCutShortEndsTheProgram) {
   }
 }
 
-// So does a store behind the end of a region, in the addresses set aside for its growth.
+// A store behind the end of a region, in the addresses set aside for its growth, ends the program, too.
 TEST_F(FaultSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer catches SIGSEGV itself";
   for (const TrackerKind kind : {TrackerKind::fault, TrackerKind::scan}) {

@@ -77,7 +77,7 @@ TEST_F(SnapshotTest, APoisonedStoreGivesNone) {
   EXPECT_EQ(word(*before, 0, 0), 1u);
 }
 
-// What is captured and not durable yet is not in a snapshot.
+// Captures that are not durable yet are not in a snapshot.
 TEST_F(SnapshotTest, HoldsWhatIsDurableOnly) {
   put(*a_, 0, 1);
   ASSERT_OK(persist(*a_));

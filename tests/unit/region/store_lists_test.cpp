@@ -1,4 +1,4 @@
-// region/store_lists.hpp: what instrumented code reports is taken once and never lost, whoever interrupts whom.
+// region/store_lists.hpp: reports of instrumented code are taken once and never lost, whatever interrupts what.
 #include "region/store_lists.hpp"
 
 #include <gtest/gtest.h>
@@ -324,7 +324,7 @@ TEST_F(StoreLists, WorkInAForkedChild) {
   storing.join();
 }
 
-// What is recorded by hand is persisted; what is not, is not.
+// Stores recorded by hand are persisted; others are not.
 TEST(InstrumentedRegion, PersistsExactlyWhatWasRecorded) {
   RegionWorld world(TrackerKind::instrumented, {});
   Region& region = world.open("a", 16 * kPageBytes);

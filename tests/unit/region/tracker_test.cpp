@@ -297,7 +297,7 @@ TEST_P(ScanTracker, AReleaseThatLeavesPagesReadOnly) {
   for (const std::uint64_t page : {7, 5}) {
     const pid_t child = ::fork();
     if (child == 0) {
-      // Of a processor, ended by a signal that cannot be blocked.
+      // Processor time, ended by a signal that cannot be blocked.
       const rlimit seconds{10 * slowness(), 10 * slowness()};
       ::setrlimit(RLIMIT_CPU, &seconds);
       ::signal(SIGXCPU, SIG_IGN);
@@ -321,7 +321,7 @@ TEST_P(ScanTracker, ARestoreOfAPartOfAPageKeepsItsMark) {
   EXPECT_EQ(collect(), pages(0, 1));
 }
 
-// What the fault tracker does beyond pages.
+// The fault tracker beyond pages.
 class FaultTracker : public PageTracker {};
 INSTANTIATE_TEST_SUITE_P(Of, FaultTracker, ::testing::Values(TrackerKind::fault), [](const auto&) { return "Fault"; });
 
@@ -353,7 +353,7 @@ TEST_P(FaultTracker, GivesTheWordsThatChanged) {
   }
 }
 
-// What is stored between the taking and the copying of a page may be copied or not; either way the next capture has it.
+// A store between the taking and the copying of a page may be copied or not; either way the next capture has it.
 // Here the copy gets 0 and memory ends as 5, which is what it was when the page was taken.
 TEST_P(FaultTracker, StoresDuringACaptureAreInTheNext) {
   std::byte& byte = base_[3 * host_page_bytes() + 17];

@@ -137,7 +137,7 @@ TEST_F(TwinsTest, WhatIsGivenBackIsStillDue) {
   expect_replayed();
 }
 
-// What other threads store behind the copy is not in the pieces, and is in the next.
+// Other threads' stores behind the copy are not in the pieces, and are in the next.
 TEST_F(TwinsTest, PiecesStayAsTheyWereCopied) {
   store(0, 8, 1);
   capture();

@@ -1,4 +1,4 @@
-// What a close that fails says, and what a close leaves that did not fail.
+// The errors of a close that fails, and the files after a close that did not fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -127,8 +127,8 @@ TEST_F(CollectorsTest, TheTicketOfAWaitingCommitIsNotDurableBeforeItsFrame) {
   store_->collectors().remove(word, true);
 }
 
-// The entry of an application log, say, whose writer waits for more. Otherwise whoever looks at the durable ticket for
-// the commit beside would look for ever.
+// An entry of an application log, say, whose writer waits for more. Otherwise a program that polls the durable ticket
+// for the commit beside would poll for ever.
 TEST_F(CollectorsTest, ALookAtHeldTicketsBringsWhatHoldsThemToTheDisk) {
   open(false);
   OneWord word(*store_, object_);

@@ -154,8 +154,8 @@ TEST_F(CreateStore, FullDiskWhileTheStoreIsMade) {
 }
 
 // A creation that failed behind its log's name takes back what it made, and a power cut may come in the middle of that.
-// Of the names that it changed any one may be the only one that the medium has, or the only one that it lacks: what is
-// left is no store, or one without anything in it, but never a log without its directory.
+// Any one of the changed names may be the only one that the medium has, or the only one that it lacks: the rest is no
+// store, or one without anything in it, but never a log without its directory.
 TEST(CreateStoreInFolder, AFailureAndAPowerCutLeaveNoHalfStore) {
   std::uint64_t failed = 0;
   for (std::uint64_t nth = 0;; ++nth) {
@@ -254,7 +254,7 @@ TEST(CreateStoreInFolder, TwoInterleavedAtEveryStep) {
           auto store = Store::open(volume, options);
           if (!volume.intruded()) break;
           EXPECT_TRUE(store.ok() || is_error(store, Errc::busy)) << "the first: " << told(store.status());
-          EXPECT_TRUE(store.ok() || kept != nullptr) << "nobody has it: " << last_error_text();
+          EXPECT_TRUE(store.ok() || kept != nullptr) << "neither has it: " << last_error_text();
           EXPECT_FALSE(store.ok() && kept != nullptr) << "both have it";
         }
         kept = nullptr;

@@ -65,7 +65,7 @@ TEST_P(FewDescriptorsStore, ACreationThatFailsLeavesNothing) {
   EXPECT_GT(more, 3u) << "nothing failed";
 }
 
-// What was there stays, whatever an opening lacks; and it is opened again with all that it held.
+// The store stays, whatever an opening lacks, and is opened again with all its content.
 TEST_P(FewDescriptorsStore, AnOpeningThatFailsTakesNothingAway) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer's own checks need descriptors";
   unsigned more = 0;

@@ -40,7 +40,7 @@ TEST(LogGrowth, GrowsByWhatCheckpointsWrote) {
   EXPECT_EQ(slots_to_add(load), 0u);
 }
 
-// What is given needs no earning, costs nothing of what was earned, and is no reason to grow a log that is filled
+// A given size needs no earning, costs nothing of the earned bytes, and is no reason to grow a log that is filled
 // slowly.
 TEST(LogGrowth, GrowsAtOnceToWhatItIsGiven) {
   LogLoad load = busy();

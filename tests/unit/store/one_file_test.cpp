@@ -102,7 +102,7 @@ TEST_F(OneFileStore, FileAloneIsCompleteAfterClose) {
   EXPECT_EQ(content_of(*store_, kFile), filled(5000, 'a'));
 }
 
-// What was committed survives a drop; the home gets it at the next open.
+// Commits survive a drop; the home gets them at the next open.
 TEST_F(OneFileStore, CommitsSurviveACrash) {
   open();
   place(5000);
@@ -170,7 +170,7 @@ TEST_F(OneFileStore, FileDamagedBehindOurBack) {
   EXPECT_EQ(content_of(*store_, kFile), filled(5000, 'a'));
 }
 
-// What is shorter than the log says is not touched, be there so much in the log that recovery writes home before it has
+// A file shorter than the log says is not touched, be there so much in the log that recovery writes home before it has
 // seen all. A file that an earlier recovery cut, because it shrank later in the log, is shorter than the log says at
 // first, and is right.
 TEST_F(OneFileStore, AShorterFileIsLeftAsItIs) {
@@ -234,7 +234,7 @@ TEST_F(OneFileStore, IsOpenUnderOneNameAtATime) {
   EXPECT_OK(Store::open(*volume_, other));
 }
 
-// What the log holds is as secret as the file.
+// The log's content is as secret as the file.
 TEST_F(OneFileStore, TheLogHasThePermissionsOfTheFile) {
   write_file(folder_ / "data", "secret");
   using std::filesystem::perms;
@@ -276,7 +276,7 @@ TEST_F(OneFileStore, MissesTheLogOfAnOpeningThatWasNotClosed) {
   ASSERT_ERROR(Errc::corrupt, Store::open(*volume_, options()));
   EXPECT_NE(last_error_text().find("data.memlith-stats is still there"), std::string::npos) << last_error_text();
   EXPECT_EQ(read_folder(folder_.path()), before);
-  // What the sentence advises for those who give the commits up.
+  // The sentence's advice for giving the commits up.
   ASSERT_TRUE(std::filesystem::remove(folder_ / "data.memlith-stats"));
   open();
   close();

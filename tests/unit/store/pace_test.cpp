@@ -94,7 +94,7 @@ TEST(CheckpointPace, IsOverBeforeTheRoomIs) {
   }
 }
 
-// What a checkpoint of a store gives the disk from one flush of a home file to the next.
+// The bytes that a checkpoint gives the disk from one flush of a home file to the next.
 class PacedStore : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kLogBytes = 4 * kMiB;
@@ -188,10 +188,10 @@ TEST_F(PacedStore, BringsHomeInSmallSteps) {
 // A thread that waits for a checkpoint does not wait for pauses.
 TEST_F(PacedStore, GoesOnAtOnceWhenSomebodyWaits) {
   std::atomic<bool> asking{false};
-  std::thread somebody;
+  std::thread other;
   volume_.before_transfer = [&] {
-    if (somebody.joinable() || store_->counters().home_bytes.load() < CheckpointPace::kStepBytes) return;
-    somebody = std::thread([&] {
+    if (other.joinable() || store_->counters().home_bytes.load() < CheckpointPace::kStepBytes) return;
+    other = std::thread([&] {
       asking = true;
       EXPECT_OK(store_->checkpoint());
     });
@@ -199,7 +199,7 @@ TEST_F(PacedStore, GoesOnAtOnceWhenSomebodyWaits) {
   };
   wake_checkpoint(kPageBytes);
   await_checkpoint();
-  somebody.join();
+  other.join();
   const std::vector<std::uint64_t> seen = steps();
   EXPECT_LE(*std::min_element(seen.begin(), seen.end()), kStepPages) << "it began in small steps";
   EXPECT_GE(*std::max_element(seen.begin(), seen.end()), 4 * kStepPages) << "and went on in large ones";

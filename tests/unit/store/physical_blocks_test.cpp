@@ -28,7 +28,7 @@ TEST(PhysicalBlocks, TheLogIsLaidOutInThem) {
   }
 }
 
-// What a store was created with stays with it, and is not asked for again; it cannot be changed later.
+// A store keeps the block size of its creation, and does not ask again; it cannot be changed later.
 TEST(PhysicalBlocks, AreAPropertyOfTheStore) {
   SimVolume small;
   EXPECT_OK(must(Store::open(small, blocks(0)))->close());

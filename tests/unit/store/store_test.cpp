@@ -151,7 +151,7 @@ TEST_P(StoreTest, OnlyCheckpointsWriteHome) {
   EXPECT_OK(store_->checkpoint()) << "with nothing to do";
 }
 
-// What was committed a hundred times is written home once.
+// A page committed a hundred times is written home once.
 TEST_P(StoreTest, CheckpointsCoalesce) {
   const ObjectId a = create_object(*store_, "a", 4096);
   ASSERT_OK(store_->checkpoint());
@@ -244,7 +244,7 @@ TEST_P(StoreTest, CommitsPastTheLimitAreFull) {
   EXPECT_EQ(content[8192], std::byte{3});
 }
 
-// What fits the log when it is empty fits it wherever its head stands: commits just under the capacity go on for ever.
+// A commit that fits the empty log fits it wherever its head stands: commits just under the capacity go on for ever.
 TEST_P(StoreTest, CommitsNearTheCapacityAlwaysFit) {
   const ObjectId a = create_object(*store_, "a", 1 * kMiB);
   StoreOptions options = tiny_options();

@@ -27,7 +27,7 @@ class TimeMarkerTest : public ::testing::Test {
   }
   void commit() { EXPECT_OK(files_.log->append(std::vector<std::byte>(40), kFrameKindCommit).status()); }
   bool look(int ms) { return marker_->look(start_ + std::chrono::milliseconds(ms), read_clock); }
-  // What the log has: 0 for a commit, a time for a mark.
+  // The log's frames: 0 for a commit, a time for a mark.
   std::vector<std::uint64_t> found() {
     EXPECT_OK(files_.log->sync(files_.log->head()));
     std::vector<std::uint64_t> found;

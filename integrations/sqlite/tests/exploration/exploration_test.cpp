@@ -165,7 +165,7 @@ class Explorer {
     }
     return tally.wrong.empty();
   }
-  // So many plans of two and three deviations at random.
+  // Tries `count` plans of two and three deviations at random.
   bool sample(std::uint64_t count, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     const auto first = choices_of({});

@@ -53,7 +53,7 @@ class ModelDisk {
   // The default VFS from now on, under the name "model".
   void install();
 
-  // What happens around the calls; null: nothing.
+  // Called around the calls; null: not called.
   struct Hooks {
     std::function<void(const char* what)> point;
     std::function<void(std::uint64_t nanoseconds)> sleep;
@@ -71,7 +71,7 @@ class ModelDisk {
   using Image = std::map<std::string, std::string>;
   [[nodiscard]] Image image() const;
   void restore(const Image& image);
-  // What a power cut leaves of the database and its log: what was flushed, and with `database_is_newest` also what
+  // The database and its log after a power cut: the flushed bytes, and with `database_is_newest` also those that
   // the kernel wrote by itself.
   [[nodiscard]] std::pair<std::string, std::string> after_cut(const std::string& database, bool database_is_newest);
   void put(const std::string& name, std::string bytes);

@@ -107,7 +107,7 @@ Schedule::Word::Word(Schedule& its, int actor) : schedule(its), begun(its.stage_
   its.slept_at_[static_cast<std::size_t>(actor)] = 0;
 }
 Schedule::Word::~Word() {
-  // Of those beside a process that was killed, or of any where none was. Not beside one that was stopped.
+  // The time of a process beside a killed one, or of any where none was killed; not beside a stopped one.
   const std::uint64_t took = schedule.stage_.now_ns() - begun;
   if (schedule.stage_.stopped() >= 0) return;
   schedule.blocked_max_ns_ = std::max(schedule.blocked_max_ns_, took);

@@ -34,7 +34,7 @@ EXPORT int module_open16(const void* name, sqlite3** db) {
 // The compiler makes a jump of the call: the caller of this function appears to call SQLite.
 EXPORT int module_open_by_jump(const char* name, sqlite3** db) { return sqlite3_open(name, db); }
 
-// What it answers, rows and columns in lines and with bars between them, or "error CODE: MESSAGE".
+// Returns the answer, rows and columns in lines and with bars between them, or "error CODE: MESSAGE".
 EXPORT const char* module_run(sqlite3* db, const char* sql) {
   static _Thread_local char text[65536];
   sqlite3_stmt* statement = 0;

@@ -11,7 +11,7 @@ import sys
 from beside_plain import RecordedRun, arguments, compare_recorded, get_pypi_source
 
 VERSION = "5.2.19"
-# What the tests need; Django itself runs from its source.
+# Needed by the tests; Django itself runs from its source.
 PACKAGES = ["asgiref==3.13.0", "sqlparse==0.6.1"]
 GROUPS = ["backends", "basic bulk_create constraints delete force_insert_update update",
           "transactions transaction_hooks", "schema introspection inspectdb", "migrations migrations2",

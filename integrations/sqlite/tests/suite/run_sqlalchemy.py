@@ -12,7 +12,7 @@ import sys
 from beside_plain import RecordedRun, arguments, compare_recorded, get_pypi_source
 
 VERSION = "2.0.58"
-# What the tests need; SQLAlchemy itself runs from its source.
+# Needed by the tests; SQLAlchemy itself runs from its source.
 PACKAGES = ["pytest==9.2.0", "greenlet==3.5.6", "typing_extensions==4.16.0", "aiosqlite==0.22.1"]
 GROUPS = ["dialect/sqlite", "dialect/test_suite.py", "engine",
           "sql/test_query.py sql/test_resultset.py sql/test_insert_exec.py",

@@ -19,7 +19,7 @@ from beside_plain import (HERE, SETTINGS, arguments, call, compare, ending, get_
 FILE_SECONDS = 1800  # the longest takes two minutes on a machine that does nothing else
 # On memlith, of one that waits for ever there, as known.txt says; on plain SQLite it takes a second.
 HANGING_FILE_SECONDS = 60
-# What is said of a test that begins; Tcl ends a command that it cites after the dots.
+# The line of a test that begins; Tcl ends a command that it cites after the dots.
 BEGUN = r"^(?!! )(\S.*?)\.\.\.(?!\")"
 LIST = """set argv0 [lindex $argv 0]
 set argv {}

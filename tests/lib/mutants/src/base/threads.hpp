@@ -1,4 +1,4 @@
-// What the laboratory's copy of the engine has in the place of src/base/threads.hpp: types that behave in the same way
+// The laboratory's copy of the engine has this in the place of src/base/threads.hpp: types that behave in the same way
 // until a Controller takes over the calling thread. Then one thread runs at a time, and at each of these calls the
 // controller decides which thread continues, so that every interleaving of a small case can be tried and repeated
 // (docs/testing.md, "Schedules").

@@ -1,4 +1,4 @@
-// What the tests' copy of shared regions has in the place of src/shared/step.hpp: a hook at each step, which may kill
+// The tests' copy of shared regions has this in the place of src/shared/step.hpp: a hook at each step, which may kill
 // the process.
 #pragma once
 

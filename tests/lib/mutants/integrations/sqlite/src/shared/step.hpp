@@ -1,4 +1,4 @@
-// What the tests' copy of the SQLite plugin has in the place of its shared/step.hpp: hooks at each step of the shared
+// The tests' copy of the SQLite plugin has this in the place of its shared/step.hpp: hooks at each step of the shared
 // page's protocol, and an exploration's machine in the place of the kernel.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace memlith::sqlite::shared {
 
 class Registry;
 struct Checkpoint;
-// What an exploration has in the place of the kernel: time, and threads of several processes that wait.
+// An exploration's kernel: time, and threads of several processes that wait.
 class Machine {
  public:
   virtual ~Machine() = default;
