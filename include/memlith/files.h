@@ -1,5 +1,15 @@
 /* memlith/files.h: failure-atomic files. An ordinary file that a crash always leaves as the last msync left it.
  *
+ *     int fd = open("counters", O_RDWR | O_CREAT, 0644);
+ *     if (fd < 0 || ftruncate(fd, 4096) != 0) return;
+ *     uint64_t* counters = memlith_mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+ *     if (counters == MAP_FAILED) return;
+ *     ++counters[0];
+ *     ++counters[1];
+ *     if (memlith_msync(counters, 4096, MS_SYNC) != 0) return;  // both are durable, or neither
+ *     memlith_munmap(counters, 4096);                           // the file holds everything
+ *     close(fd);
+ *
  * memlith_mmap, memlith_msync and memlith_munmap are called like mmap(2), msync(2) and munmap(2). The file keeps its
  * own format. Its log lies beside it, as FILE.memlith, while it is mapped and after a crash; after a clean end the file
  * holds everything. (The interface follows failure-atomic msync, EuroSys 2013, section 3.1.)

@@ -225,8 +225,10 @@ class KvTransaction {
     return ticket;
   }
   Result<void> abort() { return detail::result_of(memlith_kv_abort(handle_)); }
-  // It is a part of `tx` from now on, which commits or aborts it. See memlith_txn_add_kv.
-  Result<void> join(const Transaction& tx) const { return detail::result_of(memlith_txn_add_kv(tx.handle(), handle_)); }
+  // It is a part of `txn` from now on, which commits or aborts it. See memlith_txn_add_kv.
+  Result<void> join(const Transaction& txn) const {
+    return detail::result_of(memlith_txn_add_kv(txn.handle(), handle_));
+  }
   // Begins the ended transaction anew.
   Result<void> renew() { return detail::result_of(memlith_kv_renew(handle_)); }
   [[nodiscard]] bool active() const { return handle_ != nullptr && memlith_kv_txn_active(handle_) == 1; }

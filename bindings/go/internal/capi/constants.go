@@ -2,7 +2,10 @@
 
 package capi
 
-// #include <memlith/memlith.h>
+// #include <memlith/status.h>
+// #include <memlith/store.h>
+// #include <memlith/region.h>
+// #include <memlith/transaction.h>
 // #include <memlith/kv.h>
 // #include <memlith/applog.h>
 import "C"
