@@ -62,14 +62,9 @@ typedef uint32_t memlith_kv_map;
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
-/* The commits of this opening are never logged: after it was closed, or after a crash, the kv store is as it was
- * before. Durabilities, tickets and memlith_kv_persist return at once and promise nothing. For state that is made anew
- * from elsewhere (a cache, or what a replicated log has), and to measure what durability costs. */
-enum { MEMLITH_KV_VOLATILE = 1 << 8 };
-
 typedef struct memlith_kv_options {
   uint64_t struct_size;
-  uint32_t flags;     /* MEMLITH_CREATE, MEMLITH_EXCLUSIVE, MEMLITH_KV_VOLATILE */
+  uint32_t flags;     /* MEMLITH_CREATE, MEMLITH_EXCLUSIVE */
   uint32_t reserved;  /* 0 */
   uint64_t max_size;  /* the largest size of the region of a new kv store; 0 = 1 TiB; takes addresses only */
   uint64_t window_ms; /* the window of weak commits; see memlith_kv_set_window */
@@ -156,8 +151,7 @@ MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64
  * stays until memlith_kv_txn_free. Until then memlith_kv_commit, memlith_kv_abort and memlith_kv_renew of `part` are
  * INVALID. A conflict ends it as ever; memlith_commit is INVALID then, and nothing is committed. Weak commits that wait
  * for their window enter the log before.
- * Errors: INVALID - the kv store is of another store, or has a part in `txn` already; READ_ONLY; UNSUPPORTED - the kv
- *         store is volatile. */
+ * Errors: INVALID - the kv store is of another store, or has a part in `txn` already; READ_ONLY. */
 MEMLITH_API int32_t memlith_txn_add_kv(memlith_txn* txn, memlith_kv_txn* part);
 
 /* Ends the transaction without any effect, and without I/O. Its handle stays until memlith_kv_txn_free. */

@@ -251,7 +251,6 @@ class KvTransaction {
 struct KvOptions {
   bool create = false;
   bool exclusive = false;
-  bool is_volatile = false;  // MEMLITH_KV_VOLATILE
   std::uint64_t max_size = 0;
   std::uint64_t window_ms = 0;
   std::uint64_t window_bytes = 0;
@@ -267,12 +266,13 @@ class Kv {
   }
   ~Kv() { (void)close(); }
 
+  // Takes over a handle of memlith_kv_open.
+  explicit Kv(memlith_kv* handle) : handle_(handle) {}
   static Result<Kv> open(const Store& store, const std::string& name = "kv", const KvOptions& options = {}) {
     memlith_kv_options plain{};
     plain.struct_size = sizeof plain;
-    plain.flags = detail::flag_if(options.create, MEMLITH_CREATE) |
-                  detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE) |
-                  detail::flag_if(options.is_volatile, MEMLITH_KV_VOLATILE);
+    plain.flags =
+        detail::flag_if(options.create, MEMLITH_CREATE) | detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE);
     plain.max_size = options.max_size;
     plain.window_ms = options.window_ms;
     plain.window_bytes = options.window_bytes;
@@ -397,7 +397,6 @@ class Kv {
   [[nodiscard]] memlith_kv* handle() const { return handle_; }
 
  private:
-  explicit Kv(memlith_kv* handle) : handle_(handle) {}
   // Twice as long each time, up to about 1 ms, and of a length that differs between threads.
   static void pause(unsigned tries) {
     if (tries < 2) return std::this_thread::yield();

@@ -28,9 +28,6 @@ enum {
   /* Show the last durable state and change no byte of the store. Any number of processes may do so at a time. */
   MEMLITH_OPEN_READ_ONLY = 2,
   MEMLITH_OPEN_EXCLUSIVE = 4, /* with CREATE: fail with MEMLITH_EXISTS if the store exists */
-  /* Never use direct I/O (O_DIRECT), which the log uses where the file system accepts it. For file systems that accept
-   * direct I/O and fail later. Slightly slower; as durable. */
-  MEMLITH_OPEN_BUFFERED = 8,
   /* READ_ONLY, also while another process has the store open for writing: the regions are as one durable commit left
    * them, and move on to a later one when memlith_store_refresh says so. The call takes no lock: no writer waits for
    * it, or is kept from opening the store. A region that is opened is copied to this process's memory. */
@@ -43,12 +40,11 @@ enum {
  * AUTO:  system calls, and io_uring where several transfers are in flight (recovery, large commits, reading the log),
  *        if the kernel has io_uring.
  * POSIX: system calls only.
- * URING: io_uring for every read and write; UNSUPPORTED if the kernel or a sandbox refuses io_uring.
  * DAX: for byte-addressable memory (docs/dax.md): commits and checkpoints store to mappings of the files, line by line,
  *        without system calls. Either a file system that maps persistent memory (fsdax, MAP_SYNC), or tmpfs, which
  *        emulates such memory and forgets everything with the power; UNSUPPORTED elsewhere. The log of a new store is
  *        padded to lines of 64 bytes; such a store can be opened for writing with DAX only. */
-enum { MEMLITH_IO_AUTO = 0, MEMLITH_IO_POSIX = 1, MEMLITH_IO_URING = 2, MEMLITH_IO_DAX = 3 };
+enum { MEMLITH_IO_AUTO = 0, MEMLITH_IO_POSIX = 1, MEMLITH_IO_DAX = 3 };
 
 typedef struct memlith_store_options {
   uint64_t struct_size;

@@ -27,7 +27,6 @@ namespace memlith {
 enum class Io : std::uint32_t {
   automatic = MEMLITH_IO_AUTO,
   posix = MEMLITH_IO_POSIX,
-  uring = MEMLITH_IO_URING,
   dax = MEMLITH_IO_DAX,
 };
 
@@ -36,7 +35,6 @@ struct StoreOptions {
   bool exclusive = false;
   bool read_only = false;
   bool follow = false;              // read-only, also beside a writer; Store::refresh() moves on
-  bool buffered = false;            // no direct I/O; see MEMLITH_OPEN_BUFFERED
   bool tell_dropped = false;        // say on standard error that a close drops changes, which no persist made durable
   bool manual_checkpoint = false;   // checkpoints only when asked for, or when the log is full
   std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load
@@ -196,7 +194,6 @@ class Store {
                   detail::flag_if(options.exclusive, MEMLITH_OPEN_EXCLUSIVE) |
                   detail::flag_if(options.read_only, MEMLITH_OPEN_READ_ONLY) |
                   detail::flag_if(options.follow, MEMLITH_OPEN_FOLLOW) |
-                  detail::flag_if(options.buffered, MEMLITH_OPEN_BUFFERED) |
                   detail::flag_if(options.tell_dropped, MEMLITH_OPEN_TELL_DROPPED);
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;
