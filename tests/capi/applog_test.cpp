@@ -177,7 +177,7 @@ TEST(AppLogInterface, ACommitNeedsAKvStoreThatItCanShareAFrameWith) {
   ASSERT_TRUE(*log->read());
   ASSERT_TRUE(*log->read());
   const auto category = [&](const Kv& of, bool read_only = false) {
-    auto txn = of.begin(read_only);
+    auto txn = of.begin({.read_only = read_only});
     const auto done = commit_both(*store, *log, 1, *txn);
     return done ? MEMLITH_OK : done.error().category();
   };
@@ -195,7 +195,7 @@ TEST(AppLogInterface, ACommitNeedsAKvStoreThatItCanShareAFrameWith) {
   auto second = kv->begin();
   ASSERT_TRUE(first->join(*tx));
   EXPECT_EQ(second->join(*tx).error().category(), MEMLITH_INVALID) << "one transaction of a kv store";
-  EXPECT_EQ(first->commit().error().category(), MEMLITH_INVALID) << "it is a part";
+  EXPECT_EQ(first->commit(Durability::weak).error().category(), MEMLITH_INVALID) << "it is a part";
   EXPECT_EQ(first->abort().error().category(), MEMLITH_INVALID);
   tx->abort();
   EXPECT_TRUE(first->renew());
@@ -245,7 +245,7 @@ TEST(AppLogInterface, AnAbortedTransactionConsumesNothing) {
   auto store = Store::open(folder / "a", {.create = true});
   auto log = AppLog::open(*store, "log", {.create = true, .size = 64 << 10});
   auto kv = Kv::open(*store, "kv", {.create = true});
-  auto map = kv->map("map", true);
+  auto map = kv->map("map", {.create = true});
   ASSERT_TRUE(log->append("one"));
   ASSERT_TRUE(log->write());
   ASSERT_TRUE(*log->read());

@@ -33,7 +33,7 @@ class MemlithKvStore final : public CountedKvStore {
       return library_failure(code, "opening a kv store");
     }
     kv_.emplace(kv);
-    auto map = kv_->map("map", true);
+    auto map = kv_->map("map", {.create = true});
     if (MaybeFailure failure = kv_failure(map, "opening a map")) return failure;
     map_ = *map;
     return {};
@@ -131,7 +131,7 @@ class MemlithKvSession final : public KvSession {
 
 Result<std::unique_ptr<KvSession>> MemlithKvStore::session() {
   auto writer = kv_->begin();
-  auto reader = kv_->begin(true);
+  auto reader = kv_->begin({.read_only = true});
   if (MaybeFailure failure = kv_failure(writer, "beginning a transaction")) return *failure;
   if (MaybeFailure failure = kv_failure(reader, "beginning a transaction")) return *failure;
   return std::unique_ptr<KvSession>(std::make_unique<MemlithKvSession>(*this, std::move(*writer), std::move(*reader)));
