@@ -37,7 +37,7 @@ Result<std::unique_ptr<LogSide>> LogSide::open(const std::string& folder, const 
   auto kv = Kv::open(*side->store_, "kv", {.create = true});
   if (MaybeFailure failure = log_failure(kv, "opening a kv store")) return *failure;
   side->kv_.emplace(std::move(*kv));
-  auto map = side->kv_->map("map", true);
+  auto map = side->kv_->map("map", {.create = true});
   if (MaybeFailure failure = log_failure(map, "opening a map")) return *failure;
   side->map_ = *map;
   side->consumer_ = std::thread([raw = side.get()] { raw->consume(); });

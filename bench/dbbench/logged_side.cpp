@@ -47,7 +47,7 @@ class LoggedKvStore final : public KvStore {
     auto kv = Kv::open(*store_, "kv", {.create = true});
     if (auto failure = side_failure(kv, "opening a kv store")) return failure;
     kv_.emplace(std::move(*kv));
-    auto map = kv_->map("map", true);
+    auto map = kv_->map("map", {.create = true});
     if (auto failure = side_failure(map, "opening a map")) return failure;
     map_ = *map;
     consumer_ = std::thread([this] { consume(); });
@@ -169,7 +169,7 @@ class LoggedKvSession final : public KvSession {
 };
 
 Result<std::unique_ptr<KvSession>> LoggedKvStore::session() {
-  auto reader = kv_->begin(true);
+  auto reader = kv_->begin({.read_only = true});
   if (auto failure = side_failure(reader, "beginning a transaction")) return *failure;
   return std::unique_ptr<KvSession>(std::make_unique<LoggedKvSession>(*this, std::move(*reader)));
 }

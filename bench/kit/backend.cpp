@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "private/options.h"
+
 namespace memlith::tool {
 
 Result<std::string> Backend::make_place(const std::string& folder) const {
@@ -20,7 +22,7 @@ Result<std::vector<Backend>> backends_of(const std::vector<std::string>& names, 
     if (name == "file") {
       backends.push_back({name, Io::posix, {}});
     } else if (name == "file-uring") {
-      backends.push_back({name, Io::uring, {}});
+      backends.push_back({name, static_cast<Io>(MEMLITH_IO_URING), {}});
     } else if (name == "raw" && !devices.block.empty()) {
       backends.push_back({name, Io::automatic, devices.block});
     } else if (name == "nvme" && !devices.name_space.empty()) {

@@ -30,11 +30,11 @@ class Fairness {
 
   [[nodiscard]] MaybeFailure open(const std::string& folder) {
     if (auto failure = opened_.open(folder)) return failure;
-    auto map = opened_.kv->map("map", true);
+    auto map = opened_.kv->map("map", {.create = true});
     if (auto failure = kv_failure(map, "opening a map")) return failure;
     map_ = *map;
     const auto put_all = [this](KvTransaction& txn) { return change(txn, 0, arguments_.long_records); };
-    return kv_failure(opened_.kv->transact(put_all), "filling a map");
+    return kv_failure(opened_.kv->transact(put_all, Durability::weak), "filling a map");
   }
 
   // All threads for the time of a turn. The samples and operations are those of the short transactions.

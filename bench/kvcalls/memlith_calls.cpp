@@ -13,7 +13,7 @@ class MemlithCalls : public CallsStore {
  public:
   [[nodiscard]] MaybeFailure open(const std::string& folder) { return opened_.open(folder + "/store"); }
   MaybeFailure open_map(const std::string& map) override {
-    auto opened = kv().map(map, true);
+    auto opened = kv().map(map, {.create = true});
     if (MaybeFailure failure = kv_failure(opened, "opening a map")) return failure;
     maps_[map] = *opened;
     return {};
@@ -88,7 +88,7 @@ class MemlithCalls : public CallsStore {
       return failure;
     }
     if (MaybeFailure failure = kv_failure(act(*txn_), "changing records")) return failure;
-    return kv_failure(txn_->commit(), "committing");
+    return kv_failure(txn_->commit(Durability::weak), "committing");
   }
   [[nodiscard]] KvMap number_of(const std::string& map) const { return maps_.at(map); }
   [[nodiscard]] Kv& kv() { return *opened_.kv; }

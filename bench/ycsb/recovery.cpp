@@ -73,7 +73,7 @@ class RecoveryRun {
     const std::uint64_t start = now_ns();
     if (MaybeFailure failure = this->open(open, {})) return failure;
     const std::uint64_t opened = now_ns();
-    auto reader = open.kv->begin(true);
+    auto reader = open.kv->begin({.read_only = true});
     if (MaybeFailure failure = failure_of(reader, "beginning a transaction")) return failure;
     const auto found = reader->find(open.map, key_of(0));
     if (MaybeFailure failure = failure_of(found, "reading")) return failure;
@@ -119,7 +119,7 @@ class RecoveryRun {
     auto kv = Kv::open(*open.store, "kv", {.create = options.create});
     if (MaybeFailure failure = failure_of(kv, "opening a kv store")) return failure;
     open.kv.emplace(std::move(*kv));
-    const auto map = open.kv->map("map", options.create);
+    const auto map = open.kv->map("map", {.create = options.create});
     if (MaybeFailure failure = failure_of(map, "opening a map")) return failure;
     open.map = *map;
     return {};

@@ -63,29 +63,33 @@ struct Bank {
         memlith::Durability::sync);
   }
   memlith::Result<std::uint64_t> transfer(int from, int to, long money) const {
-    return kv.transact([&](KvTransaction& txn) -> memlith::Result<void> {
-      const std::string source = "account " + std::to_string(from);
-      const std::string target = "account " + std::to_string(to);
-      auto left = number(txn, accounts, source);
-      if (!left) return left.error();
-      if (auto done = put(txn, accounts, source, *left - money); !done) return done;
-      auto right = number(txn, accounts, target);
-      if (!right) return right.error();
-      return put(txn, accounts, target, *right + money);
-    });
+    return kv.transact(
+        [&](KvTransaction& txn) -> memlith::Result<void> {
+          const std::string source = "account " + std::to_string(from);
+          const std::string target = "account " + std::to_string(to);
+          auto left = number(txn, accounts, source);
+          if (!left) return left.error();
+          if (auto done = put(txn, accounts, source, *left - money); !done) return done;
+          auto right = number(txn, accounts, target);
+          if (!right) return right.error();
+          return put(txn, accounts, target, *right + money);
+        },
+        memlith::Durability::weak);
   }
   // One transaction raises y; the next one raises x to just below it.
   memlith::Result<std::uint64_t> raise(int pair, bool y) const {
-    return kv.transact([&](KvTransaction& txn) -> memlith::Result<void> {
-      const std::string name = "pair " + std::to_string(pair);
-      auto high = number(txn, pairs, name + " y");
-      if (!high) return high.error();
-      return y ? put(txn, pairs, name + " y", *high + 10) : put(txn, pairs, name + " x", *high - 1);
-    });
+    return kv.transact(
+        [&](KvTransaction& txn) -> memlith::Result<void> {
+          const std::string name = "pair " + std::to_string(pair);
+          auto high = number(txn, pairs, name + " y");
+          if (!high) return high.error();
+          return y ? put(txn, pairs, name + " y", *high + 10) : put(txn, pairs, name + " x", *high - 1);
+        },
+        memlith::Durability::weak);
   }
   // Returns a sentence on the fault; empty: none. `transfers` receives the transfers that are left.
   memlith::Result<std::string> check() const {
-    auto txn = kv.begin(true);
+    auto txn = kv.begin({.read_only = true});
     if (!txn) return txn.error();
     long sum = 0;
     for (int i = 0; i < kAccounts; ++i) {
@@ -143,9 +147,9 @@ int main(int argc, char** argv) {
   if (!store) return failed(store.error());
   auto kv = memlith::Kv::open(*store, "kv", {.create = true, .window_ms = 20});
   if (!kv) return failed(kv.error());
-  auto accounts = kv->map("accounts", true);
+  auto accounts = kv->map("accounts", {.create = true});
   if (!accounts) return failed(accounts.error());
-  auto pairs = kv->map("pairs", true);
+  auto pairs = kv->map("pairs", {.create = true});
   if (!pairs) return failed(pairs.error());
   const Bank bank{std::move(*kv), *accounts, *pairs};
   if (auto opened = bank.open_accounts(); !opened) return failed(opened.error());

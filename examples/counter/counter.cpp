@@ -41,7 +41,7 @@ class Server {
       : store_(or_exit(memlith::Store::open(path, {.create = true}))),
         log_(or_exit(memlith::AppLog::open(store_, "log", {.create = true, .size = 1 << 20}))),
         kv_(or_exit(memlith::Kv::open(store_, "kv", {.create = true}))),
-        counts_(or_exit(kv_.map("counts", true))) {
+        counts_(or_exit(kv_.map("counts", {.create = true}))) {
     recover();
   }
 
@@ -71,7 +71,7 @@ class Server {
  private:
   // Reads what the log has into memory, and rewinds: the thread behind will move the same entries into the store.
   void recover() {
-    auto reader = or_exit(kv_.begin(true));
+    auto reader = or_exit(kv_.begin({.read_only = true}));
     or_exit(reader.get_range(counts_, {}, {}, [this](std::string_view counter, std::string_view count) {
       found_[std::string(counter)] = std::stoull(std::string(count));
       return true;

@@ -1,6 +1,18 @@
 /* memlith: an application log. The C interface; memlith/applog.hpp is the C++ one. Conventions: memlith.h.
  * Guide: docs/applog.md.
  *
+ *     memlith_applog_options options = {.struct_size = sizeof options, .flags = MEMLITH_CREATE};
+ *     memlith_applog* log = NULL;
+ *     memlith_applog_entry entry;
+ *     const memlith_bytes order = {"sell marble", 11};
+ *     if (memlith_applog_open(store, "orders", &options, &log) != 0) return;
+ *     if (memlith_applog_append(log, &order, 1, NULL) != 0) return;
+ *     if (memlith_applog_write(log) != 0) return;  // durable when it is 0: the order can be acknowledged
+ *     while (memlith_applog_read(log, 0, &entry) == 0) {
+ *       ...                                        // what the entry says
+ *       if (memlith_applog_consume(log, entry.number) != 0) return;
+ *     }
+ *
  * An application log lies in a region of a memlith store. It is a bounded, circular list of entries, which are strings
  * of bytes. Entries have numbers, 1, 2, 3, ..., in the order of the log, which go on after a crash and a close.
  *
@@ -137,13 +149,13 @@ MEMLITH_API int32_t memlith_applog_restart(memlith_applog* log, uint64_t next);
  * transaction consumes leave room for the next one only.
  * Errors: INVALID - no entries, one of 4 GiB or more, or the log is of another store; FULL - the entries of the
  * transaction are larger than half of log_max_bytes. */
-MEMLITH_API int32_t memlith_txn_append(memlith_txn* tx, memlith_applog* log, const memlith_bytes* entries,
+MEMLITH_API int32_t memlith_txn_append(memlith_txn* txn, memlith_applog* log, const memlith_bytes* entries,
                                        uint64_t count);
 
 /* Has memlith_commit consume everything up to entry `number`, in the frame of the transaction. Together with
  * memlith_txn_add_kv or memlith_txn_add_region: after a crash, the effects of exactly the consumed entries are there.
  * Errors: INVALID - the entry was not read, or the log is of another store. */
-MEMLITH_API int32_t memlith_txn_consume(memlith_txn* tx, memlith_applog* log, uint64_t number);
+MEMLITH_API int32_t memlith_txn_consume(memlith_txn* txn, memlith_applog* log, uint64_t number);
 
 /* ---- looking inside -------------------------------------------------------------------------------------------- */
 

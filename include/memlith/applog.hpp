@@ -6,11 +6,11 @@
 //   auto log = memlith::AppLog::open(*store, "log", {.create = true});
 //   if (!log->append("sell marble") || !log->write()) ...  // durable when both are ok: the sale can be acknowledged
 //   while (auto entry = *log->read()) {                    // a thread behind
-//     auto tx = store->begin();
-//     auto txn = kv->begin();
+//     auto txn = store->begin();
+//     auto records = kv->begin();
 //     ...                                                  // what the entry says
-//     if (!txn->join(*tx) || !log->consume_in(*tx, entry->number)) ...
-//     if (!tx->commit_weak()) ...                         // the change and the read position, both or neither
+//     if (!records->join(*txn) || !log->consume_in(*txn, entry->number)) ...
+//     if (!txn->commit_weak()) ...                         // the change and the read position, both or neither
 //   }
 //
 // Nothing here throws.
@@ -138,14 +138,14 @@ class AppLog {
     return detail::result_of(memlith_applog_truncate_before(handle_, first));
   }
   Result<void> restart(std::uint64_t next) const { return detail::result_of(memlith_applog_restart(handle_, next)); }
-  // The commit of `tx` appends the entry, or consumes the entries, with all else that it commits or not at all. See
+  // The commit of `txn` appends the entry, or consumes the entries, with all else that it commits or not at all. See
   // memlith_txn_append, memlith_txn_consume.
-  Result<void> append_in(const Transaction& tx, std::string_view entry) const {
+  Result<void> append_in(const Transaction& txn, std::string_view entry) const {
     const memlith_bytes one{entry.data(), entry.size()};
-    return detail::result_of(memlith_txn_append(tx.handle(), handle_, &one, 1));
+    return detail::result_of(memlith_txn_append(txn.handle(), handle_, &one, 1));
   }
-  Result<void> consume_in(const Transaction& tx, std::uint64_t number) const {
-    return detail::result_of(memlith_txn_consume(tx.handle(), handle_, number));
+  Result<void> consume_in(const Transaction& txn, std::uint64_t number) const {
+    return detail::result_of(memlith_txn_consume(txn.handle(), handle_, number));
   }
 
   [[nodiscard]] Result<memlith_applog_info> info() const {

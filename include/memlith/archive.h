@@ -5,6 +5,17 @@
  * between. Archiving runs beside the process that writes to the store, which does not know of it and never waits for
  * it; at most its log grows (keep_log_bytes). Only what is durable in the store is archived.
  *
+ *     memlith_archive_target target = {.struct_size = sizeof target, .folder = "shop-archive"};
+ *     memlith_archive_progress progress = {.struct_size = sizeof progress};
+ *     memlith_archive* archive = NULL;
+ *     if (memlith_archive_open("shop", &target, NULL, &archive) != 0) return;
+ *     while (running) {
+ *       if (memlith_archive_step(archive, &progress) != 0) break;  // memlith_last_error() says why
+ *       sleep_ms(200);
+ *     }
+ *     if (memlith_archive_close(archive) != 0) return;
+ *     if (memlith_restore(&target, "shop-again", NULL, NULL) != 0) return;
+ *
  * THREADS. One thread at a time uses a handle.
  */
 #ifndef MEMLITH_ARCHIVE_H

@@ -5,6 +5,15 @@
  * commit all or nothing is. The process that writes to the store, in this program or in another one, is neither stopped
  * nor slowed by a lock; nothing is asked of it.
  *
+ *     memlith_copy_report report = {.struct_size = sizeof report};
+ *     if (memlith_store_copy("shop", "shop-copy", NULL, &report) != 0) {
+ *       char message[1024];
+ *       memlith_last_error(message, sizeof message);
+ *       fprintf(stderr, "no copy was made: %s\n", message);
+ *       return;
+ *     }
+ *     printf("%llu bytes\n", (unsigned long long)report.bytes);  // "shop-copy" is whole and durable
+ *
  * ERRORS and THREADS: as in memlith.h.
  */
 #ifndef MEMLITH_COPY_H

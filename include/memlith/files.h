@@ -1,5 +1,15 @@
 /* memlith/files.h: failure-atomic files. An ordinary file that a crash always leaves as the last msync left it.
  *
+ *     int fd = open("counters", O_RDWR | O_CREAT, 0644);
+ *     if (fd < 0 || ftruncate(fd, 4096) != 0) return;
+ *     uint64_t* counters = memlith_mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+ *     if (counters == MAP_FAILED) return;
+ *     ++counters[0];
+ *     ++counters[1];
+ *     if (memlith_msync(counters, 4096, MS_SYNC) != 0) return;  // both are durable, or neither
+ *     memlith_munmap(counters, 4096);                           // the file holds everything
+ *     close(fd);
+ *
  * memlith_mmap, memlith_msync and memlith_munmap are called like mmap(2), msync(2) and munmap(2). The file keeps its
  * own format. Its log lies beside it, as FILE.memlith, while it is mapped and after a crash; after a clean end the file
  * holds everything. (The interface follows failure-atomic msync, EuroSys 2013, section 3.1.)
@@ -8,12 +18,12 @@
  * process share. The image takes as much memory as the file has data. While a file is mapped, only memlith may write
  * it; another process that opens it by memlith hears EBUSY. What cannot be kept coherent is refused.
  *
- * memlith_image_* below is the same for programs that want to read and write by descriptors as well; `memlith run` is
- * built on it. docs/failure-atomic-files.md explains both. Needs Linux 6.7.
+ * `memlith run` does the same for programs that also read and write by descriptors. docs/failure-atomic-files.md
+ * explains both. Needs Linux 6.7.
  *
  * ERRORS: functions that return a pointer or an int set errno, like the calls they are named after;
- * memlith_last_error() has the sentence. The others return codes, as in memlith.h.
- * THREADS: any, for all functions. In a forked child every function fails with EINVAL or MEMLITH_INVALID.
+ * memlith_last_error() has the sentence.
+ * THREADS: any, for all functions. In a forked child every function fails with EINVAL.
  */
 #ifndef MEMLITH_FILES_H
 #define MEMLITH_FILES_H
@@ -28,7 +38,7 @@ extern "C" {
 
 /* ---- the guard -------------------------------------------------------------------------------------------------- */
 
-/* For the flags of memlith_image_open, memlith_image_attach and memlith_mmap. From the first commit to a clean close
+/* For the flags of memlith_mmap. From the first commit to a clean close
  * the file on the disk begins with 16 bytes that are memlith's, in the place of its own, which the log keeps. A copy of
  * the file alone that lacks commits is refused by memlith, and by every program that looks at the first bytes of its
  * files. A file and a log that are copies of two moments are refused as well. Such a file cannot be opened as a region.
@@ -72,81 +82,6 @@ MEMLITH_API int memlith_munmap(void* address, size_t bytes);
 /* Sets the length of a mapped file, as ftruncate(2). The length is committed by the next memlith_msync of the file. Do
  * not call ftruncate(2) or write(2) on a mapped file: its image would not show it. Returns 0 or -1. */
 MEMLITH_API int memlith_ftruncate(int fd, off_t bytes);
-
-/* ---- images: descriptors and mappings together ------------------------------------------------------------------- */
-
-typedef struct memlith_image memlith_image;
-
-/* Opens an ordinary file, as memlith_file_open, and reads it into its working image.
- * Errors: those of memlith_file_open; NO_MEMORY (the file does not fit into memory), UNSUPPORTED (kernel). */
-MEMLITH_API int32_t memlith_image_open(const char* path, const memlith_store_options* options, memlith_image** image);
-
-/* Reads the file into a working image that is detached (below), and locks the file, so that no other process opens it
- * by memlith. Nothing is written: a program that does not change the file costs no flush. Before a change, call
- * memlith_image_attach with the same path. Errors: EXISTS (there is a log beside the file: use memlith_image_open),
- * BUSY, NOT_FOUND, PERMISSION, NO_MEMORY. */
-MEMLITH_API int32_t memlith_image_look(const char* path, memlith_image** image);
-
-/* Drops what was not committed, closes the file cleanly and frees the handle, also on error. Mappings and descriptors
- * of the image stay usable, and lead nowhere any more. Null is ignored. Errors: as memlith_store_close. */
-MEMLITH_API int32_t memlith_image_close(memlith_image* image);
-
-/* A descriptor of the working image, which is a file in memory. Map it shared, read and write it, open it again by
- * /proc/self/fd for an offset and a mode of its own. It is closed by memlith_image_close. Constant. */
-MEMLITH_API int memlith_image_descriptor(const memlith_image* image);
-
-/* The store that keeps the file: for memlith_store_get_stats and the like. Do not close it. Null while detached. */
-MEMLITH_API memlith_store* memlith_image_store(const memlith_image* image);
-
-/* [address, address + bytes) is a new shared mapping of the image from `offset` on, through which nothing was stored
- * yet. Commits find what is stored through it from now on. Errors: UNSUPPORTED, NO_MEMORY, INVALID. */
-MEMLITH_API int32_t memlith_image_watch(memlith_image* image, void* address, uint64_t bytes, uint64_t offset);
-
-/* Call this before [address, address + bytes) is unmapped, moved or replaced: takes over what was stored there. */
-MEMLITH_API int32_t memlith_image_unwatch(memlith_image* image, const void* address, uint64_t bytes);
-
-/* The bytes were written through a descriptor. A commit that begins after this call has them. */
-MEMLITH_API int32_t memlith_image_written(memlith_image* image, uint64_t offset, uint64_t bytes);
-
-/* Sets the length of the image, as ftruncate(2). Do not call ftruncate(2) on the image to shorten it: a commit in
- * another thread may be reading it. */
-MEMLITH_API int32_t memlith_image_cut(memlith_image* image, uint64_t bytes);
-
-/* The caller may have written to the file without telling memlith: the next commit compares the whole image with the
- * file. */
-MEMLITH_API int32_t memlith_image_suspect(memlith_image* image);
-
-enum {
-  MEMLITH_IMAGE_ASYNC = 1, /* return when the changes are captured, as memlith_persist_async */
-  MEMLITH_IMAGE_LAST = 2   /* the file is closed next: it does not grow ahead of its content, which saves a flush */
-};
-
-/* Commits all changes and the length of the image; durable on return unless ASYNC. Errors: as memlith_persist. */
-MEMLITH_API int32_t memlith_image_commit(memlith_image* image, uint32_t flags);
-
-/* For a caller that closes the file next, and has just committed: brings all commits into the file, as closing would,
- * and compares the image with it. *as_told is 0 if the image was changed without memlith_image_written, a watch or
- * memlith_image_suspect; the next commit has these changes. Errors: as memlith_store_close. */
-MEMLITH_API int32_t memlith_image_check(memlith_image* image, uint32_t* as_told);
-
-/* How many bytes may have changed since the last commit, in whole pages, as memlith_image_written, watches and
- * memlith_image_suspect tell it; 0: nothing has changed. Captures nothing. Errors: IO, NO_MEMORY. */
-MEMLITH_API int32_t memlith_image_changed(memlith_image* image, uint64_t* bytes);
-
-/* Puts the image and its length back to the last commit. Errors: as memlith_rollback. */
-MEMLITH_API int32_t memlith_image_rollback(memlith_image* image);
-
-/* Closes the file cleanly, without what was not committed, and keeps the image: its mappings and descriptors go on, and
- * nothing is watched any more. The file may now be renamed, replaced or removed. Until memlith_image_attach, commits
- * fail with INVALID. Errors: as memlith_store_close; the image is detached all the same. */
-MEMLITH_API int32_t memlith_image_detach(memlith_image* image);
-
-/* Makes a detached image that of the file `path`, which the next commit makes equal to the image. Its mappings have to
- * be watched again. Errors: as memlith_image_open; the image stays detached. */
-MEMLITH_API int32_t memlith_image_attach(memlith_image* image, const char* path, const memlith_store_options* options);
-
-/* The errno that says most nearly what a code says; 0 for MEMLITH_OK. */
-MEMLITH_API int memlith_errno(int32_t code);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,17 @@
 /* memlith: a heap in a region. The C interface; memlith/heap.hpp is the C++ one. Conventions: memlith.h. Guide:
  * docs/heap.md.
  *
+ *     memlith_region_options options = {.struct_size = sizeof options, .flags = MEMLITH_CREATE};
+ *     memlith_type list = {.struct_size = sizeof list, .name = "list", .size = sizeof(void*), .alignment = 8};
+ *     memlith_heap* heap = NULL;
+ *     void *block = NULL, *first = NULL;
+ *     if (memlith_heap_open(store, "heap", &options, &heap) != 0) return;
+ *     if (memlith_heap_root(heap, &list, &first) != 0) return;  // zeros in the first run, found again later
+ *     if (memlith_heap_allocate(heap, 64, 0, &block) != 0) return;
+ *     memcpy(block, first, sizeof(void*));                      // the new block leads to the one before
+ *     memcpy(first, &block, sizeof block);
+ *     if (memlith_heap_persist(heap) != 0) return;              // durable, all or nothing
+ *
  * Blocks of a heap are memory of a region: a program stores into a block, and a persist makes the stores and the
  * allocation durable together. After a crash the heap is as of one persist: a block that was allocated and not
  * persisted is free again, a block that was freed and not persisted is there again.

@@ -92,9 +92,9 @@ class Heap {
   [[nodiscard]] allocator<> get_allocator() const { return allocator<>(handle_); }
   [[nodiscard]] memlith_heap* handle() const { return handle_; }
   [[nodiscard]] memlith_region* region() const { return memlith_heap_region(handle_); }
-  // The commit of `tx` has what a persist of the heap would make durable, too. See memlith_txn_add_region.
-  Result<void> join(const Transaction& tx) const {
-    return detail::result_of(memlith_txn_add_region(tx.handle(), region()));
+  // The commit of `txn` has what a persist of the heap would make durable, too. See memlith_txn_add_region.
+  Result<void> join(const Transaction& txn) const {
+    return detail::result_of(memlith_txn_add_region(txn.handle(), region()));
   }
 
   Result<void*> allocate(std::uint64_t bytes, std::uint64_t alignment = 16) const {

@@ -1,6 +1,17 @@
 /* memlith: a transactional key-value store. The C interface; memlith/kv.hpp is the C++ one. Conventions: memlith.h.
  * Guide: docs/kv.md.
  *
+ *     memlith_kv_options options = {.struct_size = sizeof options, .flags = MEMLITH_CREATE};
+ *     memlith_kv* kv = NULL;
+ *     memlith_kv_map stock = 0;
+ *     memlith_kv_txn* txn = NULL;
+ *     if (memlith_kv_open(store, "kv", &options, &kv) != 0) return;
+ *     if (memlith_kv_map_open(kv, "stock", MEMLITH_CREATE, &stock) != 0) return;
+ *     if (memlith_kv_begin(kv, 0, &txn) != 0) return;
+ *     if (memlith_kv_put(txn, stock, "marble", 6, "19", 2) != 0) return;
+ *     if (memlith_kv_commit(txn, MEMLITH_COMMIT_SYNC, NULL) != 0) return;  // durable when it is 0
+ *     memlith_kv_txn_free(txn);
+ *
  * A kv store lies in a region of a memlith store and holds named maps. A map is an ordered set of records; keys and
  * values are strings of bytes, and keys are in the order of memcmp, a prefix before what it begins. Transactions over
  * all maps are strictly serialisable.
@@ -51,14 +62,9 @@ typedef uint32_t memlith_kv_map;
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
-/* The commits of this opening are never logged: after it was closed, or after a crash, the kv store is as it was
- * before. Durabilities, tickets and memlith_kv_persist return at once and promise nothing. For state that is made anew
- * from elsewhere (a cache, or what a replicated log has), and to measure what durability costs. */
-enum { MEMLITH_KV_VOLATILE = 1 << 8 };
-
 typedef struct memlith_kv_options {
   uint64_t struct_size;
-  uint32_t flags;     /* MEMLITH_CREATE, MEMLITH_EXCLUSIVE, MEMLITH_KV_VOLATILE */
+  uint32_t flags;     /* MEMLITH_CREATE, MEMLITH_EXCLUSIVE */
   uint32_t reserved;  /* 0 */
   uint64_t max_size;  /* the largest size of the region of a new kv store; 0 = 1 TiB; takes addresses only */
   uint64_t window_ms; /* the window of weak commits; see memlith_kv_set_window */
@@ -140,14 +146,13 @@ MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_
  *         and the store is poisoned. NO_SPACE - the log cannot grow; memlith_kv_persist tries again. */
 MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64_t* ticket);
 
-/* Makes the transaction a part of `tx`, a transaction of the store (memlith_txn_add_region): memlith_commit commits it
- * in the same frame as the other parts, and memlith_abort aborts it. Then it has ended, and its handle stays until
- * memlith_kv_txn_free. Until then memlith_kv_commit, memlith_kv_abort and memlith_kv_renew of it are INVALID. A
- * conflict ends it as ever; memlith_commit is INVALID then, and nothing is committed. Weak commits that wait for their
- * window enter the log before.
- * Errors: INVALID - the kv store is of another store, or has a part in `tx` already; READ_ONLY; UNSUPPORTED - the kv
- * store is volatile. */
-MEMLITH_API int32_t memlith_txn_add_kv(memlith_txn* tx, memlith_kv_txn* txn);
+/* Makes the transaction `part` a part of `txn`, a transaction of the store (memlith_txn_add_region): memlith_commit
+ * commits `part` in the same frame as the other parts, and memlith_abort aborts it. Then it has ended, and its handle
+ * stays until memlith_kv_txn_free. Until then memlith_kv_commit, memlith_kv_abort and memlith_kv_renew of `part` are
+ * INVALID. A conflict ends it as ever; memlith_commit is INVALID then, and nothing is committed. Weak commits that wait
+ * for their window enter the log before.
+ * Errors: INVALID - the kv store is of another store, or has a part in `txn` already; READ_ONLY. */
+MEMLITH_API int32_t memlith_txn_add_kv(memlith_txn* txn, memlith_kv_txn* part);
 
 /* Ends the transaction without any effect, and without I/O. Its handle stays until memlith_kv_txn_free. */
 MEMLITH_API int32_t memlith_kv_abort(memlith_kv_txn* txn);

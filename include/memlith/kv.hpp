@@ -3,12 +3,13 @@
 //
 //   auto store = memlith::Store::open("shop", {.create = true});
 //   auto kv = memlith::Kv::open(*store, "kv", {.create = true});
-//   auto stock = kv->map("stock", true);
+//   auto stock = kv->map("stock", {.create = true});
 //   auto sold = kv->transact([&](memlith::KvTransaction& txn) -> memlith::Result<void> {
 //     auto count = txn.get(*stock, "marble");
 //     if (!count) return count.error();
 //     return txn.put(*stock, "marble", one_less(*count));
-//   }, memlith::Durability::sync);
+//   });
+//   if (!sold) ...  // durable when it is ok
 //
 // Nothing here throws, except what the functions that you pass throw: a transaction is aborted then.
 #pragma once
@@ -31,6 +32,7 @@
 
 namespace memlith {
 
+// When a commit returns: when it is durable (the default of every commit), or when it has taken effect in memory.
 enum class Durability : std::uint32_t { weak = MEMLITH_COMMIT_WEAK, sync = MEMLITH_COMMIT_SYNC };
 
 using KvMap = memlith_kv_map;
@@ -217,16 +219,19 @@ class KvTransaction {
     return Cursor(handle);
   }
 
-  // Returns the ticket of the commit, also for Store::wait().
-  Result<std::uint64_t> commit(Durability durability = Durability::weak) {
-    std::uint64_t ticket = 0;
+  // Durable on ok, or with Durability::weak in order, within the window. Returns the ticket of the commit, for
+  // Store::wait(). A commit that wrote nothing makes durable what the transaction has read.
+  Result<Ticket> commit(Durability durability = Durability::sync) {
+    Ticket ticket = 0;
     const std::int32_t code = memlith_kv_commit(handle_, static_cast<std::uint32_t>(durability), &ticket);
     if (code != MEMLITH_OK) return Error(code);
     return ticket;
   }
   Result<void> abort() { return detail::result_of(memlith_kv_abort(handle_)); }
-  // It is a part of `tx` from now on, which commits or aborts it. See memlith_txn_add_kv.
-  Result<void> join(const Transaction& tx) const { return detail::result_of(memlith_txn_add_kv(tx.handle(), handle_)); }
+  // It is a part of `txn` from now on, which commits or aborts it. See memlith_txn_add_kv.
+  Result<void> join(const Transaction& txn) const {
+    return detail::result_of(memlith_txn_add_kv(txn.handle(), handle_));
+  }
   // Begins the ended transaction anew.
   Result<void> renew() { return detail::result_of(memlith_kv_renew(handle_)); }
   [[nodiscard]] bool active() const { return handle_ != nullptr && memlith_kv_txn_active(handle_) == 1; }
@@ -246,10 +251,19 @@ class KvTransaction {
   memlith_kv_txn* handle_;
 };
 
+struct KvMapOptions {
+  bool create = false;
+  bool exclusive = false;  // with create: fail with EXISTS if the map exists
+};
+
+struct KvBeginOptions {
+  bool read_only = false;
+  std::uint64_t wait_ms = 0;  // how long a call waits for a transaction in its way, before that is a conflict
+};
+
 struct KvOptions {
   bool create = false;
   bool exclusive = false;
-  bool is_volatile = false;  // MEMLITH_KV_VOLATILE
   std::uint64_t max_size = 0;
   std::uint64_t window_ms = 0;
   std::uint64_t window_bytes = 0;
@@ -265,12 +279,13 @@ class Kv {
   }
   ~Kv() { (void)close(); }
 
+  // Takes over a handle of memlith_kv_open.
+  explicit Kv(memlith_kv* handle) : handle_(handle) {}
   static Result<Kv> open(const Store& store, const std::string& name = "kv", const KvOptions& options = {}) {
     memlith_kv_options plain{};
     plain.struct_size = sizeof plain;
-    plain.flags = detail::flag_if(options.create, MEMLITH_CREATE) |
-                  detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE) |
-                  detail::flag_if(options.is_volatile, MEMLITH_KV_VOLATILE);
+    plain.flags =
+        detail::flag_if(options.create, MEMLITH_CREATE) | detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE);
     plain.max_size = options.max_size;
     plain.window_ms = options.window_ms;
     plain.window_bytes = options.window_bytes;
@@ -287,9 +302,10 @@ class Kv {
     return detail::result_of(code);
   }
 
-  Result<KvMap> map(const std::string& name, bool create = false) const {
+  Result<KvMap> map(const std::string& name, const KvMapOptions& options = {}) const {
     KvMap map = 0;
-    const std::uint32_t flags = detail::flag_if(create, MEMLITH_CREATE);
+    const std::uint32_t flags =
+        detail::flag_if(options.create, MEMLITH_CREATE) | detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE);
     if (const std::int32_t code = memlith_kv_map_open(handle_, name.c_str(), flags, &map); code != MEMLITH_OK) {
       return Error(code);
     }
@@ -319,15 +335,14 @@ class Kv {
     return done;
   }
 
-  // `wait_ms`: so long a call waits for the end of a transaction that is in its way, before that is a conflict; see
-  // memlith_kv_txn_set_wait.
-  Result<KvTransaction> begin(bool read_only = false, std::uint64_t wait_ms = 0) const {
+  Result<KvTransaction> begin(const KvBeginOptions& options = {}) const {
     memlith_kv_txn* handle = nullptr;
-    const std::uint32_t flags = detail::flag_if(read_only, MEMLITH_KV_READ_ONLY);
+    const std::uint32_t flags = detail::flag_if(options.read_only, MEMLITH_KV_READ_ONLY);
     if (const std::int32_t code = memlith_kv_begin(handle_, flags, &handle); code != MEMLITH_OK) return Error(code);
     KvTransaction transaction(handle);
-    if (wait_ms > 0) {
-      if (const std::int32_t code = memlith_kv_txn_set_wait(handle, wait_ms); code != MEMLITH_OK) return Error(code);
+    if (options.wait_ms > 0) {
+      const std::int32_t code = memlith_kv_txn_set_wait(handle, options.wait_ms);
+      if (code != MEMLITH_OK) return Error(code);
     }
     return transaction;
   }
@@ -339,10 +354,11 @@ class Kv {
   }
 
   // Runs `act(transaction)`, which returns a Result, and commits. An error of `act` aborts and is returned. A conflict,
-  // in `act` or in the commit, begins again: `act` may run several times. `wait_ms`: see begin(). Returns the ticket.
+  // in `act` or in the commit, begins again: `act` may run several times. `durability` and the ticket: as commit();
+  // `wait_ms`: as in KvBeginOptions.
   template <class Act>
-  Result<std::uint64_t> transact(Act&& act, Durability durability = Durability::weak, std::uint64_t wait_ms = 0) const {
-    auto transaction = begin(false, wait_ms);
+  Result<Ticket> transact(Act&& act, Durability durability = Durability::sync, std::uint64_t wait_ms = 0) const {
+    auto transaction = begin({.wait_ms = wait_ms});
     if (!transaction) return transaction.error();
     for (unsigned tries = 0;; ++tries) {
       auto done = act(*transaction);
@@ -395,7 +411,6 @@ class Kv {
   [[nodiscard]] memlith_kv* handle() const { return handle_; }
 
  private:
-  explicit Kv(memlith_kv* handle) : handle_(handle) {}
   // Twice as long each time, up to about 1 ms, and of a length that differs between threads.
   static void pause(unsigned tries) {
     if (tries < 2) return std::this_thread::yield();

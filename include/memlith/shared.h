@@ -11,16 +11,16 @@
  *     options.flags = MEMLITH_CREATE;
  *     if (memlith_shared_open("bank", "accounts", 1 << 20, &options, &shared) != 0) return;
  *     uint64_t* account = memlith_shared_address(shared);
- *     memlith_shared_txn* tx = NULL;
- *     if (memlith_shared_begin(shared, &tx) != 0) return;
- *     if (memlith_shared_touch_before(tx, &account[1], sizeof *account, 1000) != 0 ||
- *         memlith_shared_touch_before(tx, &account[2], sizeof *account, 1000) != 0) {
- *       memlith_shared_abort(tx);
+ *     memlith_shared_txn* txn = NULL;
+ *     if (memlith_shared_begin(shared, &txn) != 0) return;
+ *     if (memlith_shared_touch_before(txn, &account[1], sizeof *account, 1000) != 0 ||
+ *         memlith_shared_touch_before(txn, &account[2], sizeof *account, 1000) != 0) {
+ *       memlith_shared_abort(txn);
  *       return;
  *     }
  *     account[1] -= 10;
  *     account[2] += 10;
- *     if (memlith_shared_commit(tx, MEMLITH_COMMIT_SYNC, NULL) != 0) memlith_shared_abort(tx);
+ *     if (memlith_shared_commit(txn, MEMLITH_COMMIT_SYNC, NULL) != 0) memlith_shared_abort(txn);
  *
  * THE KEEPER is a process that has the store open and does nothing else: `memlith keeper`, which the first
  * memlith_shared_open starts, and which ends soon after the last handle was closed. Meanwhile no other process can open
@@ -95,7 +95,7 @@ MEMLITH_API uint64_t memlith_shared_size(const memlith_shared* shared);
  * processes do. The handle is freed by memlith_shared_abort, by a memlith_shared_commit that returned 0, and with
  * `shared`. Durability: none. Errors: POISONED, INVALID (a forked child), NO_MEMORY; if it starts another keeper,
  * also those of memlith_shared_open. */
-MEMLITH_API int32_t memlith_shared_begin(memlith_shared* shared, memlith_shared_txn** tx);
+MEMLITH_API int32_t memlith_shared_begin(memlith_shared* shared, memlith_shared_txn** txn);
 
 /* Takes [address, address + bytes) for this transaction, and keeps an image of these bytes. Call it before the stores.
  * If another transaction has a range that overlaps, waits until that one has ended, for at most `timeout_ms`; 0: does
@@ -108,7 +108,7 @@ MEMLITH_API int32_t memlith_shared_begin(memlith_shared* shared, memlith_shared_
  *   FULL       the region has no room for a further range
  *   INVALID    outside of the region; a forked child
  *   POISONED, NO_MEMORY */
-MEMLITH_API int32_t memlith_shared_touch_before(memlith_shared_txn* tx, const void* address, uint64_t bytes,
+MEMLITH_API int32_t memlith_shared_touch_before(memlith_shared_txn* txn, const void* address, uint64_t bytes,
                                                 uint64_t timeout_ms);
 
 /* Makes the bytes of the transaction's ranges, as they are now, durable: all of them or none. `mode` is
@@ -126,11 +126,11 @@ MEMLITH_API int32_t memlith_shared_touch_before(memlith_shared_txn* tx, const vo
  *         until a later begin has succeeded, or the region is open again.
  *         POISONED - the keeper has ended before; nothing was tried.
  * After an error memlith_shared_abort has to end the transaction. */
-MEMLITH_API int32_t memlith_shared_commit(memlith_shared_txn* tx, uint32_t mode, uint64_t* ticket);
+MEMLITH_API int32_t memlith_shared_commit(memlith_shared_txn* txn, uint32_t mode, uint64_t* ticket);
 
 /* Gives the ranges their old bytes back, releases them, and ends the transaction; no I/O. After IO or POISONED, only
  * frees the handle. Null is ignored. Durability: none. Errors: INVALID (a forked child). */
-MEMLITH_API int32_t memlith_shared_abort(memlith_shared_txn* tx);
+MEMLITH_API int32_t memlith_shared_abort(memlith_shared_txn* txn);
 
 /* Returns when everything up to `ticket`, of whatever process, is durable.
  * Errors: INVALID (no such ticket), IO, POISONED: as memlith_shared_commit. */

@@ -3,10 +3,10 @@
 //
 //   auto bank = memlith::SharedRegion::open("bank", "accounts", {.create = true, .size = 1 << 20});
 //   auto* account = bank->as<Account>();
-//   auto tx = bank->begin();
-//   if (auto taken = tx->touch_before(&account[1]); !taken) ...  // others had it for too long: begin again
+//   auto txn = bank->begin();
+//   if (auto taken = txn->touch_before(&account[1]); !taken) ...  // others had it for too long: begin again
 //   account[1].balance -= 10;
-//   if (!tx->commit()) ...  // durable, all or nothing
+//   if (!txn->commit()) ...  // durable, all or nothing
 //
 // Nothing here throws.
 #pragma once
@@ -113,10 +113,10 @@ class SharedRegion {
   }
 
   Result<SharedTransaction> begin() const {
-    memlith_shared_txn* tx = nullptr;
-    const std::int32_t code = memlith_shared_begin(handle_, &tx);
+    memlith_shared_txn* txn = nullptr;
+    const std::int32_t code = memlith_shared_begin(handle_, &txn);
     if (code != MEMLITH_OK) return Error(code);
-    return SharedTransaction(tx);
+    return SharedTransaction(txn);
   }
   // Returns when everything up to the ticket, of whatever process, is durable.
   Result<void> wait(std::uint64_t ticket) const { return detail::result_of(memlith_shared_wait(handle_, ticket)); }

@@ -5,6 +5,15 @@
  * only, the first 16 bytes of the file are a mark, and one bit after them is inverted. A clean close restores SQLite's
  * own bytes as its last step. This header is plain C11 and needs no library. It serves the VFS, the command `memlith`,
  * and other programs that must distinguish the two states, such as backup programs.
+ *
+ *     unsigned char first[MEMLITH_SQLITE_LOOK_BYTES];
+ *     FILE* file = fopen("shop.db", "rb");
+ *     if (file == NULL) return;
+ *     size_t count = fread(first, 1, sizeof first, file);
+ *     memlith_sqlite_head head = memlith_sqlite_look(first, count);  // of a longer file, its first bytes will do
+ *     if (head.kind == MEMLITH_SQLITE_MARKED) puts("shop.db needs its log: use memlith copy");
+ *     if (head.kind == MEMLITH_SQLITE_PLAIN) puts("shop.db is complete by itself");
+ *     fclose(file);
  */
 #ifndef MEMLITH_SQLITE_FILE_H
 #define MEMLITH_SQLITE_FILE_H

@@ -1,11 +1,18 @@
 /* memlith: how instrumented code says what it stored. For programs built with memlith-cc and memlith-c++, which make
  * these calls by themselves (docs/compiler-pass.md), and for other compilers and languages that make them by hand.
  *
- * Programs use MEMLITH_NO_TRACK and MEMLITH_NO_TRACK_FILE of this header. */
+ * Programs use MEMLITH_NO_TRACK and MEMLITH_NO_TRACK_FILE of this header. Code that is compiled otherwise says what the
+ * compiler does not:
+ *
+ *     MEMLITH_NO_TRACK void fill(uint64_t* words, size_t count) {  // one call instead of one for each word
+ *       for (size_t i = 0; i < count; ++i) words[i] = i;
+ *       memlith_track_store(words, count * sizeof *words);
+ *     }
+ */
 #ifndef MEMLITH_TRACK_H
 #define MEMLITH_TRACK_H
 
-#include "memlith.h"
+#include "status.h"
 
 #ifdef __cplusplus
 extern "C" {

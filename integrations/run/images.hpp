@@ -9,7 +9,7 @@
 // (engine_heap.hpp). All signals are blocked while one is held, so that a handler may use the files as well.
 #pragma once
 
-#include <memlith/files.h>
+#include <private/images.h>
 #include <signal.h>
 #include <sys/stat.h>
 

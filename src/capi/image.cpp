@@ -1,4 +1,4 @@
-// Working images of files; include/memlith/files.h. Floor: capi.
+// Working images of files; include/private/images.h. Floor: capi.
 #include "capi/image.hpp"
 
 #include <fcntl.h>

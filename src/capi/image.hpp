@@ -1,4 +1,4 @@
-// Shared by the entry points of include/memlith/files.h. Floor: capi.
+// Shared by the entry points of include/memlith/files.h and include/private/images.h. Floor: capi.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 #include "capi/handles.hpp"
 #include "files/image.hpp"
-#include "memlith/files.h"
+#include "private/images.h"
 #include "store/place.hpp"
 
 // The image goes before its store, and the store before the claim.

@@ -7,6 +7,7 @@
 #include "capi/in_region.hpp"
 #include "capi/kv_handles.hpp"
 #include "kv/part.hpp"
+#include "private/options.h"
 
 using namespace memlith::core;
 using kv::Kv;

@@ -10,6 +10,7 @@
 #include "capi/image.hpp"
 #include "device/raw_hosts.hpp"
 #include "memlith/files.h"
+#include "private/options.h"
 
 using namespace memlith::core;
 

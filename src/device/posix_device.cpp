@@ -216,7 +216,7 @@ class PosixDevice : public Device {
     return write_some(pieces, offset);
   }
   [[nodiscard]] const char* advice(int error) const {
-    return error == EINVAL && direct() ? " with direct I/O (O_DIRECT), which MEMLITH_OPEN_BUFFERED does without" : "";
+    return error == EINVAL && direct() ? " with direct I/O (O_DIRECT)" : "";
   }
 
   // As pread(2) and pwritev(2), which may transfer a part.

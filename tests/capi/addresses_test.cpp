@@ -34,7 +34,7 @@ struct Opened {
     auto found = AppLog::open(*store, "log", {.create = true, .when_full = WhenFull::grow});
     if (!found) return found.error().message();
     log.emplace(std::move(*found));
-    auto map = kv->map("map", true);
+    auto map = kv->map("map", {.create = true});
     if (!map) return map.error().message();
     auto done = kv->transact([&](KvTransaction& txn) { return txn.put(*map, "key", path); }, Durability::sync);
     if (!done) return done.error().message();

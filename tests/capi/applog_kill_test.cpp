@@ -63,7 +63,7 @@ Opened open(const Backend& backend, WhenFull when_full) {
                                      {.create = true, .when_full = when_full, .size = 16 << 10, .max_size = 1 << 20}),
                         4);
   Kv kv = or_leave(Kv::open(store, "kv", {.create = true, .window_ms = 5}), 5);
-  const KvMap map = or_leave(kv.map("map", true), 6);
+  const KvMap map = or_leave(kv.map("map", {.create = true}), 6);
   return {std::move(store), std::move(log), std::move(kv), map};
 }
 
@@ -159,7 +159,7 @@ TEST_P(AppLogKill, EveryOperationIsThereExactlyOnce) {
     ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << WEXITSTATUS(status);
 
     Opened opened = open(backend, when_full);
-    auto reader = opened.kv.begin(true);
+    auto reader = opened.kv.begin({.read_only = true});
     for (int w = 0; w < kWriters; ++w) {
       counts[static_cast<std::size_t>(w)] = number_in(*reader, opened.map, "count" + std::to_string(w));
     }

@@ -7,6 +7,7 @@
 #include "applog_c_test.h"
 #include "memlith/applog.hpp"
 #include "memlith/kv.hpp"
+#include "private/options.h"
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
@@ -163,20 +164,25 @@ TEST(AppLogInterface, ACommitNeedsAKvStoreThatItCanShareAFrameWith) {
   auto other = Store::open(folder / "b", {.create = true});
   auto log = AppLog::open(*store, "log", {.create = true, .size = 64 << 10});
   auto far = Kv::open(*other, "kv", {.create = true});
-  auto cache = Kv::open(*store, "cache", {.create = true, .is_volatile = true});
+  memlith_kv_options options{};
+  options.struct_size = sizeof options;
+  options.flags = MEMLITH_CREATE | MEMLITH_KV_VOLATILE;
+  memlith_kv* opened = nullptr;
+  ASSERT_EQ(memlith_kv_open(store->handle(), "cache", &options, &opened), MEMLITH_OK);
+  const Kv cache(opened);
   auto kv = Kv::open(*store, "kv", {.create = true});
-  ASSERT_TRUE(log && far && cache && kv);
+  ASSERT_TRUE(log && far && kv);
   ASSERT_TRUE(log->append({"one", "two"}));
   ASSERT_TRUE(log->write());
   ASSERT_TRUE(*log->read());
   ASSERT_TRUE(*log->read());
   const auto category = [&](const Kv& of, bool read_only = false) {
-    auto txn = of.begin(read_only);
+    auto txn = of.begin({.read_only = read_only});
     const auto done = commit_both(*store, *log, 1, *txn);
     return done ? MEMLITH_OK : done.error().category();
   };
   EXPECT_EQ(category(*far), MEMLITH_INVALID);
-  EXPECT_EQ(category(*cache), MEMLITH_UNSUPPORTED);
+  EXPECT_EQ(category(cache), MEMLITH_UNSUPPORTED);
   EXPECT_EQ(category(*kv, true), MEMLITH_READ_ONLY);
   EXPECT_EQ(log->info()->consumed, 0u);
   EXPECT_EQ(category(*kv), MEMLITH_OK);
@@ -189,7 +195,7 @@ TEST(AppLogInterface, ACommitNeedsAKvStoreThatItCanShareAFrameWith) {
   auto second = kv->begin();
   ASSERT_TRUE(first->join(*tx));
   EXPECT_EQ(second->join(*tx).error().category(), MEMLITH_INVALID) << "one transaction of a kv store";
-  EXPECT_EQ(first->commit().error().category(), MEMLITH_INVALID) << "it is a part";
+  EXPECT_EQ(first->commit(Durability::weak).error().category(), MEMLITH_INVALID) << "it is a part";
   EXPECT_EQ(first->abort().error().category(), MEMLITH_INVALID);
   tx->abort();
   EXPECT_TRUE(first->renew());
@@ -239,7 +245,7 @@ TEST(AppLogInterface, AnAbortedTransactionConsumesNothing) {
   auto store = Store::open(folder / "a", {.create = true});
   auto log = AppLog::open(*store, "log", {.create = true, .size = 64 << 10});
   auto kv = Kv::open(*store, "kv", {.create = true});
-  auto map = kv->map("map", true);
+  auto map = kv->map("map", {.create = true});
   ASSERT_TRUE(log->append("one"));
   ASSERT_TRUE(log->write());
   ASSERT_TRUE(*log->read());

@@ -334,11 +334,11 @@ void use_kv(const std::string& path, std::uint64_t rounds) {
   ASSERT_TRUE(store.ok()) << store.error().message();
   auto kv = Kv::open(*store, "file", {.create = true});
   ASSERT_TRUE(kv.ok()) << kv.error().message();
-  auto map = kv->map("map", true);
+  auto map = kv->map("map", {.create = true});
   ASSERT_TRUE(map.ok()) << map.error().message();
   std::uint64_t found = 0;
   {
-    auto txn = kv->begin(true);
+    auto txn = kv->begin({.read_only = true});
     ASSERT_TRUE(txn.ok());
     ASSERT_DONE(txn->get_range(*map, "", "", [&found](std::string_view, std::string_view) { return ++found, true; }));
   }

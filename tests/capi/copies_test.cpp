@@ -51,7 +51,7 @@ Result<int> run_kv(const std::string& path, bool create, int steps, const std::f
   auto kv = Kv::open(*store, "file", {.create = create});
   if (!kv) return kv.error();
   int count = 0;
-  auto map = kv->map("numbers", true);
+  auto map = kv->map("numbers", {.create = true});
   if (!map) return map.error();
   const auto step = [&](int more) {
     return kv->transact(

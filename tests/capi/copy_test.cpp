@@ -36,7 +36,7 @@ void remove_copy(const std::string& path) {
 
 // One record, durable.
 void put(const Kv& kv, const std::string& value) {
-  auto map = kv.map("map", true);
+  auto map = kv.map("map", {.create = true});
   ASSERT_TRUE(map.ok()) << map.error().message();
   const auto done = kv.transact([&](KvTransaction& txn) { return txn.put(*map, "key", value); }, Durability::sync);
   ASSERT_TRUE(done.ok()) << done.error().message();
@@ -44,7 +44,7 @@ void put(const Kv& kv, const std::string& value) {
 
 std::string record_of(const Kv& kv) {
   auto map = kv.map("map");
-  auto reader = kv.begin(true);
+  auto reader = kv.begin({.read_only = true});
   if (!map.ok() || !reader.ok()) return "none";
   const auto value = reader->get(*map, "key");
   return value.ok() ? std::string(*value) : value.error().message();

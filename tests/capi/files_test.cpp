@@ -1,5 +1,5 @@
 // memlith/files.h: mappings of ordinary files that a crash leaves as the last msync left them.
-#include "memlith/files.h"
+#include "private/images.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

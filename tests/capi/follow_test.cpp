@@ -245,7 +245,7 @@ TEST(FollowersOf, AKvStore) {
     if (!map.ok()) return map.error().message();
     for (int round = 0; round < 6; ++round) {
       {
-        auto txn = kv->begin(true);
+        auto txn = kv->begin({.read_only = true});
         if (!txn.ok()) return txn.error().message();
         for (int i = 0; i <= 500 * round; i += 100) {
           const auto got = txn->get(*map, "key" + std::to_string(i));
@@ -270,7 +270,7 @@ TEST(FollowersOf, AKvStore) {
   ASSERT_TRUE(store.ok());
   auto kv = Kv::open(*store, "records", {.create = true});
   ASSERT_TRUE(kv.ok()) << kv.error().message();
-  auto map = kv->map("m", true);
+  auto map = kv->map("m", {.create = true});
   ASSERT_TRUE(map.ok());
   int next = 0;
   for (int round = 0; round <= 6; ++round) {

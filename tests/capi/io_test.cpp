@@ -16,6 +16,7 @@
 #include <string>
 
 #include "memlith/memlith.h"
+#include "private/options.h"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::io_test {

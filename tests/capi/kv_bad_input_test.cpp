@@ -24,7 +24,7 @@ class KvBadInput : public ::testing::Test {
     auto opened = Kv::open(*store, "kv", options);
     ASSERT_TRUE(opened) << opened.error().message();
     kv.emplace(std::move(*opened));
-    auto found = kv->map("map", true);
+    auto found = kv->map("map", {.create = true});
     ASSERT_TRUE(found) << found.error().message();
     map = *found;
   }
@@ -42,12 +42,13 @@ class KvBadInput : public ::testing::Test {
   }
   void fill(int records) {
     for (int i = 0; i < records; ++i) {
-      ASSERT_TRUE(kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(i), value_of(i)); }));
+      ASSERT_TRUE(kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(i), value_of(i)); },
+                               Durability::weak));
     }
   }
   // How many of the records are there, each whole; -1: one is not.
   int count(int records) {
-    auto reader = kv->begin(true);
+    auto reader = kv->begin({.read_only = true});
     int found = 0;
     for (int i = 0; i < records; ++i) {
       auto value = reader->find(map, key_of(i));
@@ -82,7 +83,7 @@ TEST_F(KvBadInput, KeysAndValuesThatAreTooLong) {
   const std::string longest(MEMLITH_KV_VALUE_BYTES_MAX, 'v');
   expect_error(txn->put(map, "b", longest + "v"), MEMLITH_INVALID, "up to 16777216 bytes; this one has 16777217");
   expect_error(txn->put(map + 1000, "b", "1"), MEMLITH_INVALID, "no map number");
-  expect_error(kv->map(std::string(256, 'm'), true), MEMLITH_INVALID, "255");
+  expect_error(kv->map(std::string(256, 'm'), {.create = true}), MEMLITH_INVALID, "255");
   // The transaction goes on, with the longest that there may be.
   ASSERT_TRUE(txn->put(map, std::string(1024, 'k'), longest));
   const auto done = txn->commit(Durability::sync);
@@ -90,7 +91,7 @@ TEST_F(KvBadInput, KeysAndValuesThatAreTooLong) {
   txn.reset();
   close();
   open();
-  auto reader = kv->begin(true);
+  auto reader = kv->begin({.read_only = true});
   EXPECT_EQ(*reader->get(map, "a"), "1");
   EXPECT_EQ(*reader->get(map, std::string(1024, 'k')), longest);
 }
@@ -117,12 +118,14 @@ TEST_F(KvBadInput, ATransactionLargerThanTheLog) {
   EXPECT_TRUE(txn->commit(Durability::sync)) << "one that fits";
   // Together the weak commits are far more than the log.
   for (int round = 0; round < 200; ++round) {
-    const auto done = kv->transact([&](KvTransaction& big) -> memlith::Result<void> {
-      for (int i = 0; i < 20; ++i) {
-        if (auto put = big.put(map, key_of(i), value_of(i) + std::to_string(round)); !put) return put;
-      }
-      return {};
-    });
+    const auto done = kv->transact(
+        [&](KvTransaction& big) -> memlith::Result<void> {
+          for (int i = 0; i < 20; ++i) {
+            if (auto put = big.put(map, key_of(i), value_of(i) + std::to_string(round)); !put) return put;
+          }
+          return {};
+        },
+        Durability::weak);
     ASSERT_TRUE(done) << done.error().message();
   }
   EXPECT_TRUE(kv->persist());
@@ -135,12 +138,14 @@ TEST_F(KvBadInput, RewritesInPlaceTakeNoRoom) {
   constexpr int kRecords = 16'000;
   open({.create = true, .log_bytes = 2 << 20, .log_max_bytes = 2 << 20}, {.create = true, .max_size = 4 << 20});
   for (int i = 0; i < kRecords; i += 50) {
-    ASSERT_TRUE(kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
-      for (int k = i; k < i + 50; ++k) {
-        if (auto put = txn.put(map, key_of(k), std::string(100, 'a')); !put) return put;
-      }
-      return {};
-    }));
+    ASSERT_TRUE(kv->transact(
+        [&](KvTransaction& txn) -> memlith::Result<void> {
+          for (int k = i; k < i + 50; ++k) {
+            if (auto put = txn.put(map, key_of(k), std::string(100, 'a')); !put) return put;
+          }
+          return {};
+        },
+        Durability::weak));
   }
   const auto before = kv->info();
   EXPECT_GT(before->pages * kPageBytes, std::uint64_t{4} << 19) << "more than half of the room is used";
@@ -173,18 +178,20 @@ TEST_F(KvBadInput, WhatIsReckonedSuffices) {
   int refused = 0;
   for (int round = 0; round < 600; ++round) {
     const bool shrinks = round % 100 >= 70;
-    const auto done = kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
-      for (std::uint64_t n = 1 + next(40); n-- > 0;) {
-        std::string key = std::to_string(next(900));
-        if (next(4) == 0) key += std::string(1 + next(900), 'k');
-        if (shrinks ? next(4) > 0 : next(4) == 0) {
-          if (auto gone = txn.remove(map, key); !gone && gone.error().category() != MEMLITH_NOT_FOUND) return gone;
-        } else if (auto put = txn.put(map, key, std::string(next(next(9) == 0 ? 9000 : 1200), 'v')); !put) {
-          return put;
-        }
-      }
-      return {};
-    });
+    const auto done = kv->transact(
+        [&](KvTransaction& txn) -> memlith::Result<void> {
+          for (std::uint64_t n = 1 + next(40); n-- > 0;) {
+            std::string key = std::to_string(next(900));
+            if (next(4) == 0) key += std::string(1 + next(900), 'k');
+            if (shrinks ? next(4) > 0 : next(4) == 0) {
+              if (auto gone = txn.remove(map, key); !gone && gone.error().category() != MEMLITH_NOT_FOUND) return gone;
+            } else if (auto put = txn.put(map, key, std::string(next(next(9) == 0 ? 9000 : 1200), 'v')); !put) {
+              return put;
+            }
+          }
+          return {};
+        },
+        Durability::weak);
     if (done) continue;
     expect_error(done, MEMLITH_NO_SPACE, "max_size");
     ++refused;
@@ -224,7 +231,7 @@ TEST_F(KvBadInput, ACloseThatIsRefused) {
   auto txn = std::optional(std::move(*kv->begin()));
   expect_error(kv->close(), MEMLITH_BUSY, "transactions were not freed");
   ASSERT_TRUE(txn->put(map, "a", "1"));
-  ASSERT_TRUE(txn->commit());
+  ASSERT_TRUE(txn->commit(Durability::weak));
   txn.reset();
   EXPECT_TRUE(kv->close());
   EXPECT_TRUE(Kv::open(*store, "kv"));
@@ -234,7 +241,8 @@ TEST_F(KvBadInput, ARegionThatIsFull) {
   open({.create = true}, {.create = true, .max_size = 2 << 20});
   int put = 0;
   for (;; ++put) {
-    const auto done = kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(put), value_of(put)); });
+    const auto done =
+        kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(put), value_of(put)); }, Durability::weak);
     if (done) continue;
     expect_error(done, MEMLITH_NO_SPACE, "max_size");
     break;
@@ -244,14 +252,14 @@ TEST_F(KvBadInput, ARegionThatIsFull) {
   EXPECT_TRUE(kv->verify());
   // Removed records make room again.
   for (int i = 0; i < put; i += 2) {
-    const auto done = kv->transact([&](KvTransaction& txn) { return txn.remove(map, key_of(i)); });
+    const auto done = kv->transact([&](KvTransaction& txn) { return txn.remove(map, key_of(i)); }, Durability::weak);
     ASSERT_TRUE(done) << done.error().message();
   }
-  EXPECT_TRUE(kv->transact([&](KvTransaction& txn) { return txn.put(map, "more", "1"); }));
+  EXPECT_TRUE(kv->transact([&](KvTransaction& txn) { return txn.put(map, "more", "1"); }, Durability::weak));
   close();
   open();
   EXPECT_TRUE(kv->verify());
-  auto reader = kv->begin(true);
+  auto reader = kv->begin({.read_only = true});
   EXPECT_EQ(*reader->get(map, key_of(1)), value_of(1));
 }
 
@@ -269,7 +277,8 @@ TEST_F(KvBadInput, ADiskThatIsFull) {
     ::setrlimit(RLIMIT_FSIZE, &full);
     int put = 1000;
     for (; put < 20'000; ++put) {
-      const auto done = kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(put), value_of(put)); });
+      const auto done =
+          kv->transact([&](KvTransaction& txn) { return txn.put(map, key_of(put), value_of(put)); }, Durability::weak);
       if (done) continue;
       if (done.error().category() != MEMLITH_NO_SPACE) return done.error().message();
       break;
@@ -320,13 +329,13 @@ TEST_F(KvBadInput, CorruptPages) {
     }
     EXPECT_GT(corrupt, 0);
     EXPECT_LT(corrupt, 40);
-    EXPECT_TRUE(txn->commit());
+    EXPECT_TRUE(txn->commit(Durability::weak));
     txn.reset();
     // A commit that has to change the page fails as a whole; others do not.
     for (int i = 0; i < kRecords; ++i) {
       auto other = kv->begin();
       ASSERT_TRUE(other->put(map, "another", "1") && other->put(map, key_of(i), value_of(i)));
-      const auto done = other->commit();
+      const auto done = other->commit(Durability::weak);
       if (!done) expect_error(done, MEMLITH_CORRUPT, "page " + std::to_string(page));
       corrupt -= done ? 0 : 1;
     }
@@ -359,12 +368,12 @@ TEST_F(KvBadInput, UseAfterTheEnd) {
   auto txn = kv->begin();
   auto cursor = txn->cursor(map);
   ASSERT_TRUE(cursor->first());
-  ASSERT_TRUE(txn->commit());
+  ASSERT_TRUE(txn->commit(Durability::weak));
   const std::string ended = "has ended";
   expect_error(txn->get(map, "key1"), MEMLITH_INVALID, ended);
   expect_error(txn->put(map, "key1", "1"), MEMLITH_INVALID, ended);
   expect_error(txn->remove(map, "key1"), MEMLITH_INVALID, ended);
-  expect_error(txn->commit(), MEMLITH_INVALID, ended);
+  expect_error(txn->commit(Durability::weak), MEMLITH_INVALID, ended);
   expect_error(txn->savepoint(), MEMLITH_INVALID, ended);
   expect_error(txn->undo_to(1), MEMLITH_INVALID, ended);
   expect_error(txn->cursor(map), MEMLITH_INVALID, ended);
@@ -383,10 +392,10 @@ TEST_F(KvBadInput, UseAfterTheEnd) {
   expect_error(txn->get(map, "key1"), MEMLITH_INVALID, "no map number");
   expect_error(txn->put(map, "key1", "1"), MEMLITH_INVALID, "no map number");
   // A transaction that uses a map keeps others from removing it.
-  auto fresh = kv->map("fresh", true);
+  auto fresh = kv->map("fresh", {.create = true});
   ASSERT_TRUE(fresh && txn->put(*fresh, "a", "1"));
   expect_error(kv->remove_map("fresh"), MEMLITH_CONFLICT, "uses map");
-  ASSERT_TRUE(txn->commit());
+  ASSERT_TRUE(txn->commit(Durability::weak));
   EXPECT_TRUE(kv->remove_map("fresh"));
 }
 

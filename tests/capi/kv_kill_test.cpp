@@ -62,7 +62,8 @@ Opened open(const std::string& path) {
   Store store = or_leave(Store::open(path, {.create = true, .log_bytes = 1 << 20}), 3);
   Kv kv = or_leave(Kv::open(store, "kv", {.create = true, .window_ms = 5}), 4);
   Opened opened{std::move(store), std::move(kv), {}};
-  for (int i = 0; i < kMaps; ++i) opened.maps[i] = or_leave(opened.kv.map("map" + std::to_string(i), true), 5);
+  for (int i = 0; i < kMaps; ++i)
+    opened.maps[i] = or_leave(opened.kv.map("map" + std::to_string(i), {.create = true}), 5);
   return opened;
 }
 
@@ -130,7 +131,7 @@ TEST(KvKill, LeavesAPrefixInAllMaps) {
     Opened opened = open(path);
     const auto report = opened.kv.verify();
     ASSERT_TRUE(report) << report.error().message();
-    auto reader = opened.kv.begin(true);
+    auto reader = opened.kv.begin({.read_only = true});
     auto last = reader->find(opened.maps[0], kNumberKey);
     const std::uint64_t number = *last ? std::stoull(std::string(**last)) : 0;
     ASSERT_GE(number, acknowledged->load()) << "an acknowledged transaction is gone, after kill " << kill;

@@ -33,7 +33,7 @@ class KvMemory : public ::testing::TestWithParam<Durability> {
     auto opened = Kv::open(*store_, "kv", {.create = true});
     ASSERT_TRUE(opened) << opened.error().message();
     kv_.emplace(std::move(*opened));
-    auto found = kv_->map("map", true);
+    auto found = kv_->map("map", {.create = true});
     ASSERT_TRUE(found);
     map_ = *found;
   }
@@ -59,7 +59,7 @@ class KvMemory : public ::testing::TestWithParam<Durability> {
   }
   [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_below(folder_ / "store"); }
   void expect_all(int round) {
-    auto reader = kv_->begin(true);
+    auto reader = kv_->begin({.read_only = true});
     ASSERT_TRUE(reader);
     for (int i = 0; i < kRecords; ++i) {
       auto found = reader->find(map_, key_of(i));
@@ -133,7 +133,7 @@ TEST_P(KvMemory, ReleasesBesideReadersAndWriters) {
   std::atomic<bool> done{false};
   std::thread reader([&] {
     while (!done) {
-      auto txn = kv_->begin(true);
+      auto txn = kv_->begin({.read_only = true});
       ASSERT_TRUE(txn);
       for (int i = 0; i < kRecords; i += 997) {
         auto found = txn->find(map_, key_of(i));

@@ -31,7 +31,7 @@ class KvInCpp : public ::testing::Test {
     auto opened = Kv::open(*store_, "kv", {.create = true, .window_ms = 3'600'000});
     ASSERT_TRUE(opened) << opened.error().message();
     kv.emplace(std::move(*opened));
-    auto found = kv->map("map", true);
+    auto found = kv->map("map", {.create = true});
     ASSERT_TRUE(found) << found.error().message();
     map = *found;
   }
@@ -42,7 +42,7 @@ class KvInCpp : public ::testing::Test {
     store_.reset();
   }
   std::optional<std::string> value_of(std::string_view key) {
-    auto reader = kv->begin(true);
+    auto reader = kv->begin({.read_only = true});
     EXPECT_TRUE(reader);
     auto found = reader->find(map, key);
     EXPECT_TRUE(found) << found.error().message();
@@ -83,16 +83,20 @@ TEST_F(KvInCpp, KeepsWhatWasCommitted) {
 // Errors and exceptions of the function abort; a conflict begins again, also one that the function did not pass on.
 TEST_F(KvInCpp, TransactAbortsOrTriesAgain) {
   put("a", "0");
-  const auto refused = kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
-    EXPECT_TRUE(txn.put(map, "a", "1"));
-    return txn.remove(map, "none");
-  });
+  const auto refused = kv->transact(
+      [&](KvTransaction& txn) -> memlith::Result<void> {
+        EXPECT_TRUE(txn.put(map, "a", "1"));
+        return txn.remove(map, "none");
+      },
+      Durability::weak);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().category(), MEMLITH_NOT_FOUND);
-  EXPECT_THROW((void)kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
-    EXPECT_TRUE(txn.put(map, "a", "2"));
-    throw std::runtime_error("of the program");
-  }),
+  EXPECT_THROW((void)kv->transact(
+                   [&](KvTransaction& txn) -> memlith::Result<void> {
+                     EXPECT_TRUE(txn.put(map, "a", "2"));
+                     throw std::runtime_error("of the program");
+                   },
+                   Durability::weak),
                std::runtime_error);
   EXPECT_EQ(value_of("a"), "0");
   EXPECT_EQ(kv->info()->transactions, 0u);
@@ -100,13 +104,15 @@ TEST_F(KvInCpp, TransactAbortsOrTriesAgain) {
   auto holder = kv->begin();
   ASSERT_TRUE(holder && holder->put(map, "a", "held"));
   int tries = 0;
-  ASSERT_TRUE(kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
-    if (++tries == 3) {
-      EXPECT_TRUE(holder->commit());
-    }
-    (void)txn.put(map, "a", "after");
-    return {};
-  }));
+  ASSERT_TRUE(kv->transact(
+      [&](KvTransaction& txn) -> memlith::Result<void> {
+        if (++tries == 3) {
+          EXPECT_TRUE(holder->commit(Durability::weak));
+        }
+        (void)txn.put(map, "a", "after");
+        return {};
+      },
+      Durability::weak));
   EXPECT_EQ(tries, 3);
   EXPECT_EQ(value_of("a"), "after");
   EXPECT_EQ(kv->info()->conflicts, 2u);
@@ -121,11 +127,13 @@ TEST_F(KvInCpp, ThreadsCountTogether) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < kEach; ++i) {
-        auto done = kv->transact([&](KvTransaction& txn) -> memlith::Result<void> {
-          auto now = txn.get(map, "count");
-          if (!now) return now.error();
-          return txn.put(map, "count", std::to_string(std::stoi(std::string(*now)) + 1));
-        });
+        auto done = kv->transact(
+            [&](KvTransaction& txn) -> memlith::Result<void> {
+              auto now = txn.get(map, "count");
+              if (!now) return now.error();
+              return txn.put(map, "count", std::to_string(std::stoi(std::string(*now)) + 1));
+            },
+            Durability::weak);
         EXPECT_TRUE(done) << done.error().message();
       }
       // A thread that ends in the middle: the transaction on its stack is aborted, and its lock goes.
@@ -155,7 +163,7 @@ TEST_F(KvInCpp, LocksEndWithTheirTransaction) {
   };
   auto txn = kv->begin();
   take(*txn);
-  EXPECT_TRUE(txn->commit());
+  EXPECT_TRUE(txn->commit(Durability::weak));
   free_now("commit");
   EXPECT_TRUE(txn->renew());
   take(*txn);
@@ -228,9 +236,9 @@ TEST_F(KvInCpp, PutsIfAsExpected) {
   ASSERT_TRUE(txn->renew());
   EXPECT_FALSE(*txn->put_if(map, "a", "1", std::nullopt));
   EXPECT_TRUE(*txn->put_if(map, "a", "2", std::nullopt));
-  ASSERT_TRUE(txn->commit());
+  ASSERT_TRUE(txn->commit(Durability::weak));
   EXPECT_EQ(value_of("a"), std::nullopt);
-  auto reader = kv->begin(true);
+  auto reader = kv->begin({.read_only = true});
   EXPECT_EQ(reader->put_if(map, "a", std::nullopt, "1").error().category(), MEMLITH_READ_ONLY);
 }
 
@@ -244,7 +252,7 @@ TEST_F(KvInCpp, WhatWasFoundAbsentConflicts) {
   EXPECT_FALSE(second) << "the other transaction has read that there is none";
   EXPECT_EQ(second.error().category(), MEMLITH_CONFLICT);
   EXPECT_TRUE(*one->put_if(map, "a", std::nullopt, "1"));
-  ASSERT_TRUE(one->commit());
+  ASSERT_TRUE(one->commit(Durability::weak));
   EXPECT_EQ(value_of("a"), "1");
 }
 
@@ -262,7 +270,7 @@ TEST_F(KvInCpp, RemovesARange) {
       << "a record in a range that another transaction has emptied";
   ASSERT_TRUE(txn->commit(Durability::sync));
   int left = 0;
-  auto reader = kv->begin(true);
+  auto reader = kv->begin({.read_only = true});
   ASSERT_TRUE(reader->get_range(map, {}, {}, [&](std::string_view key, std::string_view) {
     const int number = integer_of_key<int>(key);
     EXPECT_TRUE(number < 100 || (number >= 400 && number < 490)) << number;
@@ -273,7 +281,7 @@ TEST_F(KvInCpp, RemovesARange) {
   EXPECT_EQ(reader->remove_range(map, {}, {}).error().category(), MEMLITH_READ_ONLY);
   ASSERT_TRUE(txn->renew());
   EXPECT_EQ(*txn->remove_range(map, {}, {}), 190u);
-  ASSERT_TRUE(txn->commit());
+  ASSERT_TRUE(txn->commit(Durability::weak));
   EXPECT_TRUE(kv->verify());
 }
 
@@ -288,7 +296,7 @@ TEST_F(KvInCpp, CursorsKeepToTheirBounds) {
     return all;
   };
   for (const bool read_only : {true, false}) {
-    auto txn = kv->begin(read_only);
+    auto txn = kv->begin({.read_only = read_only});
     auto cursor = txn->cursor(map);
     ASSERT_TRUE(cursor->set_prefix("b/"));
     EXPECT_EQ(keys(*cursor, true), "b/1 b/2 b/3 ");
@@ -343,7 +351,7 @@ TEST_F(KvInCpp, BoundsOfATransactionThatWrites) {
 TEST_F(KvInCpp, EstimatesARange) {
   for (int i = 0; i < 20; ++i) put(IntegerKey(i), "four");
   {
-    auto txn = kv->begin(true);
+    auto txn = kv->begin({.read_only = true});
     EXPECT_EQ(txn->estimate(map, {}, {})->records, 20u);
     EXPECT_EQ(txn->estimate(map, IntegerKey(5), IntegerKey(12))->records, 7u);
     EXPECT_EQ(txn->estimate(map, IntegerKey(5), IntegerKey(12))->bytes, 7u * 12);
@@ -352,18 +360,20 @@ TEST_F(KvInCpp, EstimatesARange) {
     EXPECT_EQ(txn->estimate(map, IntegerKey(12), IntegerKey(12))->records, 0u);
   }
   put(IntegerKey(5), "of another length");
-  EXPECT_EQ(kv->begin(true)->estimate(map, IntegerKey(5), IntegerKey(7))->bytes, 8u + 17 + 12);
-  EXPECT_EQ(kv->begin(true)->estimate(map, IntegerKey(6), IntegerKey(8))->bytes, 2u * 12);
+  EXPECT_EQ(kv->begin({.read_only = true})->estimate(map, IntegerKey(5), IntegerKey(7))->bytes, 8u + 17 + 12);
+  EXPECT_EQ(kv->begin({.read_only = true})->estimate(map, IntegerKey(6), IntegerKey(8))->bytes, 2u * 12);
   constexpr int kMany = 40'000;
   for (int i = 0; i < kMany; i += 500) {
-    ASSERT_TRUE(kv->transact([&](KvTransaction& txn) -> Result<void> {
-      for (int j = i; j < i + 500; ++j) {
-        if (auto done = txn.put(map, IntegerKey(j * 7 % kMany), std::string(100, 'v')); !done) return done;
-      }
-      return {};
-    }));
+    ASSERT_TRUE(kv->transact(
+        [&](KvTransaction& txn) -> Result<void> {
+          for (int j = i; j < i + 500; ++j) {
+            if (auto done = txn.put(map, IntegerKey(j * 7 % kMany), std::string(100, 'v')); !done) return done;
+          }
+          return {};
+        },
+        Durability::weak));
   }
-  auto txn = kv->begin(true);
+  auto txn = kv->begin({.read_only = true});
   for (const auto& [from, to] : {std::pair(0, kMany), {100, 39'000}, {15'000, 25'000}, {777, 2'777}}) {
     const double wanted = to - from;
     const auto found = *txn->estimate(map, IntegerKey(from), IntegerKey(to));
@@ -395,7 +405,7 @@ TEST_F(KvInCpp, AppendsInOrder) {
   ASSERT_TRUE(kv->verify());
   const auto info = *kv->info();
   EXPECT_EQ(info.records, std::uint64_t{kMany} + 1);
-  auto txn = kv->begin(true);
+  auto txn = kv->begin({.read_only = true});
   for (int i = 0; i < kMany; ++i) ASSERT_EQ(std::string(*txn->get(map, IntegerKey(i))), value_of_number(i)) << i;
   // Pages are filled: the records have 112 bytes with what lies around them, and the long values three pages each.
   EXPECT_LT(info.pages - info.free_pages, kMany * 112 / 4096 * 11 / 10 + 3 * kMany / 1000 + 20);
@@ -420,7 +430,7 @@ TEST_F(KvInCpp, LongValuesOfARangeTakeNoMemory) {
   for (int i = 0; i < kValues; ++i) put(IntegerKey(i), std::string(1 << 20, static_cast<char>('a' + i % 26)));
   ASSERT_TRUE(kv->persist());
   for (const bool read_only : {true, false}) {
-    auto txn = kv->begin(read_only);
+    auto txn = kv->begin({.read_only = read_only});
     const std::uint64_t before = anonymous_bytes();
     int seen = 0;
     ASSERT_TRUE(txn->get_range(map, {}, {}, [&](std::string_view key, std::string_view value) {
@@ -445,10 +455,10 @@ TEST_F(KvInCpp, OpenedReadOnly) {
   auto found = reading->map("map");
   ASSERT_TRUE(found);
   EXPECT_EQ(reading->begin().error().category(), MEMLITH_READ_ONLY);
-  EXPECT_EQ(reading->map("other", true).error().category(), MEMLITH_READ_ONLY);
+  EXPECT_EQ(reading->map("other", {.create = true}).error().category(), MEMLITH_READ_ONLY);
   EXPECT_EQ(reading->remove_map("map").error().category(), MEMLITH_READ_ONLY);
   {
-    auto reader = reading->begin(true);
+    auto reader = reading->begin({.read_only = true});
     ASSERT_TRUE(reader);
     EXPECT_EQ(*reader->get(*found, "a"), "1");
   }

@@ -50,7 +50,7 @@ struct Opened {
     Region region = or_leave(store.region("counters", {.create = true, .tracker = Tracker::touched, .size = 4096}), 4);
     Heap heap = or_leave(Heap::open(store, "heap", {.create = true}), 5);
     Kv kv = or_leave(Kv::open(store, "kv", {.create = true, .window_ms = 1000}), 6);
-    const KvMap map = or_leave(kv.map("map", true), 7);
+    const KvMap map = or_leave(kv.map("map", {.create = true}), 7);
     AppLog source = or_leave(AppLog::open(store, "source", {.create = true, .size = 64 << 10}), 8);
     AppLog audit = or_leave(AppLog::open(store, "audit", {.create = true, .size = 64 << 10}), 9);
     return {std::move(store),  std::move(region), std::move(heap), std::move(kv), map,
@@ -58,7 +58,7 @@ struct Opened {
   }
   [[nodiscard]] Counters& counters() const { return *static_cast<Counters*>(region.address()); }
   [[nodiscard]] std::uint64_t in_kv() {
-    auto txn = or_leave(kv.begin(true), 10);
+    auto txn = or_leave(kv.begin({.read_only = true}), 10);
     const auto found = or_leave(txn.find(map, "number"), 10);
     return found ? std::stoull(std::string(*found)) : 0;
   }
@@ -163,7 +163,7 @@ TEST(OneCommit, AKillLeavesAPrefixOfTheCommitsOfAllStructures) {
   const TempFolder folder;
   std::mt19937_64 draw(11);
   const auto record = [](Kv& kv, const KvMap map) -> std::uint64_t {
-    auto txn = or_leave(kv.begin(true), 40);
+    auto txn = or_leave(kv.begin({.read_only = true}), 40);
     const auto found = or_leave(txn.find(map, "number"), 41);
     return found ? std::stoull(std::string(*found)) : 0;
   };
@@ -180,7 +180,7 @@ TEST(OneCommit, AKillLeavesAPrefixOfTheCommitsOfAllStructures) {
         [&] {
           Opened opened = Opened::open(folder / "s");
           Kv other = or_leave(Kv::open(opened.store, "other", {.create = true, .window_ms = 1}), 45);
-          const KvMap in_other = or_leave(other.map("map", true), 46);
+          const KvMap in_other = or_leave(other.map("map", {.create = true}), 46);
           for (std::uint64_t number = opened.counters().stored + 1;; ++number) {
             put(other, in_other, number, Durability::weak);
             while (opened.source.info()->newest < number) or_leave(opened.source.append("entry"), 47);
@@ -199,7 +199,7 @@ TEST(OneCommit, AKillLeavesAPrefixOfTheCommitsOfAllStructures) {
     ASSERT_TRUE(killed) << "the program ended by itself";
     Opened opened = Opened::open(folder / "s");
     Kv other = or_leave(Kv::open(opened.store, "other", {.create = true}), 52);
-    const std::uint64_t first = record(other, or_leave(other.map("map", true), 53));
+    const std::uint64_t first = record(other, or_leave(other.map("map", {.create = true}), 53));
     const std::uint64_t second = opened.source.info()->newest;
     const std::uint64_t third = record(opened.kv, opened.map);
     const std::uint64_t last = opened.counters().stored;
@@ -248,7 +248,7 @@ TEST(OneCommit, ALogWithoutRoomLeavesEverythingAsItWas) {
   auto store = Store::open(folder / "s", {.create = true, .log_bytes = 1 << 20, .log_max_bytes = 4 << 20});
   auto region = store->region("large", {.create = true, .tracker = Tracker::touched, .size = 16 << 20});
   auto kv = Kv::open(*store, "kv", {.create = true});
-  auto map = kv->map("map", true);
+  auto map = kv->map("map", {.create = true});
   std::memset(region->address(), 1, 16 << 20);
   ASSERT_TRUE(region->touch(region->address(), 16 << 20));
   auto tx = store->begin();
@@ -257,10 +257,10 @@ TEST(OneCommit, ALogWithoutRoomLeavesEverythingAsItWas) {
   ASSERT_TRUE(txn->join(*tx));
   ASSERT_TRUE(region->join(*tx));
   EXPECT_EQ(tx->commit().error().category(), MEMLITH_FULL);
-  EXPECT_EQ(kv->begin(true)->get(*map, "key").error().category(), MEMLITH_NOT_FOUND);
+  EXPECT_EQ(kv->begin({.read_only = true})->get(*map, "key").error().category(), MEMLITH_NOT_FOUND);
   ASSERT_TRUE(store->set_log_max(64 << 20));
   EXPECT_TRUE(tx->commit()) << "it was still open, and there is room now";
-  EXPECT_TRUE(kv->begin(true)->get(*map, "key"));
+  EXPECT_TRUE(kv->begin({.read_only = true})->get(*map, "key"));
   EXPECT_TRUE(region->persist()) << "the store is not poisoned";
 }
 
@@ -311,8 +311,8 @@ TEST(OneCommit, OneWaitIsForTheTicketsOfAllStructures) {
   auto ticket = alone->commit(Durability::weak);
   ASSERT_TRUE(ticket);
   EXPECT_GE(*ticket, first);
-  auto read = opened.kv.begin(true);
-  EXPECT_GE(*read->commit(), *ticket);  // what it has seen
+  auto read = opened.kv.begin({.read_only = true});
+  EXPECT_GE(*read->commit(Durability::weak), *ticket);  // what it has seen
   const std::uint64_t newest = opened.store.newest();
   EXPECT_GE(newest, *ticket);
   ASSERT_TRUE(opened.store.wait(newest));

@@ -19,7 +19,7 @@ TEST(Stat, CountsCommitsOfKvStoresAndEntriesOfLogs) {
   ASSERT_TRUE(kv.ok()) << kv.error().message();
   auto log = AppLog::open(*store, "log", {.create = true, .size = 1 << 20});
   ASSERT_TRUE(log.ok()) << log.error().message();
-  auto map = kv->map("m", true);
+  auto map = kv->map("m", {.create = true});
   ASSERT_TRUE(map.ok()) << map.error().message();
   const auto commit = [&](Durability durability) {
     return kv->transact([&](KvTransaction& txn) { return txn.put(*map, "key", "value"); }, durability).ok();

@@ -69,9 +69,9 @@ const std::string kLarge(3 * kMegabyte, 'l');
 void make_with_room_for_large(const std::string& path, const StoreOptions& options, Wrong& wrong) {
   auto store = Store::open(path, options);
   auto kv = Kv::open(*store, "kv", {.create = true, .max_size = 16 * kMegabyte});
-  const KvMap map = *kv->map("map", true);
+  const KvMap map = *kv->map("map", {.create = true});
   wrong.must(put(*kv, map, "large", kLarge), "put");
-  wrong.must(kv->transact([&](KvTransaction& txn) { return txn.remove(map, "large"); }), "remove");
+  wrong.must(kv->transact([&](KvTransaction& txn) { return txn.remove(map, "large"); }, Durability::weak), "remove");
   wrong.must(put(*kv, map, "small", "before"), "put");
   wrong.must(kv->close(), "close");
   wrong.must(store->close(), "close the store");
@@ -87,7 +87,7 @@ TEST_F(FullDisk, SmallWeakCommitsGoOn) {
       auto store = Store::open(folder + "/store", options());
       auto kv = Kv::open(*store, "kv", {.create = true, .max_size = 8 * kMegabyte, .window_ms = 20});
       wrong.must(kv, "open");
-      const KvMap map = *kv->map("map", true);
+      const KvMap map = *kv->map("map", {.create = true});
       for (int i = 0; i < kRecords; ++i) wrong.must(put(*kv, map, std::to_string(i), value_of(0)), "put");
       wrong.must(kv->persist(), "persist");
       const Filler filler(folder);
@@ -99,7 +99,7 @@ TEST_F(FullDisk, SmallWeakCommitsGoOn) {
     }
     auto store = Store::open(folder + "/store", options());
     auto kv = Kv::open(*store);
-    auto txn = kv->begin(true);
+    auto txn = kv->begin({.read_only = true});
     for (int i = kCommits - kRecords + 1; i <= kCommits; ++i) {
       auto found = txn->get(*kv->map("map"), std::to_string(i % kRecords));
       wrong(found && *found == value_of(i), "record " + std::to_string(i % kRecords) + " is not as committed");
@@ -116,22 +116,24 @@ TEST_F(FullDisk, WeakCommitsBehindALargeOneAreRefused) {
       Filler filler(folder);
       auto kv = Kv::open(*store, "kv", {.window_ms = 20});
       const KvMap map = *kv->map("map");
-      wrong.must(kv->transact([&](KvTransaction& txn) -> Result<void> {
-        if (auto done = txn.put(map, "large", kLarge); !done) return done;
-        return txn.put(map, "small", "with it");
-      }),
+      wrong.must(kv->transact(
+                     [&](KvTransaction& txn) -> Result<void> {
+                       if (auto done = txn.put(map, "large", kLarge); !done) return done;
+                       return txn.put(map, "small", "with it");
+                     },
+                     Durability::weak),
                  "a large weak commit");
       wrong.must_be_refused(kv->persist(), "persist on a full disk");
       for (int i = 0; i < 1000; ++i) wrong.must_be_refused(put(*kv, map, "small", "refused"), "a commit behind it");
       wrong.must_be_refused(put(*kv, map, "small", "refused", Durability::sync), "a sync commit behind it");
-      wrong.must_be_refused(kv->map("other", true), "a new map");
+      wrong.must_be_refused(kv->map("other", {.create = true}), "a new map");
       std::int32_t told = MEMLITH_OK;
       wrong(kv->info()->durable < kv->info()->commits && kv->durable() < store->newest(),
             "what is in memory only is called durable");
       wrong.must_be_refused(kv->close(), "close on a full disk");
       wrong(last_message().find("commits behind number") != std::string::npos, "the message does not say what waits");
       {
-        auto txn = kv->begin(true);
+        auto txn = kv->begin({.read_only = true});
         wrong(txn && *txn->get(map, "small") == "with it", "a refused commit is visible, or an acknowledged one not");
       }
       filler.release();
@@ -143,7 +145,7 @@ TEST_F(FullDisk, WeakCommitsBehindALargeOneAreRefused) {
     }
     auto store = Store::open(folder + "/store", options());
     auto kv = Kv::open(*store);
-    auto txn = kv->begin(true);
+    auto txn = kv->begin({.read_only = true});
     const KvMap map = *kv->map("map");
     wrong(*txn->get(map, "large") == kLarge && *txn->get(map, "small") == "after", "a commit is lost");
   });
@@ -158,7 +160,7 @@ TEST_F(FullDisk, ACommitWithoutRoomHoldsUpTheWholeStore) {
       auto store = Store::open(folder + "/store", options());
       auto region = store->region("region", {.create = true, .tracker = Tracker::touched, .size = 4096});
       auto other = Kv::open(*store, "other", {.create = true, .max_size = 4 * kMegabyte, .window_ms = 20});
-      const KvMap in_other = *other->map("map", true);
+      const KvMap in_other = *other->map("map", {.create = true});
       auto log = AppLog::open(*store, "log", {.create = true, .size = kMegabyte});
       auto kv = Kv::open(*store, "kv", {.window_ms = 20});
       const KvMap map = *kv->map("map");
@@ -185,7 +187,7 @@ TEST_F(FullDisk, ACommitWithoutRoomHoldsUpTheWholeStore) {
     }
     auto store = Store::open(folder + "/store", options());
     auto kv = Kv::open(*store);
-    auto txn = kv->begin(true);
+    auto txn = kv->begin({.read_only = true});
     wrong(*txn->get(*kv->map("map"), "large") == kLarge, "a commit is lost");
   });
 }
@@ -209,7 +211,7 @@ TEST_F(FullDisk, ClosingTheStoreTellsWhatIsLost) {
     }
     auto store = Store::open(folder + "/store", options());
     auto kv = Kv::open(*store);
-    auto txn = kv->begin(true);
+    auto txn = kv->begin({.read_only = true});
     wrong(*txn->get(*kv->map("map"), "small") == "before", "a durable commit is lost");
     wrong(!txn->get(*kv->map("map"), "large").ok(), "the commit that was called lost is there");
   });

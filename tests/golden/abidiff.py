@@ -72,18 +72,19 @@ def self_test(old, include, compiler):
     with tempfile.TemporaryDirectory() as name:
         other = pathlib.Path(name)
         shutil.copytree(pathlib.Path(include, "memlith"), other / "memlith")
-        header = other / "memlith" / "memlith.h"
-        text = header.read_text(encoding="utf-8")
-        for fine, before, after in [
-                (True, "} memlith_region_options;", "  uint64_t more;\n} memlith_region_options;"),
-                (True, "MEMLITH_API size_t memlith_last_error", "MEMLITH_API int memlith_more(int);\n"
-                                                                "MEMLITH_API size_t memlith_last_error"),
-                (False, "  uint64_t max_size;", "  uint64_t more;\n  uint64_t max_size;"),
-                (False, "last_error(char* buffer, size_t bytes)", "last_error(char* buffer, int bytes)"),
-                (False, "MEMLITH_API size_t memlith_last_error(char* buffer, size_t bytes);", "")]:
+        for name, fine, before, after in [
+                ("region", True, "} memlith_region_options;", "  uint64_t more;\n} memlith_region_options;"),
+                ("status", True, "MEMLITH_API size_t memlith_last_error", "MEMLITH_API int memlith_more(int);\n"
+                                                                          "MEMLITH_API size_t memlith_last_error"),
+                ("region", False, "  uint64_t max_size;", "  uint64_t more;\n  uint64_t max_size;"),
+                ("status", False, "last_error(char* buffer, size_t bytes)", "last_error(char* buffer, int bytes)"),
+                ("status", False, "MEMLITH_API size_t memlith_last_error(char* buffer, size_t bytes);", "")]:
+            header = other / "memlith" / f"{name}.h"
+            text = header.read_text(encoding="utf-8")
             assert before in text, before
             header.write_text(text.replace(before, after), encoding="utf-8")
             said = complaint(old, other, compiler)
+            header.write_text(text, encoding="utf-8")
             if fine == bool(said):
                 return f"with {after or 'a function less'}, abidiff says: {said or 'nothing'}"
     return ""

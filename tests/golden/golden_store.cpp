@@ -185,8 +185,8 @@ std::string value_of(int i) { return std::string(static_cast<std::size_t>(i % 50
 void make_kv(const std::string& path) {
   auto store = or_exit(memlith::Store::open(path, {.create = true, .exclusive = true}));
   auto kv = or_exit(memlith::Kv::open(store, "kv", {.create = true}));
-  const auto records = or_exit(kv.map("records", true));
-  const auto numbers = or_exit(kv.map("numbers", true));
+  const auto records = or_exit(kv.map("records", {.create = true}));
+  const auto numbers = or_exit(kv.map("numbers", {.create = true}));
   for (int i = 0; i < 400; ++i) {
     auto txn = or_exit(kv.begin());
     or_exit(txn.put(records, key_of(i), value_of(i)));
@@ -232,7 +232,7 @@ void make_applog(const std::string& path) {
   auto store = or_exit(memlith::Store::open(path, {.create = true, .exclusive = true}));
   auto log = or_exit(memlith::AppLog::open(store, "log", {.create = true, .size = 1 << 20}));
   auto kv = or_exit(memlith::Kv::open(store, "kv", {.create = true}));
-  const auto sums = or_exit(kv.map("sums", true));
+  const auto sums = or_exit(kv.map("sums", {.create = true}));
   for (std::uint64_t number = 1; number <= kEntries; ++number) {
     (void)or_exit(log.append(entry_of(number)));
     if (number % 10 == 0) or_exit(log.write());
@@ -259,7 +259,7 @@ void check_applog(const std::string& path, std::uint64_t opened) {
   auto kv = or_exit(memlith::Kv::open(store, "kv"));
   const auto sums = or_exit(kv.map("sums"));
   {
-    auto txn = or_exit(kv.begin(true));
+    auto txn = or_exit(kv.begin({.read_only = true}));
     for (std::uint64_t number = 1; number <= kConsumed; ++number) {
       expect(or_exit(txn.get(sums, memlith::IntegerKey(number))) == entry_of(number), "the effect of an entry");
     }

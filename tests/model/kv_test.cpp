@@ -38,7 +38,7 @@ class KvModel : public ::testing::Test {
   void open() {
     store_.emplace(must_be(Store::open(folder_ / "store", {.create = true})));
     kv_.emplace(must_be(Kv::open(*store_, "kv", {.create = true})));
-    for (int i = 0; i < kMaps; ++i) maps_[i] = must_be(kv_->map(name_of(i), true));
+    for (int i = 0; i < kMaps; ++i) maps_[i] = must_be(kv_->map(name_of(i), {.create = true}));
   }
   void close() {
     ASSERT_TRUE(kv_->close());
@@ -296,7 +296,7 @@ TEST_F(KvModel, RandomCallsOfAKvStore) {
     }
     if (HasFailure()) break;
     if (!snapshot && random_.one_in(10)) {
-      snapshot.emplace(must_be(kv_->begin(true)));
+      snapshot.emplace(must_be(kv_->begin({.read_only = true})));
       seen = model_;
     }
     const auto map = static_cast<int>(random_.below(kMaps));
@@ -312,14 +312,14 @@ TEST_F(KvModel, RandomCallsOfAKvStore) {
       snapshot.reset();
       ASSERT_TRUE(kv_->remove_map(name_of(map)));
       model_[map].clear();
-      maps_[map] = must_be(kv_->map(name_of(map), true));
+      maps_[map] = must_be(kv_->map(name_of(map), {.create = true}));
     }
     if (random_.one_in(200)) {
       snapshot.reset();
       ASSERT_TRUE(kv_->verify());
       close();
       open();
-      KvTransaction reader = must_be(kv_->begin(true));
+      KvTransaction reader = must_be(kv_->begin({.read_only = true}));
       compare(reader, model_);
     }
   }

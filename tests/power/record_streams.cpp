@@ -65,8 +65,8 @@ void KvStream::open(const Store& store, std::optional<std::uint64_t> known, Repo
   KvOptions options;
   options.create = true;
   kv_.emplace(must(report, "stream k: open", Kv::open(store, "kv", options)));
-  map_ = must(report, "stream k: map", kv_->map("m", true));
-  KvTransaction txn = must(report, "stream k: begin", kv_->begin(true));
+  map_ = must(report, "stream k: map", kv_->map("m", {.create = true}));
+  KvTransaction txn = must(report, "stream k: begin", kv_->begin({.read_only = true}));
   const auto head = must(report, "stream k: find", txn.find(map_, kCommitKey));
   commit_ = head ? std::stoull(std::string(*head)) : 0;
   if (commit_ > kCommitMax) report.violation("stream k: names the commit " + std::to_string(commit_));
@@ -82,7 +82,7 @@ void KvStream::open(const Store& store, std::optional<std::uint64_t> known, Repo
 }
 
 void KvStream::compare(Report& report) {
-  KvTransaction txn = must(report, "stream k: begin", kv_->begin(true));
+  KvTransaction txn = must(report, "stream k: begin", kv_->begin({.read_only = true}));
   std::uint64_t records = 0;
   Cursor cursor = must(report, "stream k: cursor", txn.cursor(map_));
   bool there = must(report, "stream k: first", cursor.first());

@@ -31,6 +31,7 @@
 #include "power/record_streams.hpp"
 #include "power/report.hpp"
 #include "power/stream.hpp"
+#include "private/options.h"
 
 namespace memlith::power {
 namespace {
@@ -313,7 +314,7 @@ class Life {
     options.manual_checkpoint = random_.one_in(3);
     if (random_.one_in(3)) options.flush_interval_ms = 1 + random_.below(20);
     // In all the ways of reading and writing; one life recovers what another wrote.
-    constexpr Io kIo[] = {Io::automatic, Io::posix, Io::uring};
+    constexpr Io kIo[] = {Io::automatic, Io::posix, static_cast<Io>(MEMLITH_IO_URING)};
     options.io = options_.dax ? Io::dax : kIo[random_.below(3)];
     return options;
   }

@@ -3,6 +3,7 @@
 
 #include "memlith/kv.hpp"
 #include "memlith_side.hpp"
+#include "private/options.h"
 
 namespace memlith::tool {
 
@@ -24,10 +25,15 @@ class MemlithKvStore final : public CountedKvStore {
     auto store = Store::open(*place, {.create = true, .memory_max_bytes = options.cache_bytes, .io = backend.io});
     if (MaybeFailure failure = kv_failure(store, "opening a store")) return failure;
     store_.emplace(std::move(*store));
-    auto kv = Kv::open(*store_, "kv", {.create = true, .is_volatile = is_volatile});
-    if (MaybeFailure failure = kv_failure(kv, "opening a kv store")) return failure;
-    kv_.emplace(std::move(*kv));
-    auto map = kv_->map("map", true);
+    memlith_kv_options plain{};
+    plain.struct_size = sizeof plain;
+    plain.flags = MEMLITH_CREATE | (is_volatile ? MEMLITH_KV_VOLATILE : 0);
+    memlith_kv* kv = nullptr;
+    if (const std::int32_t code = memlith_kv_open(store_->handle(), "kv", &plain, &kv); code != MEMLITH_OK) {
+      return library_failure(code, "opening a kv store");
+    }
+    kv_.emplace(kv);
+    auto map = kv_->map("map", {.create = true});
     if (MaybeFailure failure = kv_failure(map, "opening a map")) return failure;
     map_ = *map;
     return {};
@@ -125,7 +131,7 @@ class MemlithKvSession final : public KvSession {
 
 Result<std::unique_ptr<KvSession>> MemlithKvStore::session() {
   auto writer = kv_->begin();
-  auto reader = kv_->begin(true);
+  auto reader = kv_->begin({.read_only = true});
   if (MaybeFailure failure = kv_failure(writer, "beginning a transaction")) return *failure;
   if (MaybeFailure failure = kv_failure(reader, "beginning a transaction")) return *failure;
   return std::unique_ptr<KvSession>(std::make_unique<MemlithKvSession>(*this, std::move(*writer), std::move(*reader)));

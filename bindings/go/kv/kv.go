@@ -26,8 +26,6 @@ const (
 type Options struct {
 	Create    bool
 	Exclusive bool // with Create: fail with memlith.ErrExists if it exists
-	// Volatile: nothing is logged, and the kv store is as it was before when it is opened again.
-	Volatile bool
 	// MaxSize of a new kv store takes addresses only; 0: 1 TiB.
 	MaxSize uint64
 	// A weak commit becomes durable at most Window after it returned, or as soon as WindowBytes wait; 0: 100 ms, 16 MiB.
@@ -47,9 +45,6 @@ type Map uint32
 // Open opens the kv store of that name.
 func Open(store *memlith.Store, name string, options Options) (*KV, error) {
 	flags := createFlags(options.Create, options.Exclusive)
-	if options.Volatile {
-		flags |= capi.KvVolatile
-	}
 	window := uint64((options.Window + time.Millisecond - 1) / time.Millisecond)
 	kv := &KV{store: store}
 	err := store.OpenIn(&kv.object, fmt.Sprintf("the kv store %q", name),

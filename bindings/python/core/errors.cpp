@@ -21,7 +21,6 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {" (MEMLITH_IO_AUTO)", " (io=0)"},
     {"; see MEMLITH_IO_AUTO", ""},
     {" (MEMLITH_OPEN_FOLLOW)", " (follow=True)"},
-    {"MEMLITH_OPEN_BUFFERED", "buffered=True of memlith.open"},
     {"MEMLITH_REGION_ANYWHERE", "an opening at any address"},
     {" (MEMLITH_FORMAT_FORCE)", ""},
     {"memlith_touch()", "store.touch()"},

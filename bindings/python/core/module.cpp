@@ -31,12 +31,15 @@ NB_MODULE(_core, module) {
   define_archive(module);
   define_shared(module);
   // The numbers that _store.py names. A number of C's is written nowhere else.
-  constexpr std::pair<const char*, std::uint32_t> kNumbers[] = {
-      {"OPEN_CREATE", MEMLITH_OPEN_CREATE},       {"OPEN_READ_ONLY", MEMLITH_OPEN_READ_ONLY},
-      {"OPEN_EXCLUSIVE", MEMLITH_OPEN_EXCLUSIVE}, {"OPEN_BUFFERED", MEMLITH_OPEN_BUFFERED},
-      {"OPEN_FOLLOW", MEMLITH_OPEN_FOLLOW},       {"CREATE", MEMLITH_CREATE},
-      {"TRACKER_AUTO", MEMLITH_TRACKER_AUTO},     {"TRACKER_SCAN", MEMLITH_TRACKER_SCAN},
-      {"TRACKER_FAULT", MEMLITH_TRACKER_FAULT},   {"TRACKER_EXPLICIT", MEMLITH_TRACKER_EXPLICIT}};
+  constexpr std::pair<const char*, std::uint32_t> kNumbers[] = {{"OPEN_CREATE", MEMLITH_OPEN_CREATE},
+                                                                {"OPEN_READ_ONLY", MEMLITH_OPEN_READ_ONLY},
+                                                                {"OPEN_EXCLUSIVE", MEMLITH_OPEN_EXCLUSIVE},
+                                                                {"OPEN_FOLLOW", MEMLITH_OPEN_FOLLOW},
+                                                                {"CREATE", MEMLITH_CREATE},
+                                                                {"TRACKER_AUTO", MEMLITH_TRACKER_AUTO},
+                                                                {"TRACKER_SCAN", MEMLITH_TRACKER_SCAN},
+                                                                {"TRACKER_FAULT", MEMLITH_TRACKER_FAULT},
+                                                                {"TRACKER_EXPLICIT", MEMLITH_TRACKER_EXPLICIT}};
   for (const auto& [name, number] : kNumbers) module.attr(name) = number;
   module.def("version", [] { return std::string(memlith_version()); }, "The version of the library.");
   module.def(

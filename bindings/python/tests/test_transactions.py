@@ -119,12 +119,17 @@ int fdatasync(int fd) {
   while (access("slow", F_OK) == 0) usleep(10000);
   return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd);
 }
+ssize_t pwritev64v2(int fd, const struct iovec* pieces, int count, off_t at, int flags) {  /* with RWF_DSYNC */
+  while (flags != 0 && access("slow", F_OK) == 0) usleep(10000);
+  return ((ssize_t (*)(int, const struct iovec*, int, off_t, int))dlsym(RTLD_NEXT, "pwritev64v2"))(fd, pieces, count,
+                                                                                                 at, flags);
+}
 """
 
 
 @pytest.mark.parametrize("call", ["store.persist()", "d.update(a=1)", "store.persist_async().result()",
                                   "d.append([('z', 1)])", "d.__setitem__('a', 1)", "block()", "store.copy('copy')",
-                                  "store.checkpoint()", "memlith.open('other', buffered=True)"])
+                                  "store.checkpoint()", "memlith.open('other')"])
 def test_waiting_for_the_disk_hears_signals(program: Program, call: str) -> None:
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler, which makes a disk slow here")
@@ -138,7 +143,7 @@ def test_waiting_for_the_disk_hears_signals(program: Program, call: str) -> None
             os.environ["LD_PRELOAD"] = os.path.abspath("slow.so") + (":" + before if before else "")
             os.execv(sys.executable, [sys.executable, "-c", sys.orig_argv[2]])
         import memlith
-        store = memlith.open("s", buffered=True)
+        store = memlith.open("s")
         a, d = store.array("a", 10), memlith.Dict(store, "d")
         slow = pathlib.Path("slow")
         slow.touch()

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 4] = ["memlith.h", "kv.h", "applog.h", "heap.h"];
+const HEADERS: [&str; 7] = ["status.h", "store.h", "region.h", "transaction.h", "kv.h", "applog.h", "heap.h"];
 
 fn main() {
     println!("cargo:rerun-if-env-changed=MEMLITH_INCLUDE_DIR");

@@ -168,7 +168,7 @@ int keeper_is_new(keeper* keeper) { return keeper->newest == 0 && keeper->maps.e
 // ---- what was kept
 
 int keeper_load(keeper* keeper, keeper_record record, void* context) {
-  auto txn = keeper->records.kv().begin(true);
+  auto txn = keeper->records.kv().begin({.read_only = true});
   if (!txn) return keeper->done(txn.error());
   std::map<int, std::uint64_t> all = keeper->maps;
   all[KEEPER_STATE_DB] = 0;
@@ -192,7 +192,7 @@ uint64_t keeper_records(keeper* keeper) {
 }
 
 int keeper_load_parts(keeper* keeper, uint64_t id, keeper_part_found found, void* context) {
-  auto txn = keeper->records.kv().begin(true);
+  auto txn = keeper->records.kv().begin({.read_only = true});
   if (!txn) return keeper->done(txn.error());
   int status = 0;
   auto read = txn->get_range(keeper->records.parts(), IntegerKey(id), IntegerKey(id + 1),
@@ -208,7 +208,7 @@ int keeper_load_parts(keeper* keeper, uint64_t id, keeper_part_found found, void
 int keeper_sweep(keeper* keeper, int (*alive)(void* context, uint64_t id), void* context) {
   std::vector<std::uint64_t> dead;
   {
-    auto txn = keeper->records.kv().begin(true);
+    auto txn = keeper->records.kv().begin({.read_only = true});
     if (!txn) return keeper->done(txn.error());
     auto cursor = txn->cursor(keeper->records.parts());
     if (!cursor) return keeper->done(cursor.error());

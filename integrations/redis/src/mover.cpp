@@ -193,12 +193,14 @@ Result<void> Mover::write_parts(const std::vector<Batch>& batches) {
   std::size_t bytes = 0;
   Result<void> done;
   const auto commit_some = [&] {
-    auto ticket = records_.kv().transact([&](memlith::KvTransaction& txn) -> Result<void> {
-      for (const Operation& each : some) {
-        if (auto put = txn.put(records_.parts(), each.key, each.value); !put) return put;
-      }
-      return {};
-    });
+    auto ticket = records_.kv().transact(
+        [&](memlith::KvTransaction& txn) -> Result<void> {
+          for (const Operation& each : some) {
+            if (auto put = txn.put(records_.parts(), each.key, each.value); !put) return put;
+          }
+          return {};
+        },
+        memlith::Durability::weak);
     if (!ticket) done = ticket.error();
     some.clear();
     bytes = 0;

@@ -30,14 +30,14 @@ Result<void> Records::open(const memlith::Store& store) {
   kv_.emplace(std::move(*kv));
   for (auto [name, map] :
        {std::pair{"parts", &parts_}, std::pair{"bindings", &bindings_}, std::pair{"other", &other_}}) {
-    auto opened = kv_->map(name, true);
+    auto opened = kv_->map(name, {.create = true});
     if (!opened) return opened.error();
     *map = *opened;
   }
   maps_[0] = other_;
   if (auto read = read_bindings(); !read) return read;
   if (auto removed = remove_unbound_maps(); !removed) return removed;
-  auto txn = kv_->begin(true);
+  auto txn = kv_->begin({.read_only = true});
   if (!txn) return txn.error();
   auto cursor = txn->cursor(parts_);
   if (!cursor) return cursor.error();
@@ -53,7 +53,7 @@ Result<void> Records::open(const memlith::Store& store) {
 Result<void> Records::read_bindings() {
   found_.clear();
   cut_ = 0;
-  auto txn = kv_->begin(true);
+  auto txn = kv_->begin({.read_only = true});
   if (!txn) return txn.error();
   return txn->get_range(bindings_, {}, {}, [this](std::string_view database, std::string_view map) {
     const auto number = memlith::integer_of_key<std::int32_t>(database);
@@ -87,7 +87,7 @@ Result<void> Records::remove_unbound_maps() {
 
 Result<memlith::KvMap> Records::map_of(std::uint64_t number) {
   if (const auto found = maps_.find(number); found != maps_.end()) return found->second;
-  auto map = kv_->map(std::string(kDatabase) + std::to_string(number), true);
+  auto map = kv_->map(std::string(kDatabase) + std::to_string(number), {.create = true});
   if (map) maps_[number] = *map;
   return map;
 }
@@ -129,7 +129,7 @@ Result<void> Records::remove_object(std::uint64_t id) {
   const IntegerKey end(id + 1);
   std::vector<std::string> keys;
   {
-    auto txn = kv_->begin(true);
+    auto txn = kv_->begin({.read_only = true});
     if (!txn) return txn.error();
     auto read = txn->get_range(parts_, first, end, [&](std::string_view key, std::string_view) {
       keys.emplace_back(key);
@@ -137,12 +137,14 @@ Result<void> Records::remove_object(std::uint64_t id) {
     });
     if (!read) return read;
   }
-  auto done = kv_->transact([&](memlith::KvTransaction& txn) -> Result<void> {
-    for (const std::string& key : keys) {
-      if (auto removed = txn.remove(parts_, key); !removed) return removed;
-    }
-    return {};
-  });
+  auto done = kv_->transact(
+      [&](memlith::KvTransaction& txn) -> Result<void> {
+        for (const std::string& key : keys) {
+          if (auto removed = txn.remove(parts_, key); !removed) return removed;
+        }
+        return {};
+      },
+      memlith::Durability::weak);
   return done ? Result<void>() : done.error();
 }
 

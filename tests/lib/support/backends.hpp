@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "memlith/memlith.h"
+#include "private/options.h"
 #include "support/loop_device.hpp"
 #include "support/temp_folder.hpp"
 

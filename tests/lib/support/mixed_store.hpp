@@ -62,7 +62,7 @@ struct MixedStore {
     log_options.size = 256 << 10;
     auto log = AppLog::open(*store, "log", log_options);
     if (!log.ok()) return log.error();
-    auto map = kv->map("map", true);
+    auto map = kv->map("map", {.create = true});
     if (!map.ok()) return map.error();
     auto numbers = heap->root<Numbers>();
     if (!numbers.ok()) return numbers.error();
@@ -80,7 +80,7 @@ inline void read_content(const std::string& path, MixedContent& content) {
   auto opened = MixedStore::open(path);
   ASSERT_TRUE(opened.ok()) << opened.error().message();
   {
-    auto transaction = opened->kv.begin(true);
+    auto transaction = opened->kv.begin({.read_only = true});
     ASSERT_TRUE(transaction.ok()) << transaction.error().message();
     ASSERT_DONE(transaction->get_range(opened->map, "", "", [&](std::string_view key, std::string_view value) {
       content.records.emplace(key, value);

@@ -2,7 +2,10 @@
 
 package capi
 
-// #include <memlith/memlith.h>
+// #include <memlith/status.h>
+// #include <memlith/store.h>
+// #include <memlith/region.h>
+// #include <memlith/transaction.h>
 // #include <memlith/kv.h>
 // #include <memlith/applog.h>
 import "C"
@@ -33,18 +36,15 @@ const (
 	IoAuto               = C.MEMLITH_IO_AUTO
 	IoDax                = C.MEMLITH_IO_DAX
 	IoPosix              = C.MEMLITH_IO_POSIX
-	IoUring              = C.MEMLITH_IO_URING
 	KvKeyBytesMax        = C.MEMLITH_KV_KEY_BYTES_MAX
 	KvNameBytesMax       = C.MEMLITH_KV_NAME_BYTES_MAX
 	KvReadOnly           = C.MEMLITH_KV_READ_ONLY
 	KvValueBytesMax      = C.MEMLITH_KV_VALUE_BYTES_MAX
-	KvVolatile           = C.MEMLITH_KV_VOLATILE
 	NotFound             = C.MEMLITH_NOT_FOUND
 	NoMemory             = C.MEMLITH_NO_MEMORY
 	NoSpace              = C.MEMLITH_NO_SPACE
 	Ok                   = C.MEMLITH_OK
 	OpenAcceptCopy       = C.MEMLITH_OPEN_ACCEPT_COPY
-	OpenBuffered         = C.MEMLITH_OPEN_BUFFERED
 	OpenCreate           = C.MEMLITH_OPEN_CREATE
 	OpenExclusive        = C.MEMLITH_OPEN_EXCLUSIVE
 	OpenFollow           = C.MEMLITH_OPEN_FOLLOW

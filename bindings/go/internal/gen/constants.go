@@ -12,7 +12,7 @@ import (
 )
 
 // The headers of what this module offers.
-var headers = []string{"memlith.h", "kv.h", "applog.h"}
+var headers = []string{"status.h", "store.h", "region.h", "transaction.h", "kv.h", "applog.h"}
 
 var (
 	comment    = regexp.MustCompile(`(?s)/\*.*?\*/`)

@@ -37,7 +37,6 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
     read_only: bool = False,
     follow: bool = False,
     exclusive: bool = False,
-    buffered: bool = False,
     **options: int,
 ) -> Store:
     """Opens the store in folder `path`, and creates it if it does not exist. Recovers it after a crash.
@@ -50,7 +49,7 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
     flush_bytes, physical_block_bytes, manual_checkpoint, io.
     """
     return Store(
-        path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, buffered=buffered, **options
+        path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, **options
     )
 
 
@@ -67,7 +66,6 @@ class Store:
         read_only: bool = False,
         follow: bool = False,
         exclusive: bool = False,
-        buffered: bool = False,
         **options: int,
     ) -> None:
         unknown = options.keys() - _OPTIONS
@@ -80,7 +78,7 @@ class Store:
         flags = _core.OPEN_FOLLOW if follow else _core.OPEN_READ_ONLY if read_only else 0
         if flags == 0 and (create or exclusive):
             flags = _core.OPEN_CREATE
-        flags |= (_core.OPEN_EXCLUSIVE if exclusive else 0) | (_core.OPEN_BUFFERED if buffered else 0)
+        flags |= _core.OPEN_EXCLUSIVE if exclusive else 0
         self.path = os.fspath(path)
         self._place = os.path.abspath(os.fsencode(path))  # wherever the program changes its working folder to
         self.read_only = read_only or follow
