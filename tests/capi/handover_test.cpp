@@ -38,7 +38,7 @@ class Handover : public ::testing::TestWithParam<bool> {
     return one_file() ? Store::open_file(path_, options) : Store::open(path_, options);
   }
   static Result<Region> number_in(Store& store, bool one_file) {
-    return store.open_region(one_file ? "file" : "number", {.create = true, .size = 4096});
+    return store.region(one_file ? "file" : "number", {.create = true, .size = 4096});
   }
 
   // Opens, adds one to the number and persists it; then has the store until it is told to end, and closes it.
@@ -47,7 +47,7 @@ class Handover : public ::testing::TestWithParam<bool> {
     if (!store) return;
     auto region = number_in(*store, one_file());
     if (!region) return;
-    auto* const number = static_cast<std::uint64_t*>(region->base());
+    auto* const number = static_cast<std::uint64_t*>(region->address());
     ++*number;
     if (!region->persist()) return;
     told_->persisted = *number;
@@ -59,7 +59,7 @@ class Handover : public ::testing::TestWithParam<bool> {
     if (!store) return store.error().message();
     auto region = number_in(*store, one_file());
     if (!region) return region.error().message();
-    const std::uint64_t found = *static_cast<const std::uint64_t*>(region->base());
+    const std::uint64_t found = *static_cast<const std::uint64_t*>(region->address());
     return found == expected ? "" : "the number is " + std::to_string(found) + ", not " + std::to_string(expected);
   }
 
@@ -148,7 +148,7 @@ TEST_P(Handover, OnlyALockIsWaitedFor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Handover, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "OneFile" : "Folder"; });
+                         [](const auto& kind) { return kind.param ? "OneFile" : "Folder"; });
 
 }  // namespace
 }  // namespace memlith::test::handover_test
