@@ -15,8 +15,8 @@ packages_test=(abigail-tools curl gdb groff-base libboost-dev libevent-dev pytho
   xfsprogs
   # programs under `memlith run`
   gdbmtool kyotocabinet-utils libkyotocabinet-dev python3-lmdb python3-numpy python3-tdb)
-# Needed by the tests of ./dev test: abidiff (tests/golden), and the header in a sample of memlith/rocksdb.hpp.
-packages_quick=(abigail-tools e2fsprogs librocksdb-dev python3)
+# Needed by the tests of ./dev test: abidiff (tests/golden), mounts, and the header in a sample of memlith/rocksdb.hpp.
+packages_quick=(abigail-tools bindfs e2fsprogs librocksdb-dev openssh-sftp-server python3 sshfs)
 # llvm-19 has the symbolizer of the sanitizers' reports; libc++ is for containers in a heap.
 packages_clang=(clang-19 libc++-19-dev libc++abi-19-dev libclang-rt-19-dev llvm-19)
 # memlith-cc, memlith-c++ and their tests

@@ -33,6 +33,8 @@ type Options struct {
 	// Window is how long an asynchronous commit may wait for its flush, and WindowBytes how much may wait in the log.
 	Window      time.Duration
 	WindowBytes uint64
+	// OpenWait is how long opening waits for another process to close the store, before it is ErrBusy.
+	OpenWait time.Duration
 	// MemoryMaxBytes limits the memory for changed pages of regions; 0: no limit.
 	MemoryMaxBytes uint64
 }
@@ -67,6 +69,7 @@ func open(path string, options Options, oneFile bool) (*Store, error) {
 	handle, failed := capi.StoreOpen(path, capi.StoreOptions{
 		Flags: flags, OneFile: oneFile, LogBytes: options.LogBytes, LogMaxBytes: options.LogMaxBytes,
 		WindowMs: milliseconds(options.Window), WindowBytes: options.WindowBytes, MemoryMaxBytes: options.MemoryMaxBytes,
+		OpenWaitMs: milliseconds(options.OpenWait),
 	})
 	if failed != nil {
 		return nil, errorOf(failed)

@@ -38,6 +38,26 @@ func open(t testing.TB, path string) *memlith.Store {
 	return store
 }
 
+func TestAnOpeningWaitsUntilTheStoreIsClosed(t *testing.T) {
+	path := filepath.Join(child.Folder(t), "store")
+	store := open(t, path)
+	_, err := memlith.Open(path, memlith.Options{OpenWait: time.Millisecond})
+	if !errors.Is(err, memlith.ErrBusy) {
+		t.Fatal(err)
+	}
+	opened := make(chan error)
+	go func() {
+		next, err := memlith.Open(path, memlith.Options{OpenWait: 10 * time.Minute})
+		if err == nil {
+			err = next.Close()
+		}
+		opened <- err
+	}()
+	time.Sleep(5 * time.Millisecond)
+	check(t, store.Close())
+	check(t, <-opened)
+}
+
 func TestErrorsHaveCategoriesAndSentences(t *testing.T) {
 	path := filepath.Join(child.Folder(t), "store")
 	_, err := memlith.Open(path, memlith.Options{})

@@ -87,10 +87,15 @@ typedef struct memlith_store_options {
    * regions of any tracker must not block SIGSEGV, and system calls that write into a SCAN, EXPLICIT or INSTRUMENTED
    * region can fail with EFAULT during a release; see memlith_region_release. */
   uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; NO_MEMORY beyond it */
-  /* Called by the opening thread, if the opening created the store, with a message that is no error: the store lies
-   * where a power loss erases it (tmpfs). May be null. */
+  /* Called by the opening thread with a message that is no error: the store's place weakens what commits promise. At
+   * each opening on MEDIUM_PROGRAM and MEDIUM_NETWORK; on MEDIUM_MEMORY if the opening created the store. Null: on
+   * standard error, but for MEDIUM_MEMORY. */
   void (*notice)(void* context, const char* sentence);
   void* notice_context;
+  /* How long opening waits while another process (or this one) has the store locked, before it is BUSY; 0 = not at all.
+   * For a program that takes over from one that is about to end: the opening follows within 10 ms of a clean close, or
+   * of a kill, and recovers. At most a day. */
+  uint64_t open_wait_ms;
 } memlith_store_options;
 
 /* Opens the store in folder `path`, or on the device at `path` (memlith_device_format). Recovers the store first if the
@@ -188,6 +193,12 @@ MEMLITH_API int32_t memlith_store_set_eventfd(memlith_store* store, int fd);
  * needed for durability. Errors: IO, POISONED, READ_ONLY. */
 MEMLITH_API int32_t memlith_store_checkpoint(memlith_store* store);
 
+/* The file system below a store, and how it weakens what a commit promises (docs/guarantees.md, "What is assumed of the medium").
+ * MEMORY: tmpfs, ramfs; a power loss or a restart of the machine erases the store. PROGRAM: FUSE, virtiofs, 9P; the
+ * program or the host behind it decides what a flush does. NETWORK: NFS, SMB and others; opened only if the environment
+ * has MEMLITH_ALLOW_NETWORK=1. */
+enum { MEMLITH_MEDIUM_DISK = 0, MEMLITH_MEDIUM_MEMORY = 1, MEMLITH_MEDIUM_PROGRAM = 2, MEMLITH_MEDIUM_NETWORK = 3 };
+
 typedef struct memlith_store_info {
   uint64_t struct_size;    /* set by the caller */
   uint64_t region_count;   /* regions of the store, open or not */
@@ -213,8 +224,7 @@ typedef struct memlith_store_info {
   uint64_t incarnation; /* how often the store was opened for writing, this opening included if it is for writing */
   uint64_t log_id;      /* random number of the log, drawn at its creation; distinguishes stores */
   uint32_t io;          /* MEMLITH_IO_*; POSIX if AUTO was requested and the kernel has no io_uring */
-  uint32_t forgets;     /* 1: the store lies on a file system in memory (tmpfs, ramfs). A power loss or a restart of the
-                           machine erases the store; a crash of the program loses nothing acknowledged */
+  uint32_t medium;      /* MEMLITH_MEDIUM_* */
   uint32_t follows;     /* 1: opened with MEMLITH_OPEN_FOLLOW; durable_lsn is the commit that is shown */
   uint32_t writer;      /* with FOLLOW: number of the process that had the store open for writing at the last
                            refresh; 0: none */
@@ -230,6 +240,7 @@ typedef struct memlith_store_info {
   uint32_t disk_physical_sector_bytes; /* what it writes as a whole */
   uint64_t disk_atomic_write_bytes; /* a write of at most this size is whole or absent after a power cut; 0: unknown */
   char disk_name[32];               /* such as "nvme0n1"; cut if longer, and always with a 0 at the end */
+  char file_system[32];             /* such as "ext4", "fuse.sshfs"; empty where only the kernel's number is known */
 } memlith_store_info;
 
 /* Bits of memlith_store_info.disk. */

@@ -43,6 +43,7 @@ struct StoreOptions {
   std::uint64_t flush_bytes = 0;           // 0 = 16 MiB
   std::uint64_t memory_max_bytes = 0;      // 0 = no limit
   std::uint32_t physical_block_bytes = 0;  // 4096: for disks that tear whole physical blocks; see memlith.h
+  std::uint64_t open_wait_ms = 0;          // how long opening waits for another process to close the store; then BUSY
   Io io = Io::automatic;
   void (*notice)(void* context, const char* sentence) = nullptr;  // see memlith_store_options
   void* notice_context = nullptr;
@@ -205,6 +206,7 @@ class Store {
     plain.io = static_cast<std::uint32_t>(options.io);
     plain.notice = options.notice;
     plain.notice_context = options.notice_context;
+    plain.open_wait_ms = options.open_wait_ms;
     memlith_store* store = nullptr;
     const std::int32_t code = open(path.c_str(), &plain, &store);
     if (code != MEMLITH_OK) return Error(code);

@@ -1,6 +1,7 @@
 // Stores: opening, closing, flush windows, checkpoints, information; include/memlith/memlith.h. Floor: capi.
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,10 +18,10 @@ using namespace memlith::core;
 namespace {
 
 constexpr auto kProgressInterval = std::chrono::milliseconds(50);
+constexpr std::uint64_t kDayMs = 24ull * 60 * 60 * 1000;
 
 Result<FlushWindow> flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
-  constexpr std::uint64_t kIntervalMsMax = 24ull * 60 * 60 * 1000;
-  if (interval_ms > kIntervalMsMax) {
+  if (interval_ms > kDayMs) {
     return fail(Errc::invalid, Detail::argument, "flush_interval_ms is {}; it can be at most a day (86400000)",
                 interval_ms);
   }
@@ -41,6 +42,7 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
   options.accept_copy = (given.flags & MEMLITH_OPEN_ACCEPT_COPY) != 0;
   options.read_only = options.follow || (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
   if (options.follow) options.view_bytes_max = given.memory_max_bytes;
+  options.open_wait = std::chrono::milliseconds(given.open_wait_ms);
   options.direct_io = (given.flags & MEMLITH_OPEN_BUFFERED) == 0;
   options.manual_checkpoint = given.manual_checkpoint != 0;
   options.makes_sums = kind == StoreKind::folder;
@@ -69,6 +71,10 @@ Status check_store_options(const memlith_store_options& given, StoreKind kind) {
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", given.flags & ~known);
   if (given.io > MEMLITH_IO_DAX)
     return fail(Errc::invalid, Detail::argument, "io is {}; see MEMLITH_IO_AUTO", given.io);
+  if (given.open_wait_ms > kDayMs) {
+    return fail(Errc::invalid, Detail::argument, "open_wait_ms is {}; it can be at most a day (86400000)",
+                given.open_wait_ms);
+  }
   constexpr std::uint64_t kLogBytesLeast = 128 * kKiB;
   constexpr std::uint64_t kLogBytesMost = 1ull << 40;
   for (const std::uint64_t bytes : {given.log_bytes, given.log_max_bytes}) {
@@ -84,19 +90,16 @@ Status check_store_options(const memlith_store_options& given, StoreKind kind) {
   return kOk;
 }
 
-// A new store on a file system in memory: the caller that creates it should know.
-void tell_if_forgetful(const Session& session, const memlith_store_options& given) {
+// Without a function for notices, on standard error.
+void tell_weakness(const Session& session, const memlith_store_options& given) {
   const Store& store = session.store();
-  const bool made = !store.read_only() && session.incarnation() == 1;
-  if (!made || given.notice == nullptr || !store.log().device().caps().forgets) return;
-  const bool emulated = store.log().device().caps().io == IoBackend::dax;
-  const std::string sentence =
-      store.path() +
-      (emulated ? ": EMULATED persistent memory: this store lies on a file system in memory (tmpfs): it survives a "
-                  "crash of the program, but a power loss or a restart erases it"
-                : ": this store lies on a file system in memory (tmpfs): it survives a crash of the program, but a "
-                  "power loss or a restart erases it");
-  given.notice(given.notice_context, sentence.c_str());
+  const std::string sentence = store.weakness();
+  if (sentence.empty()) return;
+  if (given.notice != nullptr) {
+    given.notice(given.notice_context, sentence.c_str());
+  } else if (store.log().device().caps().file_system.medium != Medium::memory) {
+    (void)std::fputs(("memlith: " + sentence + "\n").c_str(), stderr);
+  }
 }
 
 Result<memlith_store*> open_any(const char* path, StoreKind kind, const memlith_store_options* options,
@@ -112,7 +115,7 @@ Result<memlith_store*> open_any(const char* path, StoreKind kind, const memlith_
   MEMLITH_TRY_ASSIGN(std::unique_ptr<Session> session,
                      Session::open(std::move(place), std::move(wanted), given.memory_max_bytes));
   session->tell_dropped_changes((given.flags & MEMLITH_OPEN_TELL_DROPPED) != 0);
-  tell_if_forgetful(*session, given);
+  tell_weakness(*session, given);
   return handle_of(session.release());
 }
 
@@ -244,7 +247,9 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.memory_error = code_of(session.memory_status());
     info.incarnation = session.incarnation();
     info.log_id = log.log_id();
-    info.forgets = log.device().caps().forgets ? 1 : 0;
+    const FileSystem& file_system = log.device().caps().file_system;
+    info.medium = static_cast<std::uint32_t>(file_system.medium);
+    file_system.name.copy(info.file_system, sizeof info.file_system - 1);
     info.io = static_cast<std::uint32_t>(log.device().caps().io);
     info.log_block_bytes = log.superblock().block_bytes;
     tell_disk(log.device().disk(), info);

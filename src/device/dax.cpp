@@ -1,11 +1,9 @@
 #include "device/dax.hpp"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <linux/stat.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,6 +14,7 @@
 #include "base/units.hpp"
 #include "device/line_store.hpp"
 #include "device/lines.hpp"
+#include "device/medium.hpp"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -41,13 +40,7 @@ class MappedLines {
 
 }  // namespace
 
-bool is_in_memory(int fd) {
-  struct stat file{};
-  struct statfs system{};
-  // The file system of a device's name says nothing about the device.
-  if (::fstat(fd, &file) != 0 || S_ISBLK(file.st_mode) || ::fstatfs(fd, &system) != 0) return false;
-  return system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
-}
+bool is_in_memory(int fd) { return file_system_of(fd).medium == Medium::memory; }
 
 bool is_byte_addressable(int fd) {
   struct statx info{};

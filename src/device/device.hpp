@@ -26,6 +26,7 @@
 #include "base/status.hpp"
 #include "base/sync.hpp"
 #include "device/disk_facts.hpp"
+#include "device/medium.hpp"
 
 namespace memlith::core {
 
@@ -45,7 +46,7 @@ struct DeviceCaps {
   // write_through() of up to so many bytes is one command to the disk, with forced unit access; 0: the disk has none,
   // or needs none.
   std::uint64_t through_bytes_max = 0;
-  bool forgets = false;             // a medium that keeps nothing without power, be it flushed or not: tmpfs
+  FileSystem file_system;
   IoBackend io = IoBackend::posix;  // what is used: automatic where there is io_uring for queues
 };
 

@@ -6,6 +6,7 @@
 #include "device/dax.hpp"
 #include "device/direct_io.hpp"
 #include "device/disk_facts.hpp"
+#include "device/medium.hpp"
 #include "device/posix_device.hpp"
 #include "device/uring.hpp"
 
@@ -40,7 +41,7 @@ Result<std::unique_ptr<Device>> DeviceMaker::make(std::shared_ptr<const Descript
   // would otherwise fail forever with EAGAIN (Linux before 6.4).
   (void)::fcntl(fd, F_SETFL, 0);
   DeviceCaps caps;
-  caps.forgets = is_in_memory(fd);
+  caps.file_system = file_system_of(fd);
   caps.io = io_;
   if (io_ == IoBackend::dax && writable) return make_dax_device(std::move(descriptor), caps, path);
   const bool direct = caching == Caching::direct && !is_byte_addressable(fd) && make_direct(fd, writable, caps);

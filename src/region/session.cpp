@@ -24,7 +24,7 @@ constexpr std::uint32_t kPersistsSkipped = 256;
 Result<std::unique_ptr<Session>> Session::open(Place place, StoreOptions options, std::uint64_t memory_max_bytes) {
   options.file_name = std::move(place.file_name);
   auto session = std::unique_ptr<Session>(new Session(std::move(place), memory_max_bytes));
-  MEMLITH_TRY_ASSIGN(session->store_, Store::open(*session->volume_, std::move(options)));
+  MEMLITH_TRY_ASSIGN(session->store_, Store::open(*session->volume_, options));
   session->incarnation_ = session->store_->log().superblock().incarnation;  // the store is not shared yet
   return session;
 }

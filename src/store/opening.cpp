@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/random.hpp"
@@ -85,6 +86,7 @@ Status Opening::open_log() {
   MEMLITH_TRY(check_not_copied());
   MEMLITH_TRY(check_held());
   MEMLITH_TRY(check_lines());
+  MEMLITH_TRY(check_medium());
   return read_header();
 }
 
@@ -112,6 +114,17 @@ Status Opening::check_held() const {
               "{}: this store is a standby, which only its archive changes. Open it read-only and followed, or make it "
               "a store of its own with `memlith promote`",
               files_.path());
+}
+
+Status Opening::check_medium() const {
+  const FileSystem& found = files_.log_device->caps().file_system;
+  const char* const allowed = std::getenv("MEMLITH_ALLOW_NETWORK");
+  if (found.medium != Medium::network || (allowed != nullptr && std::string_view(allowed) == "1")) return kOk;
+  return fail(Errc::unsupported, Detail::open,
+              "{}: lies on a network file system ({}), where a lock may not keep another machine out, and a flush may "
+              "promise nothing: two writers destroy a store. Put it on a disk of this machine. If you know that this "
+              "file system locks and flushes, set MEMLITH_ALLOW_NETWORK=1 in the program's environment",
+              files_.path(), found.name);
 }
 
 // A frame that shares a sector with the frame before it must not be written where a power cut can tear sectors.

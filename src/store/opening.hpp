@@ -36,6 +36,7 @@ class Opening {
   Status find_guard(const StoreHeader& header);
   Status check_blocks(const StoreHeader& header);
   [[nodiscard]] Status check_lines() const;
+  [[nodiscard]] Status check_medium() const;
   [[nodiscard]] Status check_not_copied() const;
   [[nodiscard]] Status check_held() const;
   [[nodiscard]] LogFormat log_format(std::uint32_t block_bytes) const;

@@ -32,6 +32,8 @@ struct StoreOptions {
   bool create = false;
   bool exclusive = false;  // with create: fail if the store exists
   bool read_only = false;
+  // While the store is locked elsewhere, opening tries again for so long.
+  std::chrono::milliseconds open_wait{0};
   bool accept_copy = false;  // also the files of a folder store that were copied while it was not closed
   // The store is a copy that an archive keeps up to date: its log is held (LogEnd), and recovery leaves it so. Only for
   // the archive's own work.

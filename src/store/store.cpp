@@ -1,11 +1,14 @@
 #include "store/store.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <initializer_list>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -18,7 +21,12 @@ namespace memlith::core {
 
 // ---- open ------------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options) {
+namespace {
+// How often an opening that waits looks whether the store is locked still.
+constexpr std::chrono::milliseconds kLookEvery{2};
+}  // namespace
+
+Result<std::unique_ptr<Store>> Store::open(Volume& volume, const StoreOptions& options) {
   if (options.create && options.read_only) {
     return fail(Errc::invalid, Detail::argument, "a store cannot be created read-only");
   }
@@ -28,7 +36,18 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
                 "physical_block_bytes is {}; it can be 512, 4096, or 0 for the default", options.physical_block_bytes);
   }
   MEMLITH_TRY(check_page_bytes(host_page_bytes()));
-  auto store = std::unique_ptr<Store>(new Store(volume, std::move(options)));
+  const auto end = std::chrono::steady_clock::now() + options.open_wait;
+  for (;;) {
+    auto opened = try_to_open(volume, options);
+    const bool is_locked =
+        !opened.ok() && opened.error().category == Errc::busy && opened.error().detail == Detail::lock;
+    if (!is_locked || std::chrono::steady_clock::now() >= end) return opened;
+    std::this_thread::sleep_for(kLookEvery);
+  }
+}
+
+Result<std::unique_ptr<Store>> Store::try_to_open(Volume& volume, const StoreOptions& options) {
+  auto store = std::unique_ptr<Store>(new Store(volume, options));
   Status status = kOk;
   try {
     status = store->open_it();
@@ -43,6 +62,31 @@ Result<std::unique_ptr<Store>> Store::open(Volume& volume, StoreOptions options)
   // After an I/O error it is unknown what is on the medium: the next opening judges it.
   if (status.category != Errc::io && status.category != Errc::poisoned) store->undo_creation();
   return status;
+}
+
+std::string Store::weakness() const {
+  const DeviceCaps& caps = log().device().caps();
+  switch (caps.file_system.medium) {
+    case Medium::disk: return "";
+    case Medium::memory:
+      if (read_only() || log().superblock().incarnation != 1) return "";  // it was told when the store was new
+      return fmt::format(
+          "{}: {}this store lies on a file system in memory (tmpfs): it survives a crash of the program, "
+          "but a power loss or a restart erases it",
+          path(), caps.io == IoBackend::dax ? "EMULATED persistent memory: " : "");
+    case Medium::program:
+      return fmt::format(
+          "{}: this store lies on {}, which another program or the host of this machine serves: commits "
+          "survive a crash of the program, but a power loss only if that one flushes its disk when it "
+          "is asked to",
+          path(), caps.file_system.name);
+    case Medium::network:
+      return fmt::format(
+          "{}: this store lies on a network file system ({}): locks may not keep other machines out, and "
+          "commits may not survive a power loss of either machine",
+          path(), caps.file_system.name);
+  }
+  return "";
 }
 
 Status Store::open_it() {

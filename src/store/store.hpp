@@ -61,7 +61,8 @@ class Store {
  public:
   // Opens and recovers. The volume outlives the store. An opening that fails removes the files that it created, except
   // after an I/O error.
-  static Result<std::unique_ptr<Store>> open(Volume& volume, StoreOptions options);
+  // The options say how long it waits while the store is locked.
+  static Result<std::unique_ptr<Store>> open(Volume& volume, const StoreOptions& options);
   ~Store();  // leaves the store as a crash would; close() closes it cleanly
 
   // Checkpoints everything and marks the store clean. The store is unusable afterwards, whatever the result.
@@ -230,6 +231,8 @@ class Store {
   void publish_stats();
   [[nodiscard]] static std::string stats_name(StoreKind kind, const std::string& file_name);
   [[nodiscard]] std::string path() const { return files_.path(); }
+  // A sentence on how the store's place weakens what commits promise; empty: not at all.
+  [[nodiscard]] std::string weakness() const;
   // Empty if the store does not have a device for itself.
   Result<std::optional<DeviceUse>> device_use() { return files_.volume.device_use(); }
 
@@ -265,6 +268,7 @@ class Store {
  private:
   Store(Volume& volume, StoreOptions options) : files_(volume, std::move(options)) {}
 
+  static Result<std::unique_ptr<Store>> try_to_open(Volume& volume, const StoreOptions& options);
   // The invariants of each state, between two calls.
   void assert_state() const;
   void enter(StoreState next);

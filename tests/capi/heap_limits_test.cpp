@@ -22,7 +22,7 @@ struct Filled {
 template <>
 struct memlith::is_persistable<memlith::test::Filled> : std::true_type {};
 
-namespace memlith::test {
+namespace memlith::test::heap_limits_test {
 namespace {
 
 template <class T>
@@ -148,4 +148,4 @@ INSTANTIATE_TEST_SUITE_P(Stores, HeapReadOnly, ::testing::Bool(),
                          [](const auto& each) { return std::string(each.param ? "OneFile" : "Folder"); });
 
 }  // namespace
-}  // namespace memlith::test
+}  // namespace memlith::test::heap_limits_test

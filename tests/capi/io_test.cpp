@@ -186,8 +186,8 @@ TEST(Io, AStoreInMemorySaysThatItForgets) {
       memlith_store_info info{};
       info.struct_size = sizeof info;
       EXPECT_EQ(memlith_store_get_info(store, &info), MEMLITH_OK);
-      const bool in_memory = forgets || info.forgets != 0;  // the other folder may lie in memory as well
-      EXPECT_EQ(info.forgets, in_memory ? 1u : 0u);
+      const bool in_memory = forgets || info.medium == MEMLITH_MEDIUM_MEMORY;  // the other folder may lie in memory as well
+      EXPECT_EQ(info.medium == MEMLITH_MEDIUM_MEMORY, in_memory);
       EXPECT_EQ(told.empty(), !(made && in_memory)) << told;
       if (made && forgets) {
         EXPECT_NE(told.find(path), std::string::npos) << told;

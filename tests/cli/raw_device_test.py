@@ -87,7 +87,7 @@ class RawDevice(unittest.TestCase):
         self.assertEqual(info["device"]["bytes"], 64 * MIB)
         self.assertTrue(0 < info["device"]["used_bytes"] < 64 * MIB)
         self.assertTrue(info["clean"] and info["kind"] == "folder" and info["direct_io"])
-        self.assertFalse(info["forgets"])
+        self.assertEqual(info["medium"], "disk")
         self.assertIn("a block device", self.run_it("info", self.device))
         self.assertTrue(self.told("verify", self.device)["clean"])
         self.assertTrue(self.told("recover", self.device)["clean"])

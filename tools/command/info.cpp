@@ -4,6 +4,7 @@
 // much it was.
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -53,6 +54,11 @@ Result<StoreFacts> gather(const std::string& path) {
   return facts;
 }
 
+const char* medium_name(std::uint32_t medium) {
+  constexpr std::array kNames{"disk", "memory", "program", "network"};
+  return medium < kNames.size() ? kNames[medium] : "unknown";
+}
+
 void print_json(const StoreFacts& facts) {
   Json regions = Json::array();
   for (const memlith_region_info& region : facts.regions) {
@@ -94,7 +100,8 @@ void print_json(const StoreFacts& facts) {
               {"durable_lsn", facts.info.durable_lsn},
               {"device", device},
               {"disk", disk},
-              {"forgets", facts.info.forgets != 0},
+              {"medium", medium_name(facts.info.medium)},
+              {"file_system", std::string(facts.info.file_system)},
               {"log_block_bytes", facts.info.log_block_bytes},
               {"direct_io", facts.info.direct_io != 0},
               {"io", kIoNames.at(facts.info.io)},
@@ -128,6 +135,20 @@ std::string disk_line(const memlith_store_info& info) {
                      is_volatile ? "volatile" : "no volatile", forced ? "" : "no ", sectors, commit);
 }
 
+std::string medium_line(const memlith_store_info& info) {
+  switch (info.medium) {
+    case MEMLITH_MEDIUM_MEMORY:
+      return "medium    a file system in memory (tmpfs): a power loss or a restart erases the store";
+    case MEMLITH_MEDIUM_PROGRAM:
+      return fmt::format("medium    {}: another program, or the host of this machine, decides what a flush does",
+                         info.file_system);
+    case MEMLITH_MEDIUM_NETWORK:
+      return fmt::format("medium    {}, a network file system: locks and flushes may promise nothing",
+                         info.file_system);
+    default: return "";
+  }
+}
+
 void print_text(const StoreFacts& facts) {
   const bool clean = facts.info.was_clean != 0;
   const bool has_device = facts.info.device_bytes != 0;
@@ -153,11 +174,9 @@ void print_text(const StoreFacts& facts) {
   if ((facts.info.disk & MEMLITH_DISK_KNOWN) != 0) write_line(disk_line(facts.info));
   if (facts.info.log_block_bytes == 64) {
     write_line(fmt::format("medium    byte-addressable{}: open it for writing with the option io = DAX",
-                           facts.info.forgets != 0 ? ", EMULATED" : " (fsdax)"));
+                           facts.info.medium == MEMLITH_MEDIUM_MEMORY ? ", EMULATED" : " (fsdax)"));
   }
-  if (facts.info.forgets != 0) {
-    write_line("medium    a file system in memory (tmpfs): a power loss or a restart erases the store");
-  }
+  if (const std::string line = medium_line(facts.info); !line.empty()) write_line(line);
   write_line(fmt::format("regions   {}", facts.regions.size()));
   for (const memlith_region_info& region : facts.regions) {
     const std::string place = region.address == 0 ? "anywhere" : fmt::format("at {:#x}", region.address);

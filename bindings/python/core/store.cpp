@@ -96,6 +96,7 @@ Store::Store(const nb::bytes& path, const nb::kwargs& options) {
   wanted.flush_interval_ms = option(options, "flush_interval_ms");
   wanted.flush_bytes = option(options, "flush_bytes");
   wanted.memory_max_bytes = option(options, "memory_max_bytes");
+  wanted.open_wait_ms = option(options, "open_wait_ms");
   wanted.physical_block_bytes = static_cast<std::uint32_t>(option(options, "physical_block_bytes"));
   follows_ = (wanted.flags & MEMLITH_OPEN_FOLLOW) != 0;
   read_only_ = follows_ || (wanted.flags & MEMLITH_OPEN_READ_ONLY) != 0;
@@ -621,7 +622,7 @@ nb::dict Store::info() {
   MEMLITH_FIELD(checkpoints), MEMLITH_FIELD(home_bytes), MEMLITH_FIELD(replayed_frames), MEMLITH_FIELD(replayed_bytes);
   MEMLITH_FIELD(read_only), MEMLITH_FIELD(poisoned), MEMLITH_FIELD(direct_io), MEMLITH_FIELD(was_clean);
   MEMLITH_FIELD(memory_error), MEMLITH_FIELD(incarnation), MEMLITH_FIELD(log_id), MEMLITH_FIELD(io);
-  MEMLITH_FIELD(forgets), MEMLITH_FIELD(follows), MEMLITH_FIELD(writer), MEMLITH_FIELD(view_bytes);
+  MEMLITH_FIELD(medium), MEMLITH_FIELD(follows), MEMLITH_FIELD(writer), MEMLITH_FIELD(view_bytes);
   MEMLITH_FIELD(log_block_bytes), MEMLITH_FIELD(device_bytes), MEMLITH_FIELD(device_used_bytes);
   MEMLITH_FIELD(disk), MEMLITH_FIELD(disk_sector_bytes), MEMLITH_FIELD(disk_physical_sector_bytes);
   MEMLITH_FIELD(disk_atomic_write_bytes);

@@ -3,6 +3,8 @@
 import gc
 import os
 import pathlib
+import subprocess
+import sys
 import threading
 import warnings
 import weakref
@@ -81,6 +83,28 @@ def test_an_array_keeps_its_store_open(folder: pathlib.Path) -> None:
     array[0] = 1
     del array
     memlith.open(folder / "s").close()
+
+
+def test_an_opening_waits_for_the_process_before_it(folder: pathlib.Path) -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-c", "import memlith, sys\n"
+         "with memlith.open(sys.argv[1]) as store:\n"
+         "    store.dict('d')['served'] = 'yes'\n"
+         "    print('open', flush=True)\n"
+         "    sys.stdin.read()\n", str(folder / "s")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdin is not None and server.stdout is not None
+    assert server.stdout.readline() == "open\n"
+    with pytest.raises(memlith.Busy, match="is in use by"):
+        memlith.open(folder / "s", wait=0.02)
+    ends = threading.Timer(0.02, server.stdin.close)
+    ends.start()
+    with memlith.open(folder / "s", wait=600) as store:
+        assert store.dict("d")["served"] == "yes"
+    ends.join()
+    assert server.wait() == 0
+    for wait in (-1, 86_401, float("nan")):
+        with pytest.raises(memlith.Invalid, match="0 to 86400 seconds"):
+            memlith.open(folder / "s", wait=wait)
 
 
 def test_reference_cycles_are_collected(folder: pathlib.Path) -> None:

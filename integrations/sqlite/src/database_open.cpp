@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "database.hpp"
+#include "line_log.hpp"
 #include "log/log.hpp"
 #include "memlith/sqlite_file.h"
 #include "tender.hpp"
@@ -334,6 +335,7 @@ Status Database::open_store() {
   if (options.log_max_bytes == 0) options.log_max_bytes = options_.log_max_bytes;
   options.flush_window = options_.window;
   MEMLITH_TRY_ASSIGN(store_, Store::open(*volume_, options));
+  if (const std::string weakness = store_->weakness(); !weakness.empty()) log_line("{}", weakness);
   if (!read_only_) {
     // A new log gets its permissions from the store; those of the database may have changed since.
     MEMLITH_TRY(store_->match_log_permissions());

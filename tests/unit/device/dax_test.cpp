@@ -99,7 +99,7 @@ TEST_F(DaxDevice, SaysWhatItIs) {
   EXPECT_EQ(device->caps().block_bytes, 1u);
   EXPECT_EQ(device->caps().log_block_bytes, kLineBytes);
   EXPECT_EQ(device->caps().atomic_bytes, kWordBytes);
-  EXPECT_TRUE(device->caps().forgets);
+  EXPECT_EQ(device->caps().file_system.medium, Medium::memory);
   EXPECT_FALSE(device->direct());
   // A file that is only read needs no writable mapping.
   const auto read = must(volume_->open("a", OpenMode::read_only, Caching::direct));

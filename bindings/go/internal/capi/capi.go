@@ -133,6 +133,7 @@ type StoreOptions struct {
 	WindowMs       uint64
 	WindowBytes    uint64
 	MemoryMaxBytes uint64
+	OpenWaitMs     uint64
 }
 
 func StoreOpen(path string, options StoreOptions) (handle Handle, failed *Failure) {
@@ -141,6 +142,7 @@ func StoreOpen(path string, options StoreOptions) (handle Handle, failed *Failur
 			flags: C.uint32_t(options.Flags), log_bytes: C.uint64_t(options.LogBytes),
 			log_max_bytes: C.uint64_t(options.LogMaxBytes), flush_interval_ms: C.uint64_t(options.WindowMs),
 			flush_bytes: C.uint64_t(options.WindowBytes), memory_max_bytes: C.uint64_t(options.MemoryMaxBytes),
+			open_wait_ms: C.uint64_t(options.OpenWaitMs),
 		}
 		plainOptions.struct_size = C.uint64_t(unsafe.Sizeof(plainOptions))
 		var store *C.memlith_store
@@ -216,7 +218,7 @@ func Durable(store Handle) uint64 { return uint64(C.memlith_store_durable(storeO
 type StoreReport struct {
 	Regions, LogBytes, LogUsedBytes, DurableLsn, Frames, Batches, LoggedBytes, Checkpoints, HomeBytes uint64
 	ReplayedFrames, ReplayedBytes, Incarnation                                                        uint64
-	ReadOnly, Poisoned, WasClean, Forgets                                                             bool
+	ReadOnly, Poisoned, WasClean                                                                      bool
 }
 
 func StoreInfo(store Handle) (StoreReport, *Failure) {
@@ -229,6 +231,6 @@ func StoreInfo(store Handle) (StoreReport, *Failure) {
 		LoggedBytes: uint64(info.logged_bytes), Checkpoints: uint64(info.checkpoints), HomeBytes: uint64(info.home_bytes),
 		ReplayedFrames: uint64(info.replayed_frames), ReplayedBytes: uint64(info.replayed_bytes),
 		Incarnation: uint64(info.incarnation), ReadOnly: info.read_only != 0, Poisoned: info.poisoned != 0,
-		WasClean: info.was_clean != 0, Forgets: info.forgets != 0,
+		WasClean: info.was_clean != 0,
 	}, failed
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 import os
 import threading
@@ -37,6 +38,7 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
     read_only: bool = False,
     follow: bool = False,
     exclusive: bool = False,
+    wait: float = 0,
     **options: int,
 ) -> Store:
     """Opens the store in folder `path`, and creates it if it does not exist. Recovers it after a crash.
@@ -44,12 +46,14 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
     One process has a store open for writing; any number of processes read it. With read_only=True the store is
     followed if a process has it open for writing at this moment: arrays and dictionaries show one durable commit, and
     move on to a later one in refresh(). Otherwise it cannot be opened for writing until it is closed here.
-    follow=True follows it in any case, and keeps no writer out.
+    follow=True follows it in any case, and keeps no writer out. While another process has the store, opening waits for
+    `wait` seconds, such as for a server that is being replaced, before it raises Busy.
     `options` are those of memlith_store_options: log_bytes, log_max_bytes, memory_max_bytes, flush_interval_ms,
     flush_bytes, physical_block_bytes, manual_checkpoint, io.
     """
     return Store(
-        path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, **options
+        path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, wait=wait,
+        **options,
     )
 
 
@@ -66,6 +70,7 @@ class Store:
         read_only: bool = False,
         follow: bool = False,
         exclusive: bool = False,
+            wait: float = 0,
         **options: int,
     ) -> None:
         unknown = options.keys() - _OPTIONS
@@ -75,6 +80,8 @@ class Store:
             largest = (1 << 32 if option in _OPTIONS_32 else 1 << 64) - 1
             if not 0 <= operator.index(number) <= largest:
                 raise Invalid(f"memlith.open: {option} takes an integer from 0 to {largest}, not {number}")
+        if not 0 <= wait <= 86_400:
+            raise Invalid(f"memlith.open: wait is {wait}; it can be 0 to 86400 seconds")
         flags = _core.OPEN_FOLLOW if follow else _core.OPEN_READ_ONLY if read_only else 0
         if flags == 0 and (create or exclusive):
             flags = _core.OPEN_CREATE
@@ -84,7 +91,7 @@ class Store:
         self.read_only = read_only or follow
         self._foreign: set[str] = set()  # regions that were found to be no arrays
         try:
-            self._core = _core.Store(os.fsencode(path), flags=flags, **options)
+            self._core = _core.Store(os.fsencode(path), flags=flags, open_wait_ms=math.ceil(wait * 1000), **options)
             self._threads = _Threads(self._core)
             # Also when the interpreter ends, while its threads still can.
             self._finalizer = weakref.finalize(self, _close, self._core, self._threads, os.fsdecode(self.path))

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use memlith_sys as sys;
 
@@ -46,6 +47,7 @@ pub struct StoreOptions {
     log_bytes: u64,
     log_max_bytes: u64,
     memory_max_bytes: u64,
+    open_wait_ms: u64,
 }
 
 impl StoreOptions {
@@ -91,6 +93,12 @@ impl StoreOptions {
         self
     }
 
+    /// How long opening waits for another process to close the store, before it is `Busy`. At most a day.
+    pub fn open_wait(mut self, wait: Duration) -> Self {
+        self.open_wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self
+    }
+
     /// Opens the store in a folder or on a block device. Recovers it after a crash.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         self.open_with(path.as_ref(), sys::memlith_store_open)
@@ -118,6 +126,7 @@ impl StoreOptions {
         options.log_bytes = self.log_bytes;
         options.log_max_bytes = self.log_max_bytes;
         options.memory_max_bytes = self.memory_max_bytes;
+        options.open_wait_ms = self.open_wait_ms;
         let mut handle = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         check(unsafe { open(path.as_ptr(), &options, &mut handle) })?;

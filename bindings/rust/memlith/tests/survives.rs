@@ -312,7 +312,12 @@ fn errors_say_what_happened() {
     let store = made(&folder.0.join("s")).expect("a store");
     let busy = made(&folder.0.join("s")).err().expect("the store is open");
     assert_eq!(busy.category(), Category::Busy);
+    let path = folder.0.join("s");
+    let waits = std::thread::spawn(move || {
+        Store::options().open_wait(Duration::from_secs(600)).open(path).map(drop)
+    });
     drop(store);
+    assert!(waits.join().expect("no panic").is_ok(), "an opening waits until the last handle is dropped");
     assert!(made(&folder.0.join("s")).is_ok(), "dropping the last handle closes the store");
     assert_eq!(memlith::version(), env!("CARGO_PKG_VERSION"));
 }
