@@ -186,7 +186,8 @@ TEST(Io, AStoreInMemorySaysThatItForgets) {
       memlith_store_info info{};
       info.struct_size = sizeof info;
       EXPECT_EQ(memlith_store_get_info(store, &info), MEMLITH_OK);
-      const bool in_memory = forgets || info.medium == MEMLITH_MEDIUM_MEMORY;  // the other folder may lie in memory as well
+      // The other folder may lie in memory as well.
+      const bool in_memory = forgets || info.medium == MEMLITH_MEDIUM_MEMORY;
       EXPECT_EQ(info.medium == MEMLITH_MEDIUM_MEMORY, in_memory);
       EXPECT_EQ(told.empty(), !(made && in_memory)) << told;
       if (made && forgets) {
