@@ -13,7 +13,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "integrations" / "redis" / "tests"))
-from server import Server, skip_without  # noqa: E402, beside the tests of Redis
+from server import Server  # noqa: E402, beside the tests of Redis
+from foreign import skip_without  # noqa: E402, where server.py has found it
 
 STRINGS, MEMBERS = 300, 50
 # Left of the server's memory, which is a process's own.

@@ -118,8 +118,8 @@ soak_rocksdb() {
   local program=$bin/memlith-rocksdb-load tests=$root/integrations/rocksdb/tests
   build_preset release memlith_rocksdb_load power_disk || return
   python3 -B "$tests/kill_test.py" --program "$program" --work "$root/build/rocksdb" --kills 200 "$@" &&
-    python3 -B "$tests/power_test.py" --program "$program" --bin "$bin" --rig "$root/tests/power/rig" \
-      --work "$root/build/rocksdb" --cuts 300
+    python3 -B "$tests/power_test.py" --program "$program" --bin "$bin" --work "$root/build/rocksdb" \
+      --cuts 300
 }
 
 # Three nodes of a service on hashicorp/raft: runs with kills, pauses, partitions and clocks that jump, rounds in which

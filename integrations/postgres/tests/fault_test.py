@@ -8,7 +8,6 @@ disk is well again, and the server's log says what was wrong.
 
 Exit code 77: this machine lacks PostgreSQL 15 or 17, root, loop devices or strace.
 """
-import argparse
 import contextlib
 import os
 import pathlib
@@ -17,7 +16,13 @@ import subprocess
 import sys
 import time
 
-from server import BIN, PATIENCE_S, Load, Server, Wrong, seeded_random, skip_without_postgres
+from server import BIN, PATIENCE_S, Load, Server, skip_without_postgres
+from common import Unable
+from foreign import Wrong, options_of, seeded_random, skip
+from mounts import enter_namespace
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "bench/kit"))
+from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 KINDS = ("full-both", "keeper-flush", "full-log", "keeper-write", "full-data", "server-flush")
 CALLS = {"keeper-flush": "fdatasync,fsync", "keeper-write": "pwrite64,pwritev,pwritev2", "server-flush": "fsync"}
@@ -160,41 +165,30 @@ class Faults:
 
 
 def main():
-    chance = seeded_random("the kinds and the times, not how processes run")
-    began = time.monotonic()
-    GIVEN.work = GIVEN.work.resolve()
-    GIVEN.work.mkdir(parents=True, exist_ok=True)
+    options = options_of(__doc__, "plugin")
+    options.add_argument("--faults", type=int, default=2)
+    given = options.parse_args()
+    skip_without_postgres(given.plugin, shutil.which("strace") or "strace")
+    chance, began = seeded_random("the kinds and the times, not how processes run"), time.monotonic()
+    given.work.mkdir(parents=True, exist_ok=True)
     try:
         enter_namespace()
     except Unable as unable:
-        print(f"skipped: {unable}")
-        return 77
-    with loop_device(GIVEN.work, DISK_MIB, ["mkfs.ext4", "-qF", "-m", "0"], "loop", print) as disk:
+        skip(unable)
+    with loop_device(given.work, DISK_MIB, ["mkfs.ext4", "-qF", "-m", "0"], "loop", print) as disk:
         if disk is None:
             return 77
-        faults = Faults(GIVEN, chance, disk)
+        faults = Faults(given, chance, disk)
         try:
             faults.run()
         except Wrong as wrong:
             print(f"FAILED after {faults.counts}: {wrong}")
             return 1
-    print(f"{GIVEN.faults} faults ({', '.join(f'{count} {kind}' for kind, count in faults.counts.items() if count)}), "
+    print(f"{given.faults} faults ({', '.join(f'{count} {kind}' for kind, count in faults.counts.items() if count)}), "
           f"{faults.stopped} of which took a new start, {faults.acknowledged} acknowledged transactions, all there; "
           f"{time.monotonic() - began:.0f} s")
     return 0
 
 
 if __name__ == "__main__":
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--plugin", required=True, type=pathlib.Path)
-    options.add_argument("--rig", required=True, help="tests/power/rig")
-    options.add_argument("--kit", required=True, help="bench/kit")
-    options.add_argument("--work", required=True, type=pathlib.Path)
-    options.add_argument("--faults", type=int, default=2)
-    GIVEN = options.parse_args()
-    skip_without_postgres(GIVEN.plugin, shutil.which("strace") or "strace")
-    sys.path[:0] = [GIVEN.rig, GIVEN.kit]
-    from common import Unable
-    from loop_device import loop_device
-    from mounts import enter_namespace
     sys.exit(main())

@@ -13,9 +13,11 @@ if [[ ! -x $system/usr/lib/postgresql/17/bin/postgres ]]; then
     "${MEMLITH_DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$system.log"
 fi
 rm -rf "$system/memlith" "$system/work"
-mkdir -p "$system/memlith"
-cp "$root/build/release/bin/memlith" "$root/build/release/lib/memlith_postgres.so" \
-  "$root"/integrations/postgres/tests/*.py "$system/memlith"
+tests=memlith/integrations/postgres/tests rig=memlith/tests/power/rig
+mkdir -p "$system/$tests" "$system/$rig"
+cp "$root/build/release/bin/memlith" "$root/build/release/lib/memlith_postgres.so" "$system/memlith"
+cp "$root"/integrations/postgres/tests/*.py "$system/$tests"
+cp "$root"/tests/power/rig/*.py "$system/$rig"
 # Libraries that Debian 13 has in newer versions, under other names.
 ldd "$root/build/release/bin/memlith" "$root/build/release/lib/memlith_postgres.so" |
   awk '$2 == "=>" { print $3 }' | sort -u | while read -r library; do
@@ -28,5 +30,5 @@ exec unshare --mount --propagation private bash -c '
   mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" &&
     exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
       ${MEMLITH_SEED:+MEMLITH_SEED="$MEMLITH_SEED"} \
-      python3 -B /memlith/kill_test.py --plugin /memlith/memlith_postgres.so --memlith /memlith/memlith --work /work \
-      "${@:2}"' bash "$system" "${@:3}"
+      python3 -B "/$2/kill_test.py" --plugin /memlith/memlith_postgres.so --memlith /memlith/memlith --work /work \
+      "${@:3}"' bash "$system" "$tests" "${@:3}"

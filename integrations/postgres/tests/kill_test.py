@@ -7,37 +7,30 @@ everything was killed, PostgreSQL without memlith refuses the data directory; it
 recover`, and after a clean stop.
 Exit code 77: this machine lacks PostgreSQL 15 or 17.
 """
-import argparse
 import fcntl
 import os
-import pathlib
 import signal
 import sys
 import time
 
-from server import Load, Server, Wrong, seeded_random, skip_without_postgres
+from server import Load, Server, skip_without_postgres
+from foreign import Trial, Wrong, hold, options_of, seeded_random
 
 KINDS = {"everything": 2, "keeper": 3, "backend": 3, "recover": 2, "server": 2, "at once": 2}  # and how often
 
 
-class Killed:
+class Killed(Trial):
+    name = "memlith"
+
     def __init__(self, given, chance):
         self.given, self.chance = given, chance
         self.server = Server(given.work / "kill", given.plugin)
         self.stock = Server(given.work / "kill")
-        self.acknowledged, self.counts = 0, dict.fromkeys(KINDS, 0)
+        self.counts = dict.fromkeys(KINDS, 0)
 
-    def disturb(self, load):
-        """Lets the load run, with checkpoints and truncations."""
-        end = time.monotonic() + 0.5 + self.chance.random() * 1.5
-        while time.monotonic() < end:
-            if self.chance.random() < 0.4:
-                self.server.sql("checkpoint")
-            if self.chance.random() < 0.15:
-                self.server.sql("truncate junk")
-            time.sleep(self.chance.random() * 0.3)
-        if not load.runs():
-            raise Wrong(f"the load has ended by itself{self.server.said()}")
+    def give_up(self):
+        print(self.counts)
+        self.server.kill()
 
     def refused(self):
         if self.stock.try_start():
@@ -51,13 +44,13 @@ class Killed:
             before = server.keeper()
             os.kill(before, signal.SIGKILL)
             server.sql("checkpoint")
-            self.server.wait(lambda: server.keeper() not in (None, before), "no other keeper was started")
+            self.server.wait(lambda: server.keeper() not in (None, before), "another keeper is started")
             if not load.runs():
                 raise Wrong(f"the load did not survive the keeper's death{server.said()}")
             server.kill()
         elif kind == "backend":
             os.kill(self.chance.choice(server.backends()), signal.SIGKILL)
-            self.server.wait(lambda: not load.runs(), "the load goes on")
+            self.server.wait(lambda: not load.runs(), "the load ends")
             return
         elif kind == "at once":
             self.start_beside_keeper()
@@ -65,7 +58,7 @@ class Killed:
         else:
             server.kill(keeper=kind != "server")
         if kind == "server":
-            self.server.wait(lambda: server.keeper() is None, "the keeper has not ended")
+            self.server.wait(lambda: server.keeper() is None, "the keeper ends")
             if self.chance.random() < 0.5:
                 self.stock.start().check()  # an ordinary directory, whose pages are whole
                 self.stock.stop()
@@ -90,69 +83,60 @@ class Killed:
         os.kill(old, signal.SIGSTOP)
         server.kill(keeper=False)
         starting = server.begin_start()
-        server.wait(self.is_begun, "the next server did not begin")
+        server.wait(self.is_begun, "the next server begins")
         time.sleep(self.chance.random() * 0.5)
         os.kill(old, signal.SIGCONT)
         if starting.wait() != 0:
             raise Wrong(f"a server that was killed and started at once does not start{server.said()}")
-        server.wait(lambda: old not in server.processes(), "the old keeper has not ended")
+        server.wait(lambda: old not in server.processes(), "the old keeper ends")
         if server.keeper() is None or "in-use-by-memlith" not in (server.data / "PG_VERSION").read_text():
             raise Wrong(f"the server runs without its keeper, or without the mark{server.said()}")
 
     def session(self, kind):
         load = Load(self.server)
         try:
-            self.disturb(load)
+            load.disturb(self.chance, 0.5 + self.chance.random() * 1.5)
+            if not load.runs():
+                raise Wrong(f"the load has ended by itself{self.server.said()}")
             self.kill(kind, load)
         finally:
             counts = load.end()
         if kind in ("backend", "at once"):
-            self.server.wait(lambda: self.server.sql("select 1", check=False) == "1", "the server did not come back")
+            self.server.wait(lambda: self.server.sql("select 1", check=False) == "1", "the server comes back")
         else:
             self.server.start()
         load.compare(counts)
         self.server.check()
         self.acknowledged += sum(counts.values())
         self.counts[kind] += 1
+        self.number += 1
 
-    def run(self, kills):
+    def run(self, number):
+        self.server.remove()
         self.server.make().start().fill()
         kinds = list(KINDS)
-        for number in range(kills):
-            self.session(kinds[number] if number < len(kinds) else self.chance.choices(kinds, list(KINDS.values()))[0])
-            if number % 20 == 19:
-                print(f"{number + 1} kills, {self.acknowledged} acknowledged transactions", flush=True)
+        while self.number < number:
+            self.session(kinds[self.number] if self.number < len(kinds) else
+                         self.chance.choices(kinds, list(KINDS.values()))[0])
+            if self.number % 20 == 0:
+                print(f"{self.number} kills, {self.acknowledged} acknowledged transactions", flush=True)
         if self.server.sql("show full_page_writes") != "off":
             raise Wrong("full_page_writes is not off")
         self.server.stop()
         self.server.check_checksums()
         self.stock.start().check()
         self.stock.stop()
+        self.server.remove()
+        print(", ".join(f"{count} {kind}" for kind, count in self.counts.items()))
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--plugin", required=True, type=pathlib.Path)
-    options.add_argument("--memlith", required=True, type=pathlib.Path)
-    options.add_argument("--work", required=True, type=pathlib.Path)
+    options = options_of(__doc__, "plugin", "memlith")
     options.add_argument("--kills", type=int, default=6)
     given = options.parse_args()
     skip_without_postgres(given.plugin)
-    killed, began = Killed(given, seeded_random("the kinds and the times, not how processes run")), time.monotonic()
-    killed.server.remove()
-    try:
-        killed.run(given.kills)
-    except Wrong as wrong:
-        print(f"FAILED after {killed.counts}: {wrong}")
-        killed.server.kill()
-        return 1
-    killed.server.remove()
-    if killed.acknowledged < 20 * given.kills:
-        print(f"FAILED: only {killed.acknowledged} transactions in {given.kills} kills; this tests nothing")
-        return 1
-    print(f"{given.kills} kills ({', '.join(f'{count} {kind}' for kind, count in killed.counts.items())}), "
-          f"{killed.acknowledged} acknowledged transactions, all there; {time.monotonic() - began:.0f} s")
-    return 0
+    chance = seeded_random("the kinds and the times, not how processes run")
+    return hold([(Killed(given, chance), given.kills)], "kills", 20)
 
 
 if __name__ == "__main__":

@@ -8,25 +8,19 @@ start, have what was acknowledged, and pass the checks of all checksums, indexes
 full_page_writes=off is cut in the same way, and has to break, or the test would show nothing.
 Exit code 77: this machine lacks PostgreSQL 15 or 17, root, FUSE or loop devices.
 """
-import argparse
-import pathlib
 import sys
-import time
 
-from server import PATIENCE_S, Load, Server, Wrong, seeded_random, skip_without_postgres
-
-OPERATIONS_MAX = 3000
-OPERATIONS_OF_A_START = 120
-CUTS_OF_STOCK_MAX = 30  # it breaks in the first few
+from server import Load, Server, skip_without_postgres
+from foreign import PowerCuts, hold_power_cuts, options_of, seeded_random
 
 
-class Cutter:
+class Cutter(PowerCuts):
+    operations_max, operations_of_a_start, start_share = 3000, 120, 0.2
+
     def __init__(self, given, chance, plugin):
-        self.chance, self.acknowledged, self.at_start, self.cuts = chance, 0, 0, 0
-        name = "stock" if plugin is None else "memlith"
-        self.folder = LossyFolder(given.bin, given.work / f"power-{name}")
-        self.folder.make()
+        super().__init__(given, chance, "power-stock" if plugin is None else "power-memlith")
         self.server = Server(self.folder.target / "cluster", plugin, fpw="off" if plugin is None else "on")
+        self.load, self.counts, self.starting = None, {}, None
         disk = self.folder.mount()
         try:
             self.server.make().start().fill()
@@ -35,124 +29,58 @@ class Cutter:
         finally:
             self.server.kill()
             self.folder.unmount(disk)
-        self.load, self.counts, self.is_cut = None, {}, False
 
-    def wait_until_frozen(self, disk, load):
-        deadline = Deadline(PATIENCE_S)
-        while not disk.frozen:
-            if deadline.left < 0:
-                raise RigError("the power never went")
-            if wait_for([disk.fileno()], min(deadline.left, 0.5)):
-                disk.heard()
-            if not disk.frozen and not load.runs():
-                raise Wrong(f"the load has ended by itself{self.server.said()}")
+    def begin(self):
+        self.server.forget_process()
+        self.starting = self.server.begin_start()
 
-    def cut_while_starting(self, disk):
-        disk.arm(self.chance.randint(1, OPERATIONS_OF_A_START))
-        starting = self.server.begin_start()
-        end = time.monotonic() + self.chance.random() * 2
-        while not disk.frozen and time.monotonic() < end:
-            if wait_for([disk.fileno()], 0.05):
-                disk.heard()
-        self.end(disk)
-        starting.kill()
-        starting.wait()
-        self.at_start += 1
+    def check(self, last):
+        self.server.forget_process()
+        self.server.start()
+        if self.load is not None:
+            self.load.compare(self.counts)
+        self.server.check()
+        if last:
+            self.server.stop()
+            self.server.check_checksums()
 
-    def end(self, disk):
-        """The power is off: nothing that the processes do reaches the disk any more."""
+    def work(self):
+        self.load = Load(self.server)
+        self.load.disturb(self.chance, self.chance.random() * 1.5)
+
+    def last_words(self):
+        return self.server.said() if self.starting is None and not self.load.runs() else None
+
+    def kill(self):
         self.server.signal_all()
-        disk.cut(self.chance.getrandbits(63))
-        self.is_cut = True
-        self.server.kill_processes()
 
-    def session(self, last=False):
-        """Starts the server, compares, and changes tables until the power goes."""
-        disk, self.is_cut = self.folder.mount(), False
-        try:
-            self.server.forget_process()
-            if not last and self.chance.random() < 0.2:
-                self.cut_while_starting(disk)
-                return
-            self.server.start()
-            if self.load is not None:
-                self.load.compare(self.counts)
-            self.server.check()
-            if last:
-                self.server.stop()
-                self.server.check_checksums()
-                return
-            self.load = Load(self.server)
-            end = time.monotonic() + self.chance.random() * 1.5
-            while time.monotonic() < end:
-                if self.chance.random() < 0.5:
-                    self.server.sql("checkpoint")
-                if self.chance.random() < 0.1:
-                    self.server.sql("truncate junk")
-                time.sleep(self.chance.random() * 0.2)
-            disk.arm(self.chance.randint(1, OPERATIONS_MAX))
-            self.wait_until_frozen(disk, self.load)
-            self.end(disk)
+    def reap(self):
+        self.server.kill_processes()
+        if self.starting is not None:
+            self.starting.kill()
+            self.starting.wait()
+            self.starting = None
+        else:
             self.counts = self.load.end()
             self.acknowledged += sum(self.counts.values())
-        finally:
-            if self.load is not None and self.load.runs():
-                self.load.end()
-            if self.is_cut:
-                self.cuts += 1
-                self.folder.unmount_after_cut(disk)
-            else:
-                self.server.kill()
-                self.folder.unmount(disk)
+
+    def give_up(self):
+        self.server.kill()
+        for process in (self.load and self.load.process, self.starting):
+            if process:
+                process.kill()
+                process.wait()
 
 
 def main():
-    chance, began = seeded_random("the times and the cuts, not how processes run"), time.monotonic()
-    try:
-        cutter = Cutter(GIVEN, chance, GIVEN.plugin)
-    except Unable as unable:
-        print(f"skipped: {unable}")
-        return 77
-    try:
-        for number in range(GIVEN.cuts + 1):
-            cutter.session(last=number == GIVEN.cuts)
-            if number % 20 == 19:
-                print(f"{number + 1} power cuts, {cutter.acknowledged} acknowledged transactions", flush=True)
-    except Wrong as wrong:
-        print(f"FAILED after {cutter.cuts} cuts: {wrong}")
-        return 1
-    if cutter.acknowledged < 20 * GIVEN.cuts:
-        print(f"FAILED: only {cutter.acknowledged} transactions in {GIVEN.cuts} cuts; this tests nothing")
-        return 1
-    print(f"{GIVEN.cuts} power cuts, {cutter.at_start} of them while the server started, {cutter.acknowledged} "
-          f"acknowledged transactions, all there; {time.monotonic() - began:.0f} s", flush=True)
-    cutter.folder.remove()
-
-    stock = Cutter(GIVEN, chance, None)
-    for number in range(CUTS_OF_STOCK_MAX):
-        try:
-            stock.session()
-        except Wrong as wrong:
-            what = " ".join(str(wrong).split())
-            print(f"stock PostgreSQL with full_page_writes=off: broken after {number} cuts: {what[:200]}")
-            stock.folder.remove()
-            return 0
-    print(f"FAILED: {CUTS_OF_STOCK_MAX} cuts of stock PostgreSQL with full_page_writes=off broke nothing: the test "
-          "shows nothing")
-    return 1
+    options = options_of(__doc__, "plugin", "bin")
+    options.add_argument("--cuts", type=int, default=5)
+    given = options.parse_args()
+    skip_without_postgres(given.plugin)
+    return hold_power_cuts(seeded_random("the times and the cuts, not how processes run"),
+                           lambda chance: [(Cutter(given, chance, given.plugin), given.cuts)], 20,
+                           lambda chance: Cutter(given, chance, None), 30)
 
 
 if __name__ == "__main__":
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--plugin", required=True, type=pathlib.Path)
-    options.add_argument("--bin", required=True, type=pathlib.Path, help="where the lossy disk is")
-    options.add_argument("--rig", required=True, help="tests/power/rig")
-    options.add_argument("--work", required=True, type=pathlib.Path)
-    options.add_argument("--cuts", type=int, default=5)
-    GIVEN = options.parse_args()
-    GIVEN.bin = GIVEN.bin.resolve()
-    skip_without_postgres(GIVEN.plugin)
-    sys.path.insert(0, GIVEN.rig)
-    from common import Deadline, RigError, Unable, wait_for
-    from lossy_folder import LossyFolder
     sys.exit(main())

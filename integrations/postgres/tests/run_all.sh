@@ -4,12 +4,12 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-plugin=$1/lib/memlith_postgres.so memlith=$1/bin/memlith rig=$here/../../../tests/power/rig
+plugin=$1/lib/memlith_postgres.so memlith=$1/bin/memlith
 
 run() { python3 -B "$here/$1_test.py" --plugin "$plugin" --work "$work" "${@:2}"; }
 
 work=$2
 run kill --memlith "$memlith" --kills "$3"
-run power --bin "$1/bin" --rig "$rig" --cuts "$4"
+run power --bin "$1/bin" --cuts "$4"
 run uses --memlith "$memlith" --rounds "$5"
-run fault --rig "$rig" --kit "$here/../../../bench/kit" --faults "$6"
+run fault --faults "$6"

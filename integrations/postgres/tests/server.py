@@ -3,12 +3,15 @@ import contextlib
 import os
 import pathlib
 import pwd
-import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+
+# At the end: the rig has modules of the same names as others.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "tests/power/rig"))
+from foreign import Wrong, skip, skip_without, until  # noqa: E402 pylint: disable=wrong-import-position
 
 VERSION = 17 if pathlib.Path("/usr/lib/postgresql/17").exists() else 15
 BIN = pathlib.Path(f"/usr/lib/postgresql/{VERSION}/bin")
@@ -54,25 +57,8 @@ HEAPS = """select c.relname, (verify_heapam(c.oid)).msg from pg_class c
 where relkind in ('r', 't', 'm') and c.relpersistence in ('p', 'u')"""
 
 
-class Wrong(Exception):
-    """The cluster is not as it has to be."""
-
-
-def seeded_random(replayed):
-    """Random numbers. Says their seed, and what MEMLITH_SEED replays of the run."""
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays {replayed})", flush=True)
-    return random.Random(seed)
-
-
 def skip_without_postgres(*needed):
-    programs = (BIN / "initdb", BIN / "postgres", *map(pathlib.Path, needed))
-    missing = [str(each) for each in programs if not each.exists()]
-    if shutil.which("setpriv") is None:
-        missing.append("setpriv")
-    if missing:
-        print(f"skipped: {', '.join(missing)} is missing")
-        sys.exit(77)
+    skip_without(BIN / "initdb", BIN / "postgres", shutil.which("setpriv") or "setpriv", *needed)
 
 
 def as_user():
@@ -83,8 +69,7 @@ def as_user():
         with contextlib.suppress(KeyError):
             user = pwd.getpwnam(name)
             return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    print("skipped: there is no user that PostgreSQL would run as")
-    sys.exit(77)
+    return skip("there is no user that PostgreSQL would run as")
 
 
 class Server:
@@ -205,11 +190,7 @@ class Server:
         return bool(pids)
 
     def kill_processes(self, *, keeper=True):
-        end = time.monotonic() + PATIENCE_S
-        while self.signal_all(keeper=keeper):
-            if time.monotonic() > end:
-                raise Wrong("processes cannot be killed")
-            time.sleep(0.01)
+        until(lambda: not self.signal_all(keeper=keeper), "processes are killed", PATIENCE_S)
 
     def kill(self, *, keeper=True):
         self.kill_processes(keeper=keeper)
@@ -237,11 +218,7 @@ class Server:
         self.sql(SCHEMA)
 
     def wait(self, what, sentence):
-        end = time.monotonic() + PATIENCE_S / 2
-        while not what():
-            if time.monotonic() > end:
-                raise Wrong(f"{sentence}{self.said()}")
-            time.sleep(0.02)
+        until(what, lambda: f"{sentence}{self.said()}", PATIENCE_S / 2)
 
     def counters(self):
         return dict(tuple(map(int, line.split("|"))) for line in self.sql("select c, n from ack").splitlines())
@@ -274,6 +251,16 @@ class Load:
 
     def runs(self):
         return self.process.poll() is None
+
+    def disturb(self, chance, seconds):
+        """Lets it run, with checkpoints and truncations."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if chance.random() < 0.4:
+                self.server.sql("checkpoint")
+            if chance.random() < 0.15:
+                self.server.sql("truncate junk")
+            time.sleep(chance.random() * 0.3)
 
     def end(self):
         """Transactions acknowledged to each client."""

@@ -11,15 +11,14 @@ All clusters have data checksums, which are verified at the end. --rounds: of th
 in ctest.
 Exit code 77: this machine lacks PostgreSQL 15 or 17.
 """
-import argparse
 import json
-import pathlib
 import shutil
 import subprocess
 import sys
 import time
 
-from server import BIN, VERSION, Load, Server, Wrong, seeded_random, skip_without_postgres
+from server import BIN, VERSION, Load, Server, skip_without_postgres
+from foreign import Wrong, options_of, seeded_random
 
 ROWS = 30_000  # of 200 bytes, more than shared_buffers holds
 FILL = f"insert into {{}} select i, repeat(md5(i::text), 6) from generate_series(1, {ROWS}) i"
@@ -120,7 +119,7 @@ class Uses:
     def follow(self, replica, counters):
         wanted = self.primary.sql("select pg_current_wal_flush_lsn()")
         replica.wait(lambda: replica.sql(f"select pg_last_wal_replay_lsn() >= '{wanted}'") == "t",
-                     "the replica does not follow")
+                     "the replica follows")
         if replica.counters() != counters:
             raise Wrong("the replica has other rows than the primary")
 
@@ -156,7 +155,7 @@ class Uses:
         for server in (stock, replica):
             self.follow(server, counters)
         segment = self.primary.sql("select pg_walfile_name(pg_switch_wal())")
-        self.primary.wait((self.archive / segment).exists, "the log is not archived")
+        self.primary.wait((self.archive / segment).exists, "the log is archived")
         for server in (stock, replica):
             self.promote(server)
 
@@ -168,7 +167,7 @@ class Uses:
         starting.wait()
         self.kills += 1
         restored.start()
-        restored.wait(lambda: restored.sql("select pg_is_in_recovery()") == "f", "the recovery does not end")
+        restored.wait(lambda: restored.sql("select pg_is_in_recovery()") == "f", "the recovery ends")
         if restored.counters() != counters:
             raise Wrong("the recovered server has other rows than the primary")
         restored.check()
@@ -191,13 +190,9 @@ class Uses:
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--plugin", required=True, type=pathlib.Path)
-    options.add_argument("--memlith", required=True, type=pathlib.Path)
-    options.add_argument("--work", required=True, type=pathlib.Path)
+    options = options_of(__doc__, "plugin", "memlith")
     options.add_argument("--rounds", type=int, default=0)
     given = options.parse_args()
-    given.memlith, given.work = given.memlith.resolve(), given.work.resolve()
     skip_without_postgres(given.plugin)
     uses, began = Uses(given, seeded_random("the times, not how processes run")), time.monotonic()
     try:

@@ -19,7 +19,8 @@ import subprocess
 import threading
 import time
 
-from server import Client, Gone, Refused, Server, free_port, run_tests, seeded_random, skip_without, until
+from server import Client, Gone, Refused, Server, free_port, run_tests
+from foreign import seeded_random, skip_without, until
 
 NODE_TIMEOUT_MS = 2000
 # The nodes.conf that a power cut would leave: the file as it was at its last flush, in nodes.conf.durable.

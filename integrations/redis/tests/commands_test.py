@@ -9,7 +9,8 @@ import subprocess
 import time
 
 from model import Model
-from server import Gone, Refused, Server, encode, free_port, run_tests, skip_without
+from server import Gone, Refused, Server, encode, free_port, run_tests
+from foreign import skip_without
 
 HERE = pathlib.Path(__file__).resolve().parent
 LOG_VERSION_AT = 24  # in the region of an application log

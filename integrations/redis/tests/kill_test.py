@@ -7,15 +7,14 @@ times to live, RENAME, MOVE, FLUSHDB, SWAPDB, values larger than the log. After 
 to be exactly what its acknowledged changes made, or that and the one change that was under way. Some kills come while
 the server starts. Every tenth round is about a weak log: what is left is a prefix of what was acknowledged.
 """
-import argparse
-import pathlib
 import random
 import sys
 import threading
 import time
 
 from model import Model, difference, read
-from server import Gone, Refused, Server, seeded_random, skip_without
+from server import Gone, Refused, Server
+from foreign import Trial, Wrong, hold, options_of, seeded_random, skip_without
 
 CLIENTS = 3
 DIRECTIVES = [("memlith-log-size", "1mb"), ("save", '""')]
@@ -49,86 +48,118 @@ class Load(threading.Thread):
             self.wrong = repr(why)
 
     def check(self, client):
-        """The model that holds; or ends the test."""
+        """The model that holds."""
         found, expires = read(client, self.databases)
         differences = [difference(model, found, expires) for model in self.models]
         if self.wrong or all(differences):
-            sys.exit(f"FAILED, databases {self.databases} after {self.acknowledged} acknowledged changes: "
-                     f"{self.wrong or ' | '.join(differences)}")
+            raise Wrong(f"databases {self.databases} after {self.acknowledged} acknowledged changes: "
+                        f"{self.wrong or ' | '.join(differences)}")
         return self.models[differences.index("")]
 
 
-def weak_round(server, seed):
-    """A transaction adds to a counter and a list; what is left is a prefix, and whole."""
-    chance = random.Random(seed)
-    client = server.client(15)
-    client("CONFIG", "SET", "memlith-durability", "weak")
-    client("CONFIG", "SET", "memlith-window-ms", 20)
-    before = int(client("GET", "count") or 0)
-    done = [before]
+class Loads:
+    """All clients of a server."""
 
-    def run():
-        try:
-            while True:
-                client.transaction(("INCR", "count"), ("RPUSH", "counts", done[0] + 1))
-                done[0] += 1
-        except Gone:
-            pass
+    def __init__(self, server, chance):
+        self.server, self.running = server, False
+        self.loads = [Load(server, index, Model(random.Random(chance.random()))) for index in range(CLIENTS)]
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    time.sleep(0.05 + chance.random() * 0.2)
-    server.kill()
-    thread.join()
-    client = server.start().client(15)
-    count, counts = int(client("GET", "count") or 0), client("LRANGE", "counts", 0, -1)
-    if [int(each) for each in counts] != list(range(1, count + 1)) or not before <= count <= done[0] + 1:
-        sys.exit(f"FAILED, weak: {before} before, {done[0]} acknowledged, count {count}, list of {len(counts)} "
-                 f"that ends with {counts[-3:]}")
-    return done[0] - before, done[0] - count
+    def check(self):
+        """What the server has, from which the clients go on."""
+        client = self.server.client()
+        self.loads = [Load(self.server, index, each.check(client)) for index, each in enumerate(self.loads)]
+
+    def start(self):
+        self.running = True
+        for each in self.loads:
+            each.start()
+
+    def end(self):
+        """The number of changes that were acknowledged since the start; the server has gone."""
+        if not self.running:
+            return 0
+        self.running = False
+        for each in self.loads:
+            each.join()
+        return sum(each.acknowledged for each in self.loads)
+
+
+class Killed(Trial):
+    name = "memlith"
+
+    def __init__(self, given, chance):
+        self.given, self.chance, self.lost = given, chance, 0
+        self.server = Server(given.program, given.work / "kill", directives=DIRECTIVES).fresh().start()
+        self.loads = Loads(self.server, chance)
+
+    def kill(self):
+        self.server.kill()
+        self.number += 1
+
+    def give_up(self):
+        Server.kill_all()
+
+    def weak_round(self):
+        """A transaction adds to a counter and a list; what is left is a prefix, and whole."""
+        client = self.server.client(15)
+        client("CONFIG", "SET", "memlith-durability", "weak")
+        client("CONFIG", "SET", "memlith-window-ms", 20)
+        before = int(client("GET", "count") or 0)
+        done = [before]
+
+        def run():
+            try:
+                while True:
+                    client.transaction(("INCR", "count"), ("RPUSH", "counts", done[0] + 1))
+                    done[0] += 1
+            except Gone:
+                pass
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        time.sleep(0.05 + self.chance.random() * 0.2)
+        self.kill()
+        thread.join()
+        client = self.server.start().client(15)
+        count, counts = int(client("GET", "count") or 0), client("LRANGE", "counts", 0, -1)
+        if [int(each) for each in counts] != list(range(1, count + 1)) or not before <= count <= done[0] + 1:
+            raise Wrong(f"weak: {before} before, {done[0]} acknowledged, count {count}, list of {len(counts)} "
+                        f"that ends with {counts[-3:]}")
+        self.acknowledged += done[0] - before
+        self.lost += done[0] - count
+
+    def run(self, number):
+        end = time.monotonic() + self.given.minutes * 60
+        while self.number < number or time.monotonic() < end:
+            self.loads.start()
+            time.sleep(self.chance.random() ** 2 * 0.8)
+            self.kill()
+            self.acknowledged += self.loads.end()
+            while self.chance.random() < 0.25:
+                self.server.begin()
+                time.sleep(self.chance.random() * 0.15)
+                self.kill()
+                self.at_start += 1
+            self.server.start()
+            self.loads.check()
+            if self.number % 10 == 0:
+                self.weak_round()
+        self.server.stop()
+        print(f"of weak changes {self.lost} were lost within the window")
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--program", required=True)
-    options.add_argument("--work", required=True, type=pathlib.Path)
+    options = options_of(__doc__, "program")
     options.add_argument("--kills", type=int, default=50)
     options.add_argument("--minutes", type=float, default=0, help="go on for so long at least")
     given = options.parse_args()
     skip_without(given.program)
     chance = seeded_random("the changes and the times, not how threads run")
-    server = Server(given.program, given.work / "kill", directives=DIRECTIVES).fresh().start()
-    models = [Model(random.Random(chance.random())) for _ in range(CLIENTS)]
-    began, kills, acknowledged, lost = time.monotonic(), 0, 0, 0
-    while kills < given.kills or time.monotonic() - began < given.minutes * 60:
-        loads = [Load(server, index, model) for index, model in enumerate(models)]
-        for each in loads:
-            each.start()
-        time.sleep(chance.random() ** 2 * 0.8)
-        server.kill()
-        kills += 1
-        for each in loads:
-            each.join()
-        while chance.random() < 0.25:
-            server.begin()
-            time.sleep(chance.random() * 0.15)
-            server.kill()
-            kills += 1
-        client = server.start().client()
-        models = [each.check(client) for each in loads]
-        acknowledged += sum(each.acknowledged for each in loads)
-        if kills % 10 == 0:
-            weak, gone = weak_round(server, chance.random())
-            kills, acknowledged, lost = kills + 1, acknowledged + weak, lost + gone
-    server.stop()
-    if acknowledged < kills:
-        sys.exit(f"FAILED: only {acknowledged} changes in {kills} kills; this tests nothing")
-    print(f"{kills} kills, {acknowledged} acknowledged changes, all as they should be; of weak ones {lost} were lost "
-          f"within the window; {time.monotonic() - began:.0f} s")
+    return hold([(Killed(given, chance), given.kills)], "kills", 1)
 
 
 if __name__ == "__main__":
     try:
-        main()
+        sys.exit(main())
     finally:
         Server.kill_all()

@@ -15,7 +15,8 @@ import time
 
 from kill_test import Load
 from model import Model
-from server import Gone, Refused, Server, free_port, run_tests, seeded_random, skip_without, until
+from server import Gone, Refused, Server, free_port, run_tests
+from foreign import seeded_random, skip_without, until
 
 DIRECTIVES = [("bind", "127.0.0.1"), ("save", '""'), ("memlith-log-size", "2mb"), ("repl-diskless-sync-delay", 0),
               ("repl-ping-replica-period", 1), ("repl-backlog-size", "16mb")]

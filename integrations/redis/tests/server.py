@@ -11,20 +11,11 @@ import subprocess
 import sys
 import time
 
+# At the end: the rig has modules of the same names as others.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "tests/power/rig"))
+from foreign import Unanswered, Wrong, until  # noqa: E402 pylint: disable=wrong-import-position
+
 START_SECONDS = 60
-
-
-def skip_without(program):
-    if not pathlib.Path(program).exists():
-        print(f"skipped: there is no {program}; ./dev build redis makes it, and says what it needs")
-        sys.exit(77)
-
-
-def seeded_random(replayed):
-    """Random numbers. Says their seed, and what MEMLITH_SEED replays of the run."""
-    seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
-    print(f"seed {seed} (MEMLITH_SEED={seed} replays {replayed})", flush=True)
-    return random.Random(seed)
 
 
 def run_tests(functions, only, *arguments):
@@ -38,7 +29,7 @@ def run_tests(functions, only, *arguments):
             try:
                 test(*arguments)
                 print(f"{name}: ok, {time.monotonic() - began:.1f} s", flush=True)
-            except (AssertionError, Refused, Gone, OSError, subprocess.SubprocessError) as why:
+            except (AssertionError, Unanswered, OSError, subprocess.SubprocessError) as why:
                 failed.append(name)
                 print(f"{name}: FAILED: {why!r}"[:4000], flush=True)
                 Server.kill_all()
@@ -61,25 +52,11 @@ def free_port(*beside):
     raise AssertionError("no free port")
 
 
-def until(condition, what, seconds=60):
-    """Waits until `condition()` is true, and returns what it returned; servers may come and go meanwhile."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            found = condition()
-            if found:
-                return found
-        except (Gone, Refused):
-            pass
-        time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s: {what}")
-
-
-class Refused(Exception):
+class Refused(Unanswered):
     """The server answered with an error."""
 
 
-class Gone(Exception):
+class Gone(Unanswered):
     """The connection was cut."""
 
 
@@ -219,19 +196,20 @@ class Server:
 
     def wait(self):
         """Until it answers."""
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                break
-            try:
-                with_reply = self.client()
-                with_reply("PING")
-                with_reply.close()
-                return self
-            except (Gone, Refused):
-                time.sleep(0.01)
-        raise AssertionError(f"the server does not start:\n{self.log()[-3000:]}\n"
-                             f"{(self.folder / 'said').read_text(errors='replace')[-2000:]}")
+        def answers():
+            if self.process.poll() is None:
+                client = self.client()
+                client("PING")
+                client.close()
+            return True
+
+        def told():
+            return f"{self.log()[-3000:]}\n{(self.folder / 'said').read_text(errors='replace')[-2000:]}"
+
+        until(answers, lambda: f"the server answers:\n{told()}", START_SECONDS)
+        if self.process.poll() is not None:
+            raise Wrong(f"the server does not start:\n{told()}")
+        return self
 
     def refuses_to_start(self):
         """What it says."""

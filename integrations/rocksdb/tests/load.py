@@ -1,17 +1,18 @@
 """The program memlith-rocksdb-load: a database under load, which is killed, and whose state tells what it has."""
 import contextlib
+import pathlib
 import random
 import signal
 import subprocess
+import sys
 import threading
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "tests/power/rig"))
+from foreign import Wrong  # noqa: E402 pylint: disable=wrong-import-position
 
 # A database with prepared transactions in its log is opened as such only.
 DATABASES = {"batches": ["plain", "pipelined", "two-queues", "late"], "transactions": ["two-phase"]}
 THREADS = 3
-
-
-class Wrong(Exception):
-    """The database has another state than it may have."""
 
 
 class Load(threading.Thread):
@@ -50,6 +51,12 @@ class Load(threading.Thread):
         if code not in (0, -signal.SIGKILL):
             raise Wrong(f"exit code {code}: {self.said}")
         return code
+
+    def close(self):
+        """Of a process that ends by itself: waits for that."""
+        self.wait_until_open()
+        if self.end() != 0:
+            raise Wrong("the database cannot be closed")
 
     def kill(self):
         with contextlib.suppress(ProcessLookupError):
