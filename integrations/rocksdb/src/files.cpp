@@ -1,6 +1,7 @@
 #include "files.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
+#include <set>
+#include <utility>
 
 namespace memlith_rocksdb {
 
@@ -63,15 +67,54 @@ Result<void> File::sync_data() const {
   return {};
 }
 
-FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
+// The locks of this process. No thread holds the mutex at a fork, so the child may use it.
+struct FolderLock::Held {
+  explicit Held(const std::string& folder) {
+    static std::once_flag handlers;
+    std::call_once(handlers,
+                   [] { (void)::pthread_atfork([] { mutex().lock(); }, [] { mutex().unlock(); }, &give_up_in_child); });
+    const std::lock_guard guard(mutex());
+    descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    all().insert(this);
+  }
+  ~Held() {
+    const std::lock_guard guard(mutex());
+    all().erase(this);
+    if (descriptor >= 0) ::close(descriptor);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  int descriptor = -1;  // also in a child
+
+ private:
+  // Never destroyed, because a program may fork at its end.
+  static std::mutex& mutex() {
+    static auto* const one = new std::mutex;
+    return *one;
+  }
+  static std::set<Held*>& all() {
+    static auto* const one = new std::set<Held*>;
+    return *one;
+  }
+  static void give_up_in_child() {
+    for (Held* each : all()) {
+      if (each->descriptor >= 0) ::close(std::exchange(each->descriptor, -1));
+    }
+    mutex().unlock();
+  }
+};
+
+FolderLock::FolderLock() = default;
+FolderLock::FolderLock(FolderLock&& other) noexcept = default;
+FolderLock& FolderLock::operator=(FolderLock&& other) noexcept = default;
+FolderLock::~FolderLock() = default;
 
 Result<FolderLock> FolderLock::take(const std::string& folder) {
   FolderLock lock;
-  lock.descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock.descriptor_ < 0) return errno_error("cannot open the folder " + folder);
-  if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) return lock;
+  lock.held_ = std::make_unique<Held>(folder);
+  if (lock.held_->descriptor < 0) return errno_error("cannot open the folder " + folder);
+  if (::flock(lock.held_->descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno != EWOULDBLOCK) return errno_error("cannot lock the folder " + folder);
   return Error(MEMLITH_BUSY, "a process has the logs in " + folder + " open with memlith");
 }

@@ -43,20 +43,19 @@ class File {
 };
 
 // Held by the process that writes the logs in a folder, or gives them back; the kernel lets go when the process ends.
+// A child that fork(2) makes does not hold it, so a helper that outlives a killed program keeps no database locked.
 class FolderLock {
  public:
-  FolderLock() = default;
-  FolderLock(FolderLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  FolderLock& operator=(FolderLock&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
+  FolderLock();
+  FolderLock(FolderLock&& other) noexcept;
+  FolderLock& operator=(FolderLock&& other) noexcept;
   ~FolderLock();
   // Errors: BUSY - another holds it.
   static Result<FolderLock> take(const std::string& folder);
 
  private:
-  int descriptor_ = -1;
+  struct Held;
+  std::unique_ptr<Held> held_;
 };
 
 Result<void> sync_folder(const std::string& path);

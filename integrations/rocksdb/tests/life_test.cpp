@@ -1,7 +1,10 @@
 // The life of a database's logs: taken over, crashed, damaged, given back.
 #include <rocksdb/convenience.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
+#include <string>
 
 #include "rocksdb/src/give_back.hpp"
 #include "words.hpp"
@@ -18,6 +21,14 @@ const Step write_100_unsynced{"write_100_unsynced", [](const std::string& folder
                                 auto* db = open(folder + "/db", with_memlith()).release();
                                 put(*db, 0, 100, {});
                               }};
+const Step fork_a_helper{"fork_a_helper", [](const std::string& folder) {
+                           auto* db = open(folder + "/db", with_memlith()).release();
+                           put(*db, 0, 100);
+                           const pid_t helper = ::fork();
+                           if (helper == 0) ::alarm(60);  // if the test ends without it
+                           while (helper == 0) ::pause();
+                           memlith::test::write_file(folder + "/helper", std::to_string(helper));
+                         }};
 rocksdb::Options settling() {
   static rocksdb::Env* const env = memlith_env({.settle_bytes = 4096});
   rocksdb::Options options = with_memlith();
@@ -70,6 +81,13 @@ TEST(RocksdbLife, AKilledProcessLosesNothing) {
     run_step(step, folder);
     EXPECT_GE(count(*open(folder / "db", with_memlith())), 100) << step;
   }
+}
+
+TEST(RocksdbLife, AHelperOfAKilledProcessKeepsNoLock) {
+  const TempFolder folder;
+  run_step("fork_a_helper", folder);
+  EXPECT_EQ(count(*open(folder / "db", with_memlith())), 100);
+  ASSERT_EQ(::kill(std::stoi(memlith::test::read_file(folder / "helper")), SIGKILL), 0);
 }
 
 TEST(RocksdbLife, WithoutMemlithACrashedDatabaseIsRefused) {
