@@ -50,17 +50,17 @@ Result<std::string_view> name_of(const char* name) {
 
 // Found, or a block of zeros with that name.
 Result<void*> find_or_make(Heap& heap, std::string_view name, const ObjectType& type) {
-  const auto found = heap.find_name(name, type);
+  const auto found = heap.names().find(name, type);
   if (found.ok()) return static_cast<void*>(found->address);
   if (found.error().category != Errc::not_found) return found.error();
-  MEMLITH_TRY_ASSIGN(void* const made, heap.allocate(type.size, kDefaultAlignment));
-  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, heap.block_bytes(made));
+  MEMLITH_TRY_ASSIGN(void* const made, heap.arenas().allocate(type.size, kDefaultAlignment));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, heap.arenas().block_bytes(made));
   std::memset(made, 0, bytes);
   Status named = heap.region().touch(made, bytes);
-  if (named.ok()) named = heap.set_name(name, made, type);
+  if (named.ok()) named = heap.names().set(name, made, type);
   if (named.ok()) return made;
   const KeptSentence sentence;
-  MEMLITH_TRY(heap.free(made));
+  MEMLITH_TRY(heap.arenas().free(made));
   return named;
 }
 
@@ -123,7 +123,7 @@ memlith_heap* memlith_heap_use(memlith_heap* heap) { return std::exchange(curren
 int32_t memlith_heap_allocate(memlith_heap* heap, uint64_t bytes, uint64_t alignment, void** block) {
   if (alignment == 0) alignment = kDefaultAlignment;
   if (heap != nullptr && block != nullptr) {
-    if (void* const quick = heap_of(heap).allocate_at_once(bytes, alignment); quick != nullptr) {
+    if (void* const quick = heap_of(heap).arenas().allocate_at_once(bytes, alignment); quick != nullptr) {
       *block = quick;
       return MEMLITH_OK;
     }
@@ -131,17 +131,17 @@ int32_t memlith_heap_allocate(memlith_heap* heap, uint64_t bytes, uint64_t align
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(heap));
     MEMLITH_TRY(need(block, "block"));
-    MEMLITH_TRY_ASSIGN(*block, heap_of(heap).allocate(bytes, alignment));
+    MEMLITH_TRY_ASSIGN(*block, heap_of(heap).arenas().allocate(bytes, alignment));
     return kOk;
   });
 }
 
 int32_t memlith_heap_free(memlith_heap* heap, void* block) {
   if (block == nullptr) return MEMLITH_OK;
-  if (heap != nullptr && heap_of(heap).free_at_once(block)) return MEMLITH_OK;
+  if (heap != nullptr && heap_of(heap).arenas().free_at_once(block)) return MEMLITH_OK;
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(heap));
-    return heap_of(heap).free(block);
+    return heap_of(heap).arenas().free(block);
   });
 }
 
@@ -149,7 +149,7 @@ int32_t memlith_heap_block_bytes(memlith_heap* heap, const void* block, uint64_t
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(heap));
     MEMLITH_TRY(need(bytes, "bytes"));
-    MEMLITH_TRY_ASSIGN(*bytes, heap_of(heap).block_bytes(block));
+    MEMLITH_TRY_ASSIGN(*bytes, heap_of(heap).arenas().block_bytes(block));
     return kOk;
   });
 }
@@ -159,7 +159,7 @@ int32_t memlith_heap_set_name(memlith_heap* heap, const char* name, const void* 
     MEMLITH_TRY(need_ours(heap));
     MEMLITH_TRY_ASSIGN(const std::string_view text, name_of(name));
     MEMLITH_TRY_ASSIGN(const ObjectType inner, named_type_of(type));
-    return heap_of(heap).set_name(text, object, inner);
+    return heap_of(heap).names().set(text, object, inner);
   });
 }
 
@@ -168,7 +168,7 @@ int32_t memlith_heap_replace(memlith_heap* heap, const char* name, const void* o
     MEMLITH_TRY(need_ours(heap));
     MEMLITH_TRY_ASSIGN(const std::string_view text, name_of(name));
     MEMLITH_TRY_ASSIGN(const ObjectType inner, named_type_of(type));
-    return heap_of(heap).replace_name(text, object, inner);
+    return heap_of(heap).names().replace(text, object, inner);
   });
 }
 
@@ -182,7 +182,7 @@ int32_t memlith_heap_find(memlith_heap* heap, const char* name, const memlith_ty
       MEMLITH_TRY_ASSIGN(wanted, type_of(type));
     }
     MEMLITH_TRY_ASSIGN(const NamedObject found,
-                       type == nullptr ? heap_of(heap).find_name(text) : heap_of(heap).find_name(text, wanted));
+                       type == nullptr ? heap_of(heap).names().find(text) : heap_of(heap).names().find(text, wanted));
     *object = found.address;
     return kOk;
   });
@@ -192,7 +192,7 @@ int32_t memlith_heap_remove_name(memlith_heap* heap, const char* name) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(heap));
     MEMLITH_TRY_ASSIGN(const std::string_view text, name_of(name));
-    return heap_of(heap).remove_name(text);
+    return heap_of(heap).names().remove(text);
   });
 }
 

@@ -77,7 +77,7 @@ Status collect(Session& session, Found found, void* context) {
   }
   if (found_leaks.empty()) return kOk;
   for (const auto& [opened, leaks] : found_leaks) {
-    for (const Leak& leak : leaks) MEMLITH_TRY(opened->heap->free(leak.address));
+    for (const Leak& leak : leaks) MEMLITH_TRY(opened->heap->arenas().free(leak.address));
   }
   MEMLITH_TRY(Region::persist(heaps));
   for (const auto& [opened, leaks] : found_leaks) tell(found, context, *opened, leaks);

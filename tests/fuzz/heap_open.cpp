@@ -58,12 +58,12 @@ struct World {
     const auto heap = must(Heap::open(*region));
     std::vector<void*> blocks;
     for (const std::uint64_t bytes : {16, 40, 200, 3000, 20'000, 50'000, 1'100'000, 64, 700}) {
-      for (int i = 0; i < (bytes < 1000 ? 5 : 1); ++i) blocks.push_back(must(heap->allocate(bytes, 16)));
+      for (int i = 0; i < (bytes < 1000 ? 5 : 1); ++i) blocks.push_back(must(heap->arenas().allocate(bytes, 16)));
     }
-    must(heap->set_name("a", blocks[0], {"A", 16, 1, 1}));
-    must(heap->set_name("b", blocks[5], {"B", 40, 1, 1}));
-    must(heap->free(blocks[2]));
-    must(heap->free(blocks[16]));
+    must(heap->names().set("a", blocks[0], {"A", 16, 1, 1}));
+    must(heap->names().set("b", blocks[5], {"B", 40, 1, 1}));
+    must(heap->arenas().free(blocks[2]));
+    must(heap->arenas().free(blocks[16]));
     Region* const one = region.get();
     must(Region::persist({&one, 1}));
   }
@@ -125,12 +125,12 @@ void use_sound_heap(Heap& heap) {
   const std::size_t before = blocks.size();
   std::vector<void*> made;
   for (const std::uint64_t bytes : {16, 40, 200, 3000, 50'000, 200, 1'000'000, 16, 4096}) {
-    const auto block = heap.allocate(bytes, 16);
+    const auto block = heap.arenas().allocate(bytes, 16);
     if (!block.ok()) {
       if (block.error().category != Errc::no_space) wrong("a sound heap allocates nothing");
       continue;
     }
-    const auto real = heap.block_bytes(*block);
+    const auto real = heap.arenas().block_bytes(*block);
     if (!real.ok() || *real < bytes) wrong("a block is shorter than was asked for");
     add(static_cast<std::byte*>(*block), *real);
     std::memset(*block, 0xab, *real);
@@ -138,7 +138,7 @@ void use_sound_heap(Heap& heap) {
   }
   if (!heap.verify().ok()) wrong("a sound heap is not sound after it was used");
   for (void* const block : made) {
-    if (!heap.free(block).ok()) wrong("a new block cannot be freed");
+    if (!heap.arenas().free(block).ok()) wrong("a new block cannot be freed");
   }
   const auto report = heap.verify();
   if (!report.ok() || report->blocks != before) wrong("a sound heap is not as it was");
@@ -146,14 +146,14 @@ void use_sound_heap(Heap& heap) {
 
 // Each call answers.
 void use_unsound_heap(Heap& heap, std::span<const std::uint8_t> input) {
-  (void)heap.names();
-  (void)heap.find_name("a");
-  (void)heap.set_name("c", heap.region().address() + input[0] * kGrainBytes, {"C", 1, 1, 1});
-  for (const std::uint64_t bytes : {16, 50'000, 300, 1'000'000}) (void)heap.allocate(bytes, 16);
+  (void)heap.names().all();
+  (void)heap.names().find("a");
+  (void)heap.names().set("c", heap.region().address() + input[0] * kGrainBytes, {"C", 1, 1, 1});
+  for (const std::uint64_t bytes : {16, 50'000, 300, 1'000'000}) (void)heap.arenas().allocate(bytes, 16);
   for (std::size_t i = 0; i < std::min<std::size_t>(input.size(), 64); ++i) {
-    (void)heap.free(heap.region().address() + i * 3 * kPageBytes + input[i] * kGrainBytes);
+    (void)heap.arenas().free(heap.region().address() + i * 3 * kPageBytes + input[i] * kGrainBytes);
   }
-  (void)heap.remove_name("a");
+  (void)heap.names().remove("a");
 }
 
 }  // namespace

@@ -30,11 +30,11 @@ struct InHeap {
   template <class U>
   InHeap(const InHeap<U>&) {}  // NOLINT(google-explicit-constructor): as the standard's allocators
   T* allocate(std::size_t count) {
-    const auto block = containers_heap->allocate(count * sizeof(T), alignof(T));
+    const auto block = containers_heap->arenas().allocate(count * sizeof(T), alignof(T));
     if (!block.ok()) throw std::bad_alloc();
     return static_cast<T*>(*block);
   }
-  void deallocate(T* block, std::size_t) { (void)containers_heap->free(block); }
+  void deallocate(T* block, std::size_t) { (void)containers_heap->arenas().free(block); }
   friend bool operator==(InHeap, InHeap) { return true; }
 };
 

@@ -107,7 +107,7 @@ void Run::allocate(std::uint64_t bytes, std::uint64_t alignment) {
   HeapLife& life = *heap_;
   const std::uint64_t before = fired();
   const std::vector<std::byte> bytes_before = life.bytes();
-  const auto given = life.heap->allocate(bytes, alignment);
+  const auto given = life.heap->arenas().allocate(bytes, alignment);
   if (!given.ok()) {
     // At its limit a heap refuses, and nothing of it changes. Below its limit it may grow before it refuses.
     const bool full =
@@ -127,7 +127,7 @@ void Run::allocate(std::uint64_t bytes, std::uint64_t alignment) {
   block.content = bytes_of(fill_of(part_++), {"", offset, bytes});
   std::memcpy(*given, block.content.data(), bytes);
   if (!life.region->touch(*given, bytes).ok()) broken("touch failed");
-  const auto real = life.heap->block_bytes(*given);
+  const auto real = life.heap->arenas().block_bytes(*given);
   block.bytes = real.ok() ? *real : 0;
   if (block.bytes < bytes) broken(fmt::format("a block of {} bytes was asked for, and has {}", bytes, block.bytes));
   life.model.blocks[offset] = std::move(block);
@@ -143,7 +143,7 @@ void Run::free_block(std::size_t which) {
     if (object == offset) return;
   }
   const std::uint64_t before = fired();
-  if (!passed(life.heap->free(life.region->address() + offset), "freeing a block", before)) return;
+  if (!passed(life.heap->arenas().free(life.region->address() + offset), "freeing a block", before)) return;
   life.model.blocks.erase(chosen);
 }
 
@@ -161,7 +161,7 @@ void Run::name_block(const std::string& name, std::size_t which) {
   auto chosen = life.model.blocks.begin();
   std::advance(chosen, static_cast<std::ptrdiff_t>(which % life.model.blocks.size()));
   const std::uint64_t before = fired();
-  const Status named = life.heap->set_name(name, life.region->address() + chosen->first, kObjectType);
+  const Status named = life.heap->names().set(name, life.region->address() + chosen->first, kObjectType);
   if (named.category == Errc::no_space) return check_heap("after a refusal");
   if (passed(named, "naming an object", before)) life.model.names[name] = chosen->first;
 }
@@ -169,16 +169,16 @@ void Run::name_block(const std::string& name, std::size_t which) {
 void Run::unname(const std::string& name) {
   if (heap_ == nullptr || !heap_->model.names.contains(name)) return;
   const std::uint64_t before = fired();
-  if (passed(heap_->heap->remove_name(name), "taking a name away", before)) heap_->model.names.erase(name);
+  if (passed(heap_->heap->names().remove(name), "taking a name away", before)) heap_->model.names.erase(name);
 }
 
 void Run::change_containers(std::uint64_t draw, std::size_t times) {
   if (heap_ == nullptr || !heap_->model.blocks.empty()) return;
   HeapLife& life = *heap_;
   if (life.containers == nullptr) {
-    const auto block = life.heap->allocate(sizeof(Containers), alignof(Containers));
+    const auto block = life.heap->arenas().allocate(sizeof(Containers), alignof(Containers));
     const ObjectType type{kContainersName, sizeof(Containers), alignof(Containers), 1};
-    if (!block.ok() || !life.heap->set_name(kContainersName, *block, type).ok()) {
+    if (!block.ok() || !life.heap->names().set(kContainersName, *block, type).ok()) {
       return broken("no room for the containers");
     }
     std::memset(*block, 0, sizeof(Containers));  // of what lay there nothing is left between the members
@@ -241,17 +241,18 @@ void Run::heap_was_captured(std::vector<std::byte> bytes) {
 void Run::destroy_everything() {
   HeapLife& life = *heap_;
   for (const auto& [name, object] : life.model.names) {
-    if (!life.heap->remove_name(name).ok()) broken("a name cannot be taken away after a failed persist");
+    if (!life.heap->names().remove(name).ok()) broken("a name cannot be taken away after a failed persist");
   }
   for (const auto& [offset, block] : life.model.blocks) {
-    if (!life.heap->free(life.region->address() + offset).ok())
+    if (!life.heap->arenas().free(life.region->address() + offset).ok())
       broken("a block cannot be freed after a failed persist");
   }
   life.model.names.clear();
   life.model.blocks.clear();
   if (life.containers != nullptr) {
     std::destroy_at(life.containers);
-    if (!life.heap->free(life.containers).ok()) broken("the containers cannot be freed after a failed persist");
+    if (!life.heap->arenas().free(life.containers).ok())
+      broken("the containers cannot be freed after a failed persist");
     life.containers = nullptr;
     life.model.containers = nullptr;
   }
@@ -343,7 +344,8 @@ void Run::collect_heap() {
     if (named || offset == held || !life.model.blocks.contains(offset)) {
       return broken(fmt::format("the block at offset {} is needed, and would be collected", offset));
     }
-    if (!passed(life.heap->free(life.region->address() + offset), "freeing what nothing leads to", before)) return;
+    if (!passed(life.heap->arenas().free(life.region->address() + offset), "freeing what nothing leads to", before))
+      return;
     life.model.blocks.erase(offset);
   }
   persist_heap(true);
@@ -447,7 +449,7 @@ class Run::HeapThreads final : public CaptureGuard {
       const LockGuard lock(model_);
       under_way_[self].allocates = bytes;
     }
-    const auto given = life_.heap->allocate(bytes, 16);
+    const auto given = life_.heap->arenas().allocate(bytes, 16);
     const LockGuard lock(model_);
     under_way_[self] = {};
     if (!given.ok()) {
@@ -477,7 +479,7 @@ class Run::HeapThreads final : public CaptureGuard {
       under_way_[self].frees = {offset, chosen->second.bytes};
       life_.model.blocks.erase(chosen);
     }
-    const Status done = life_.heap->free(life_.region->address() + offset);
+    const Status done = life_.heap->arenas().free(life_.region->address() + offset);
     const LockGuard lock(model_);
     under_way_[self] = {};
     if (!done.ok()) run_.broken(fmt::format("a block of another thread cannot be freed: {}", last_error_text()));

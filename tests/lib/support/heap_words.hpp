@@ -39,7 +39,7 @@ class HeapWorld {
 
   // A block filled with bytes of its own; null where the heap has no room.
   std::byte* try_allocate(std::uint64_t bytes, std::uint64_t alignment = 16) {
-    const auto given = heap_->allocate(bytes, alignment);
+    const auto given = heap_->arenas().allocate(bytes, alignment);
     if (!given.ok()) {
       EXPECT_EQ(given.error().category, core::Errc::no_space) << core::last_error_text();
       return nullptr;
@@ -60,7 +60,7 @@ class HeapWorld {
   }
   void free(std::byte* block) {
     EXPECT_EQ(blocks.erase(block), 1u);
-    EXPECT_OK(heap_->free(block));
+    EXPECT_OK(heap_->arenas().free(block));
   }
   // The heap has these blocks, with their content, and no other; and is sound.
   void expect(const Blocks& wanted) {

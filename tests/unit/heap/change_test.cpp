@@ -22,7 +22,7 @@ TEST_P(HeapChanges, UndoBlocksAndNames) {
   const ObjectType type{"test", 100, 16, 1};
   std::byte* const kept = world.allocate(100);
   std::byte* const freed = world.allocate(5000);
-  ASSERT_OK(world.heap().set_name("kept", kept, type));
+  ASSERT_OK(world.heap().names().set("kept", kept, type));
   const Blocks before = world.blocks;
   for (int round = 0; round < 3; ++round) {
     Region* const region = &world.region();
@@ -30,12 +30,12 @@ TEST_P(HeapChanges, UndoBlocksAndNames) {
     for (int i = 0; i < 200; ++i) world.allocate(static_cast<std::uint64_t>(16 + i * 37));
     world.allocate(3 * kMiB);
     world.free(freed);
-    ASSERT_OK(world.heap().remove_name("kept"));
-    ASSERT_OK(world.heap().set_name("new", world.allocate(100), type));
+    ASSERT_OK(world.heap().names().remove("kept"));
+    ASSERT_OK(world.heap().names().set("new", world.allocate(100), type));
     EXPECT_EQ(world.persist().category, Errc::busy);
     ASSERT_OK(Region::undo_change({&region, 1}));
     world.blocks = before;
-    const auto names = must(world.heap().names());
+    const auto names = must(world.heap().names().all());
     ASSERT_EQ(names.size(), 1u);
     EXPECT_EQ(names.front().address, kept);
     EXPECT_EQ(must(world.heap().verify()).blocks, before.size() + 1);

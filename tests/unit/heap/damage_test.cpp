@@ -17,16 +17,17 @@ class HeapDamage : public ::testing::Test {
  protected:
   HeapDamage() {
     Random random(5);
-    for (int i = 0; i < 400; ++i) blocks_.push_back(must(heap().allocate(1 + random.below(600), 16)));
-    for (int i = 0; i < 5; ++i) blocks_.push_back(must(heap().allocate(1 + random.below(100'000), 16)));
-    blocks_.push_back(must(heap().allocate(2'300'000, 16)));
+    for (int i = 0; i < 400; ++i) blocks_.push_back(must(heap().arenas().allocate(1 + random.below(600), 16)));
+    for (int i = 0; i < 5; ++i) blocks_.push_back(must(heap().arenas().allocate(1 + random.below(100'000), 16)));
+    blocks_.push_back(must(heap().arenas().allocate(2'300'000, 16)));
     for (int i = 0; i < 400; i += 5) must_free(i);
-    for (int i = 1; i < 5; ++i) EXPECT_OK(heap().set_name(std::to_string(i), blocks_[std::size_t(i)], {"T", 1, 1, 0}));
+    for (int i = 1; i < 5; ++i)
+      EXPECT_OK(heap().names().set(std::to_string(i), blocks_[std::size_t(i)], {"T", 1, 1, 0}));
     EXPECT_OK(persist(*region_));
   }
   Heap& heap() { return *heap_; }
   void must_free(int i) {
-    EXPECT_OK(heap().free(blocks_[std::size_t(i)]));
+    EXPECT_OK(heap().arenas().free(blocks_[std::size_t(i)]));
     blocks_[std::size_t(i)] = nullptr;
   }
   // Changes one byte, opens the heap, and uses all of it. True where the damage was named; the region is as it was
@@ -47,10 +48,11 @@ class HeapDamage : public ::testing::Test {
       heap_ = std::move(*opened);
       look(heap_->verify().status());
       for (void* block : blocks_) {
-        if (block != nullptr) look(heap_->free(block));
+        if (block != nullptr) look(heap_->arenas().free(block));
       }
-      for (int i = 0; i < 50; ++i) look(heap_->allocate(static_cast<std::uint64_t>(100 + 1000 * i), 16).status());
-      look(heap_->find_name("3").status());
+      for (int i = 0; i < 50; ++i)
+        look(heap_->arenas().allocate(static_cast<std::uint64_t>(100 + 1000 * i), 16).status());
+      look(heap_->names().find("3").status());
       heap_ = nullptr;
     }
     Region* const one = region_;
@@ -115,7 +117,7 @@ TEST_F(HeapDamage, OfAFreePageIsNamed) {
 
 // A program that stores over the length of a block of pages in a heap that it has open.
 TEST_F(HeapDamage, OfALengthThatWasReadBeforeIsNamed) {
-  void* const block = must(heap().allocate(100 * kPageBytes, 16));
+  void* const block = must(heap().arenas().allocate(100 * kPageBytes, 16));
   const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(block) - region_->address());
   const std::uint64_t segment = offset / kSegmentBytes;
   const std::uint64_t page = offset / kPageBytes % kSegmentPages;
@@ -125,13 +127,13 @@ TEST_F(HeapDamage, OfALengthThatWasReadBeforeIsNamed) {
   ASSERT_EQ(header.pages[page], page_word(kPageExtent, 100));
   for (const std::uint32_t pages : {0u, 255u}) {  // the latter leads out of the segment
     header.pages[page] = page_word(kPageExtent, pages);
-    const Status freed = heap().free(block);
+    const Status freed = heap().arenas().free(block);
     EXPECT_EQ(freed.category, Errc::corrupt) << pages << ": " << told(freed);
     const std::string_view message = last_error_text();
     EXPECT_LT(message.find("close the store"), message.find("restore a backup")) << message;
   }
   header.pages[page] = page_word(kPageExtent, 100);
-  EXPECT_OK(heap().free(block));
+  EXPECT_OK(heap().arenas().free(block));
   EXPECT_OK(heap().verify().status());
 }
 

@@ -104,11 +104,11 @@ TEST_P(HeapTest, RefusesAtItsLimit) {
     EXPECT_GE(world.blocks.size() * bytes * 10, 5 * kMiB * 5);  // not half of it was wasted
     world.free(world.blocks.rbegin()->first);
     world.allocate(bytes);
-    EXPECT_FALSE(world.heap().allocate(bytes, 16).ok());
+    EXPECT_FALSE(world.heap().arenas().allocate(bytes, 16).ok());
     ASSERT_OK(world.persist());
     world.crash();
     world.expect();
-    EXPECT_FALSE(world.heap().allocate(bytes, 16).ok());
+    EXPECT_FALSE(world.heap().arenas().allocate(bytes, 16).ok());
   }
 }
 
@@ -122,10 +122,10 @@ TEST(Heap, ChangesFewBytesPerOperation) {
   for (int i = 0; i < 500; ++i) {
     const std::vector<std::byte> before(world.region().address(), world.region().address() + world.region().size());
     if (blocks.empty() || !random.one_in(3)) {
-      blocks.push_back(must(heap.allocate(1 + random.below(1000), 16)));
+      blocks.push_back(must(heap.arenas().allocate(1 + random.below(1000), 16)));
     } else {
       const std::size_t chosen = random.below(blocks.size());
-      ASSERT_OK(heap.free(blocks[chosen]));
+      ASSERT_OK(heap.arenas().free(blocks[chosen]));
       blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(chosen));
     }
     std::uint64_t count = 0;
@@ -149,17 +149,17 @@ TEST(Heap, RefusesWhatIsNoBlock) {
         static_cast<void*>(huge + 4096), static_cast<void*>(huge + kMiB), static_cast<void*>(&local),
         static_cast<void*>(world.region().address()),
         static_cast<void*>(world.region().address() + world.region().size())}) {
-    EXPECT_TRUE(is_error(world.heap().free(wrong), Errc::invalid));
+    EXPECT_TRUE(is_error(world.heap().arenas().free(wrong), Errc::invalid));
     EXPECT_NE(std::string(last_error_text()).find("heap \"heap\""), std::string::npos) << last_error_text();
   }
   world.allocate(100);
   for (std::byte* const each : {small, pages, huge}) {
     world.free(each);
-    EXPECT_TRUE(is_error(world.heap().free(each), Errc::invalid)) << "freed twice";
+    EXPECT_TRUE(is_error(world.heap().arenas().free(each), Errc::invalid)) << "freed twice";
   }
-  EXPECT_TRUE(is_error(world.heap().allocate(8, 24), Errc::invalid));
-  EXPECT_TRUE(is_error(world.heap().allocate(8, 8192), Errc::invalid));
-  EXPECT_TRUE(is_error(world.heap().allocate(~0ull, 16), Errc::no_space));
+  EXPECT_TRUE(is_error(world.heap().arenas().allocate(8, 24), Errc::invalid));
+  EXPECT_TRUE(is_error(world.heap().arenas().allocate(8, 8192), Errc::invalid));
+  EXPECT_TRUE(is_error(world.heap().arenas().allocate(~0ull, 16), Errc::no_space));
   world.expect();
 }
 
@@ -175,17 +175,17 @@ TEST(Heap, ThreadsAllocateSideBySide) {
     for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
         Random random(static_cast<std::uint64_t>(100 * round + t));
-        for (std::byte* each : handed[static_cast<std::size_t>(t)]) EXPECT_OK(world.heap().free(each));
+        for (std::byte* each : handed[static_cast<std::size_t>(t)]) EXPECT_OK(world.heap().arenas().free(each));
         std::vector<std::byte*>& mine = left[static_cast<std::size_t>(t)];
         for (int i = 0; i < 4000; ++i) {
           if (mine.empty() || !random.one_in(3)) {
             const std::uint64_t bytes = random.one_in(200) ? any_size(random) : 8 + random.below(500);
-            auto* const block = static_cast<std::byte*>(must(world.heap().allocate(bytes, 16)));
+            auto* const block = static_cast<std::byte*>(must(world.heap().arenas().allocate(bytes, 16)));
             *block = std::byte{1};
             mine.push_back(block);
           } else {
             std::swap(mine[random.below(mine.size())], mine.back());
-            EXPECT_OK(world.heap().free(mine.back()));
+            EXPECT_OK(world.heap().arenas().free(mine.back()));
             mine.pop_back();
           }
           if (t == 0 && i % 200 == 0) {
@@ -218,13 +218,13 @@ TEST(Heap, EveryCaptureIsOfAWholeHeap) {
         Random random(t + static_cast<std::uint64_t>(10 * round));
         std::vector<void*> mine;
         while (!stop.load()) {
-          if (mine.size() < 40) mine.push_back(must(world.heap().allocate(any_size(random), 16)));
+          if (mine.size() < 40) mine.push_back(must(world.heap().arenas().allocate(any_size(random), 16)));
           if (mine.size() > 30) {
-            EXPECT_OK(world.heap().free(mine.back()));
+            EXPECT_OK(world.heap().arenas().free(mine.back()));
             mine.pop_back();
           }
         }
-        for (void* each : mine) EXPECT_OK(world.heap().free(each));
+        for (void* each : mine) EXPECT_OK(world.heap().arenas().free(each));
       });
     }
     for (int i = 0; i < 5; ++i) EXPECT_OK(world.persist());
@@ -236,7 +236,7 @@ TEST(Heap, EveryCaptureIsOfAWholeHeap) {
     EXPECT_LE(report->blocks, 200u);
     std::vector<void*> all;
     ASSERT_OK(world.heap().for_each_block([&](std::byte* block, std::uint64_t) { all.push_back(block); }));
-    for (void* each : all) ASSERT_OK(world.heap().free(each));
+    for (void* each : all) ASSERT_OK(world.heap().arenas().free(each));
     ASSERT_OK(world.persist());
   }
 }
