@@ -194,8 +194,8 @@ MEMLITH_API int32_t memlith_store_set_eventfd(memlith_store* store, int fd);
 MEMLITH_API int32_t memlith_store_checkpoint(memlith_store* store);
 
 /* The file system below a store, and how it weakens what a commit promises (docs/guarantees.md, "What is assumed of the
- * medium"). MEMORY: tmpfs, ramfs; a power loss or a restart of the machine erases the store. PROGRAM: FUSE, virtiofs, 9P;
- * the program or the host behind it decides what a flush does. NETWORK: NFS, SMB and others; opened only if the
+ * medium"). MEMORY: tmpfs, ramfs; a power loss or a restart of the machine erases the store. PROGRAM: FUSE, virtiofs,
+ * 9P; the program or the host behind it decides what a flush does. NETWORK: NFS, SMB and others; opened only if the
  * environment has MEMLITH_ALLOW_NETWORK=1. */
 enum { MEMLITH_MEDIUM_DISK = 0, MEMLITH_MEDIUM_MEMORY = 1, MEMLITH_MEDIUM_PROGRAM = 2, MEMLITH_MEDIUM_NETWORK = 3 };
 
