@@ -296,9 +296,9 @@ void AppLog::add_end_mark(Changes& changes, std::uint64_t position, const EntryH
   });
 }
 
-Result<Lsn> AppLog::hand_over(std::uint64_t number, bool will_sync) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Result<Lsn> AppLog::hand_over(std::uint64_t number, bool will_sync) {
   // The ticket to wait for, if those entries are in the redo log; 0: they are durable.
-  const auto known = [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> std::optional<Lsn> {
+  const auto known = [&]() -> std::optional<Lsn> {
     const LockGuard lock(mutex_);
     (void)durable_number();
     return numbers_.logged() >= number ? std::optional(numbers_.end_of(number)) : std::nullopt;
@@ -315,19 +315,12 @@ Result<Lsn> AppLog::hand_over(std::uint64_t number, bool will_sync) MEMLITH_NO_T
 
 // ---- as a collector --------------------------------------------------------------------------------------------
 
-// The lock stays held beyond the calls, and may be a part's, which the analysis cannot follow.
-Status AppLog::pause() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (!part_holds_) mutex_.lock();
-  return kOk;
-}
-
-void AppLog::resume() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (!part_holds_) mutex_.unlock();
-}
+Result<KeptLock> AppLog::pause() { return part_hold_.holds() ? KeptLock() : KeptLock(mutex_); }
 
 // Entries before `going_to_` do not change until it is released, and the ring's shape only under the mutex of the
 // collectors.
-void AppLog::set_aside() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+void AppLog::set_aside(const Closing& /*closing*/) noexcept {
+  mutex_.assert_held();
   going_.extents.clear();
   going_.sources.clear();
   add_waiting(going_, going_mark_);
@@ -341,12 +334,12 @@ Collector::Piece AppLog::first(std::uint64_t /*bytes_max*/) {
   return piece;
 }
 
-bool AppLog::in_log(Lsn end) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+bool AppLog::in_log(Lsn end) noexcept {
   region_.note_commit(end);
   if (going_size_.has_value()) region_.note_size_committed(*going_size_);
-  (void)pause();
+  const auto held = pause();
+  mutex_.assert_held();
   note_handed(going_mark_, going_to_, end);
-  resume();
   return false;
 }
 
@@ -379,29 +372,24 @@ Status AppLog::grow_for(const Entries& entries) {
   return grow(entries.bytes);
 }
 
-// The lock stays held beyond the call, which the analysis cannot follow where it fails.
-Status AppLog::hold_for(const Entries& entries) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  mutex_.lock();
-  part_holds_ = true;
-  if (has_room(entries.bytes)) return kOk;
-  const Status full = no_room(entries.bytes, ring_.capacity());
-  end_hold();
-  return full;
+Status AppLog::hold_for(const Entries& entries) {
+  KeptLock held(mutex_);
+  mutex_.assert_held();
+  if (!has_room(entries.bytes)) return no_room(entries.bytes, ring_.capacity());
+  part_hold_ = std::move(held);
+  return kOk;
 }
 
 void AppLog::place_held(const Entries& entries, Changes& changes, EntryHeader& mark) {
+  mutex_.assert_held();
   place(entries);
   add_waiting(changes, mark);
 }
 
 void AppLog::held_in_log(const EntryHeader& mark, Lsn end) {
+  mutex_.assert_held();
   note_handed(mark, appended_, end);
   end_hold();
-}
-
-void AppLog::end_hold() {
-  part_holds_ = false;
-  mutex_.unlock();
 }
 
 Status AppLog::make_durable(std::uint64_t number) {

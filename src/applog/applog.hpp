@@ -156,9 +156,8 @@ class AppLog final : public RegionUser, private Collector {
   void note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) MEMLITH_REQUIRES(mutex_);
 
   // Entries that wait go to the redo log with what waits in the rest of the store.
-  Status pause() override;
-  void set_aside() noexcept override;
-  void resume() noexcept override;
+  Result<KeptLock> pause() override;
+  void set_aside(const Closing& closing) noexcept override;
   Piece first(std::uint64_t bytes_max) override;
   bool in_log(Lsn end) noexcept override;
   [[nodiscard]] std::string what_waits() const override;
@@ -167,10 +166,10 @@ class AppLog final : public RegionUser, private Collector {
   // hold_for() holds the log, which has room for the entries; place_held() appends them; held_in_log(), when their
   // frame is in the redo log, lets the log go; end_hold() does that without a frame.
   Status grow_for(const Entries& entries);
-  Status hold_for(const Entries& entries) MEMLITH_ACQUIRE(mutex_);
-  void place_held(const Entries& entries, Changes& changes, EntryHeader& mark) MEMLITH_REQUIRES(mutex_);
-  void held_in_log(const EntryHeader& mark, Lsn end) MEMLITH_RELEASE(mutex_);
-  void end_hold() MEMLITH_RELEASE(mutex_);
+  Status hold_for(const Entries& entries);
+  void place_held(const Entries& entries, Changes& changes, EntryHeader& mark);
+  void held_in_log(const EntryHeader& mark, Lsn end);
+  void end_hold() { part_hold_.release(); }
   // As it is logged when everything up to that entry is consumed, and what follows when it is in the redo log.
   Result<Position> position_of(std::uint64_t number);
   void move_consumed(const Position& position);
@@ -198,7 +197,7 @@ class AppLog final : public RegionUser, private Collector {
   EntryHeader going_mark_{};  // behind them
   std::uint64_t going_to_ = 0;
   std::optional<SizeChange> going_size_;  // of the region, in the same frame
-  bool part_holds_ = false;               // mutex_ is held for a part
+  KeptLock part_hold_;                    // of mutex_, for a part
 
   bool collects_ = false;      // is one of the store's collectors
   Mutex mutex_;                // taken behind the mutex of the collectors

@@ -24,8 +24,7 @@ Status AppLogPart::consume(std::uint64_t number) {
 
 Status AppLogPart::make_ready() { return entries_.all.empty() ? kOk : log_.grow_for(entries_); }
 
-// The log stays held beyond the calls, which the analysis cannot follow.
-Result<FrameNeed> AppLogPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Result<FrameNeed> AppLogPart::prepare() {
   // Two runs of the ring for the entries, two for the mark, and the position.
   FrameNeed need{0, 5};
   changes_ = {};
@@ -42,7 +41,7 @@ Result<FrameNeed> AppLogPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   return need;
 }
 
-Status AppLogPart::add_to(JointFrame& frame) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Status AppLogPart::add_to(JointFrame& frame) {
   if (!entries_.all.empty()) log_.place_held(entries_, changes_, mark_);
   if (consumed_.has_value()) {
     log_.add(changes_, kPositionOffset, &*consumed_, sizeof *consumed_);
@@ -52,13 +51,13 @@ Status AppLogPart::add_to(JointFrame& frame) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   return kOk;
 }
 
-void AppLogPart::finish(Lsn end) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+void AppLogPart::finish(Lsn end) noexcept {
   if (end != Lsn{0}) region().note_commit(end);
   if (!entries_.all.empty()) log_.held_in_log(mark_, end);
   if (consumed_.has_value()) log_.move_consumed(*consumed_);
 }
 
-void AppLogPart::cancel() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+void AppLogPart::cancel() noexcept {
   if (!entries_.all.empty()) log_.end_hold();
 }
 

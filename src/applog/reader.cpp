@@ -120,7 +120,7 @@ Status AppLog::consume(std::uint64_t number) {
 // ---- growth ----------------------------------------------------------------------------------------------------
 
 // Called without room for `bytes`, which may have become free meanwhile.
-Status AppLog::grow(std::uint64_t bytes) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Status AppLog::grow(std::uint64_t bytes) {
   Collectors& collectors = region_.store().collectors();
   const LockGuard handing(collectors.mutex());
   // Entries that were set aside, and refused, lie where the ring has it now.

@@ -20,8 +20,7 @@ Result<bool> AppLog::read_at(std::uint64_t number, std::vector<std::byte>& conte
   return true;
 }
 
-// The analysis does not know the collectors' mutex by another name.
-Status AppLog::truncate_after(std::uint64_t last) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Status AppLog::truncate_after(std::uint64_t last) {
   MEMLITH_TRY(need_writable());
   Collectors& collectors = region_.store().collectors();
   const LockGuard handing(collectors.mutex());
@@ -90,8 +89,7 @@ Status AppLog::truncate_before(std::uint64_t first) {
   return kOk;
 }
 
-// As truncate_after().
-Status AppLog::restart(std::uint64_t next) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Status AppLog::restart(std::uint64_t next) {
   MEMLITH_TRY(need_writable());
   if (next == 0) return fail(Errc::invalid, Detail::argument, "entries have numbers from 1 on, not 0");
   Collectors& collectors = region_.store().collectors();

@@ -11,12 +11,11 @@
 namespace memlith::core {
 
 // Runs `body`, which returns a Status, and turns an exception into a Status: a container that runs out of memory, or a
-// lack of threads, is an error like any other. A body that needs a mutex is annotated with it; the analysis cannot know
-// the mutex here.
+// lack of threads, is an error like any other. A body that needs a mutex is annotated with it.
 template <class Body>
-Status no_throw(Body&& body) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Status no_throw(Body&& body) noexcept {
   try {
-    return body();
+    return call_annotated(body);
   } catch (const std::bad_alloc&) {
     return fail(Errc::no_memory, Detail::none, "out of memory");
   } catch (const std::system_error& error) {

@@ -3,6 +3,7 @@
 
 #include <mutex>
 #include <shared_mutex>
+#include <utility>
 
 #include "base/thread_annotations.hpp"
 #include "base/threads.hpp"
@@ -43,6 +44,30 @@ class MEMLITH_SCOPED_CAPABILITY UniqueLock {
  private:
   Mutex& mutex_;
   bool held_ = true;
+};
+
+// Holds a mutex, or none, until it is released or gone; it can be moved. For a hold that does not follow a block: of as
+// many mutexes as a list has, of one that is locked only at need, or from one call to another. The analysis does not
+// see the hold: code that relies on it says mutex.assert_held().
+class KeptLock {
+ public:
+  KeptLock() = default;
+  explicit KeptLock(Mutex& mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : mutex_(&mutex) { mutex.lock(); }
+  KeptLock(KeptLock&& other) noexcept : mutex_(std::exchange(other.mutex_, nullptr)) {}
+  KeptLock& operator=(KeptLock&& other) noexcept {
+    release();
+    mutex_ = std::exchange(other.mutex_, nullptr);
+    return *this;
+  }
+  ~KeptLock() { release(); }
+  [[nodiscard]] bool holds() const { return mutex_ != nullptr; }
+  [[nodiscard]] bool holds(const Mutex& mutex) const { return mutex_ == &mutex; }
+  void release() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    if (mutex_ != nullptr) std::exchange(mutex_, nullptr)->unlock();
+  }
+
+ private:
+  Mutex* mutex_ = nullptr;
 };
 
 // A mutex that several threads may share. No controller takes it over: it is for code below the simulated disk, and for

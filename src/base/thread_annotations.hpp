@@ -32,9 +32,23 @@
 #define MEMLITH_TRY_ACQUIRE(...) MEMLITH_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define MEMLITH_RELEASE(...) MEMLITH_ANNOTATION(release_capability(__VA_ARGS__))
 
+// On a function that finds the mutex locked already: the analysis takes it as held from the call on.
+#define MEMLITH_ASSERT_CAPABILITY(...) MEMLITH_ANNOTATION(assert_capability(__VA_ARGS__))
+
 // On a function that returns the mutex, for callers that lock it.
 #define MEMLITH_RETURN_CAPABILITY(mutex) MEMLITH_ANNOTATION(lock_returned(mutex))
 
 // On a function whose locking the analysis cannot follow, such as one that locks as many mutexes as a list has. A
 // comment says why.
 #define MEMLITH_NO_THREAD_SAFETY_ANALYSIS MEMLITH_ANNOTATION(no_thread_safety_analysis)
+
+namespace memlith::core {
+
+// Calls `act`, which is annotated with a mutex that the analysis cannot name at the place of the call, such as one that
+// a template knows by another name. The body of `act` is analysed.
+template <class Act, class... Arguments>
+decltype(auto) call_annotated(Act&& act, Arguments&&... arguments) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  return static_cast<Act&&>(act)(static_cast<Arguments&&>(arguments)...);
+}
+
+}  // namespace memlith::core

@@ -148,7 +148,7 @@ Status Kv::append_step(MapNumber number, const MapEntry& map, std::span<const Wr
       const TreeWriter::Needs needs = tree.append_needs(writes);
       if (weak_commits_.has_room_for(needs.log_bytes)) {
         const Status ready =
-            no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { return make_ready({needs.pages, needs.log_bytes}); });
+            no_throw([&]() MEMLITH_REQUIRES(pages_.writer()) { return make_ready({needs.pages, needs.log_bytes}); });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
         const auto made = change_pages(false, [&] { tree.append(writes); });

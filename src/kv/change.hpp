@@ -13,7 +13,7 @@ Result<std::uint64_t> Kv::change_pages(bool sure, Change&& change) {
   weak_commits_.begin();
   const Status done = no_throw([&]() -> Status {
     pages_.begin(stamp, sure);
-    change();
+    call_annotated(change);
     pages_.reserve_batch(0, 0);
     return kOk;
   });

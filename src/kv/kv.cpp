@@ -52,7 +52,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
   {
     const LockGuard alone(kv->removal_mutex_);
     const KeptSentence sentence;
-    (void)no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { return kv->free_removed(); });
+    (void)no_throw([&]() MEMLITH_REQUIRES(kv->removal_mutex_) { return kv->free_removed(); });
   }
   // Damaged pages, or those without room, stay for the next removal, which reports them.
   MEMLITH_TRY(region.store().failure());
@@ -248,10 +248,10 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
       if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
       const std::uint64_t before = pages_.batch().bytes();
       if (weak_commits_.has_room_for(estimate.log_bytes)) {
-        const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { return make_ready(estimate); });
+        const Status ready = no_throw([&]() MEMLITH_REQUIRES(pages_.writer()) { return make_ready(estimate); });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
-        auto number = change_pages(in_leaves, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+        auto number = change_pages(in_leaves, [&]() MEMLITH_REQUIRES(pages_.writer()) {
           write_all(locks, in_leaves ? &leaves : nullptr);
         });
         left.ticket = weak_commits_.newest_ticket();
@@ -272,13 +272,12 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
 
 // ---- a commit together with other structures -------------------------------------------------------------------
 
-// The writer's lock stays held beyond the calls, which the analysis cannot follow.
-Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  pages_.writer().lock();
+Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) {
   weak_commits_.hold_for_part();
+  pages_.writer().assert_held();
   joint_applied_ = false;
   Estimate estimate;
-  const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
+  const Status ready = no_throw([&]() MEMLITH_REQUIRES(pages_.writer()) -> Status {
     MEMLITH_TRY(pages_.region().store().failure());
     MEMLITH_TRY(check_all(locks, estimate));
     MEMLITH_TRY(make_ready(estimate));
@@ -289,8 +288,9 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) MEMLITH_NO_THREAD_
   return ready;
 }
 
-Result<Batch::Piece> Kv::apply_joint(const LockSet& locks, JointFrame& frame) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  const auto number = change_pages(false, [&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Result<Batch::Piece> Kv::apply_joint(const LockSet& locks, JointFrame& frame) {
+  pages_.writer().assert_held();
+  const auto number = change_pages(false, [&]() MEMLITH_REQUIRES(pages_.writer()) {
     write_all(locks, nullptr);
     frame.reserve_more(pages_.batch().reserve_piece());
   });
@@ -303,11 +303,6 @@ Result<Batch::Piece> Kv::apply_joint(const LockSet& locks, JointFrame& frame) ME
 void Kv::end_joint(const Batch::Piece& piece, Lsn end) {
   pages_.region().note_commit(end);
   weak_commits_.part_in_log(piece, end);
-}
-
-void Kv::cancel_joint() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  weak_commits_.let_part_go();
-  pages_.writer().unlock();
 }
 
 void Kv::give_up_joint() { joint_applied_ ? weak_commits_.lose_part() : cancel_joint(); }

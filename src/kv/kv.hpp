@@ -329,7 +329,7 @@ class Kv final : public RegionUser {
   Result<std::uint64_t> prepare_joint(const LockSet& locks);
   Result<Batch::Piece> apply_joint(const LockSet& locks, JointFrame& frame);
   void end_joint(const Batch::Piece& piece, Lsn end);
-  void cancel_joint();
+  void cancel_joint() { weak_commits_.let_part_go(); }
   void give_up_joint();
   Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
   Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());

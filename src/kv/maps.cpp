@@ -137,7 +137,7 @@ Status Kv::free_some_of(PageNumber root, const Removal* removal) {
       const std::uint64_t pages = std::max(least, step);
       const Estimate estimate{0, step * kPrunedPageLogBytes + least * kFreedPageLogBytes + kCatalogueLogBytes};
       if (weak_commits_.has_room_for(estimate.log_bytes)) {
-        const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { return make_ready(estimate); });
+        const Status ready = no_throw([&]() MEMLITH_REQUIRES(pages_.writer()) { return make_ready(estimate); });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
         Status pruned = kOk;

@@ -363,18 +363,10 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
   }
 }
 
-// The analysis cannot follow a lock that is taken at need.
-Snapshots::Place Pages::take_snapshot() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Snapshots::Place Pages::take_snapshot() {
   for (int tries = 0;; ++tries) {
     // Commits that follow closely on each other must not keep a snapshot waiting for ever.
-    const bool hold = tries > 50;
-    if (hold) writer_.lock();
-    struct Unlock {
-      Mutex* held;
-      ~Unlock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-        if (held != nullptr) held->unlock();
-      }
-    } const unlock{hold ? &writer_ : nullptr};
+    const KeptLock writer = tries > 50 ? KeptLock(writer_) : KeptLock();
     const Snapshots::Place place = snapshots_.add(newest_.load(std::memory_order_seq_cst));
     if (beginning_.load(std::memory_order_seq_cst) == place.stamp) return place;
     drop_snapshot(place);

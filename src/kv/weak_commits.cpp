@@ -73,8 +73,7 @@ void WeakCommits::set_window(Window window) {
 
 // ---- to the log ------------------------------------------------------------------------------------------------
 
-// The mutex is that of another object, which the analysis cannot follow.
-Result<Lsn> WeakCommits::hand_over(std::uint64_t commit, bool will_sync) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Result<Lsn> WeakCommits::hand_over(std::uint64_t commit, bool will_sync) {
   const auto known = [&]() -> std::optional<Lsn> {
     const LockGuard lock(queue_mutex_);
     return numbers_.logged() >= commit ? std::optional(numbers_.end_of(commit)) : std::nullopt;
@@ -88,25 +87,19 @@ Result<Lsn> WeakCommits::hand_over(std::uint64_t commit, bool will_sync) MEMLITH
   return closed.error();
 }
 
-// The writer's lock is that of another object, too.
-Status WeakCommits::pause() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (!held_) pages_.writer().lock();
-  const Status cut = no_throw([this]() -> Status {
+Result<KeptLock> WeakCommits::pause() {
+  KeptLock writer = part_hold_.holds() ? KeptLock() : KeptLock(pages_.writer());
+  MEMLITH_TRY(no_throw([this]() -> Status {
     pages_.cut_batch();
     return kOk;
-  });
-  if (!cut.ok()) resume();
-  return cut;
+  }));
+  return writer;
 }
 
-void WeakCommits::set_aside() noexcept {
+void WeakCommits::set_aside(const Closing& /*closing*/) noexcept {
   std::swap(carried_, pages_.batch());
   waiting_bytes_.store(0, std::memory_order_relaxed);
   window_begun_ = frame_wanted_ = false;
-}
-
-void WeakCommits::resume() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (!held_) pages_.writer().unlock();
 }
 
 Collector::Piece WeakCommits::first(std::uint64_t bytes_max) {
@@ -148,12 +141,11 @@ std::string WeakCommits::what_waits() const {
                      pages_.region().shown_name());
 }
 
-Batch::Piece WeakCommits::take_part() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Batch::Piece WeakCommits::take_part() {
   pages_.cut_batch();
   std::swap(carried_, pages_.batch());
   set_tickets_aside();
-  held_ = false;
-  pages_.writer().unlock();
+  let_part_go();
   return carried_.front(~std::uint64_t{0});
 }
 

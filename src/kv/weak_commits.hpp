@@ -70,8 +70,8 @@ class WeakCommits final : public Collector {
 
   // ---- a commit whose frame has the changes of other structures, too (KvPart): with the mutex of the collectors held
 
-  void hold_for_part() { held_ = true; }  // the writer's lock is held from here on
-  void let_part_go() { held_ = false; }
+  void hold_for_part() { part_hold_ = KeptLock(pages_.writer()); }  // the writer
+  void let_part_go() { part_hold_.release(); }
   // Takes exactly the pieces that that commit has left. Lets the writer go.
   Batch::Piece take_part();
   void part_in_log(const Batch::Piece& piece, Lsn end);
@@ -84,9 +84,8 @@ class WeakCommits final : public Collector {
   [[nodiscard]] std::uint64_t logged_bytes() const { return logged_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  Status pause() override;
-  void set_aside() noexcept override;
-  void resume() noexcept override;
+  Result<KeptLock> pause() override;
+  void set_aside(const Closing& closing) noexcept override;
   Piece first(std::uint64_t bytes_max) override;
   bool in_log(Lsn end) noexcept override;
   [[nodiscard]] std::string what_waits() const override;
@@ -108,7 +107,7 @@ class WeakCommits final : public Collector {
   Batch carried_;  // a batch that is on its way, or that the log had no room for
   Batch::Piece piece_;
   std::optional<SizeChange> size_;  // of the region, in the same frame
-  bool held_ = false;               // the writer's lock is held for a part
+  KeptLock part_hold_;              // of the writer's lock, for a part
 
   // Under the writer's lock.
   bool window_begun_ = false;  // a commit waits for the window

@@ -39,21 +39,20 @@ class OpenTransactions {
     });
     return found;
   }
-  // Calls `act` if there is none, and lets none begin meanwhile. False if there is one. The analysis cannot follow
-  // locks that are taken in a loop.
+  // Calls `act` if there is none, and lets none begin meanwhile. False if there is one.
   template <class Act>
-  bool if_none(Act&& act) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  bool if_none(Act&& act) {
     struct Held {
       Shards<Part>& parts;
-      explicit Held(Shards<Part>& all) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : parts(all) {
-        parts.for_each([](Part& part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS { part.mutex.lock(); });
+      explicit Held(Shards<Part>& all) : parts(all) {
+        parts.for_each([](Part& part) MEMLITH_ACQUIRE(part.mutex) { part.mutex.lock(); });
       }
-      ~Held() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-        parts.for_each([](Part& part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS { part.mutex.unlock(); });
+      ~Held() {
+        parts.for_each([](Part& part) MEMLITH_RELEASE(part.mutex) { part.mutex.unlock(); });
       }
     } held(parts_);
     bool found = false;
-    parts_.for_each([&found](Part& part) MEMLITH_NO_THREAD_SAFETY_ANALYSIS { found = found || !part.all.empty(); });
+    parts_.for_each([&found](Part& part) MEMLITH_REQUIRES(part.mutex) { found = found || !part.all.empty(); });
     if (found) return false;
     act();
     return true;

@@ -293,17 +293,15 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
 
 // ---- capture ---------------------------------------------------------------------------------------------------
 
-// The locks stay held beyond the call, which the analysis cannot follow through the guard.
-//
 // ORDER guard-before-capture: threads that change the guarded structures take the guard's locks first and then this
 // one, to grow the region. And while the structures are whole, a crash brings none of them back half changed. [test
 // Heap.EveryCaptureIsOfAWholeHeap]
-void Region::lock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+void Region::lock() {
   if (guard_ != nullptr) guard_->hold();
   capture_mutex_.lock();
 }
 
-void Region::unlock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+void Region::unlock() {
   capture_mutex_.unlock();
   if (guard_ != nullptr) guard_->let_go();
 }
@@ -369,21 +367,25 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
   struct Capture {
     std::vector<Region*>& regions;
     std::size_t taken = 0;
-    explicit Capture(std::vector<Region*>& all) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : regions(all) {
-      for (Region* region : regions) region->lock();
+    explicit Capture(std::vector<Region*>& all) : regions(all) {
+      const auto lock = [](Region& region) MEMLITH_ACQUIRE(region.capture_mutex_) { region.lock(); };
+      for (Region* region : regions) call_annotated(lock, *region);
     }
-    ~Capture() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    ~Capture() {
       while (taken > 0) {
         Region* const region = regions[--taken];
+        region->capture_mutex_.assert_held();
         region->give_back();
       }
-      for (Region* region : regions) region->unlock();
+      const auto unlock = [](Region& region) MEMLITH_RELEASE(region.capture_mutex_) { region.unlock(); };
+      for (Region* region : regions) call_annotated(unlock, *region);
     }
   };
   Lsn end;
   {
     Capture capture(regions);
     for (Region* region : regions) {
+      region->capture_mutex_.assert_held();
       MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(wish.scope));
       if (!wish.ends_change) MEMLITH_TRY(region->check_unchanging());
       ++capture.taken;
@@ -408,6 +410,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
     }
     while (capture.taken > 0) {
       Region* const region = regions[--capture.taken];
+      region->capture_mutex_.assert_held();
       region->keep_taken(part, *committed);
       if (wish.ends_change) region->change_ = Change::none;
     }

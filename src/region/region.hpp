@@ -200,9 +200,8 @@ class Region {
     bool ends_change = false;
   };
   static Result<Lsn> capture_part(std::span<Region* const> regions, const CaptureWish& wish);
-  // The analysis cannot follow the locks of as many regions as the list has.
   static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, const CaptureWish& wish,
-                                                 bool wait_for_room) MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+                                                 bool wait_for_room);
 
   friend class RegionPart;
   friend class ShownRegion;

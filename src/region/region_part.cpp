@@ -1,26 +1,26 @@
 #include "region/region_part.hpp"
 
+#include <utility>
+
 namespace memlith::core {
 
-// The region stays locked beyond the calls, which the analysis cannot follow.
-Result<FrameNeed> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Result<FrameNeed> RegionPart::prepare() {
   captured_ = {};
   addresses_.clear();
-  struct Locked {
-    Region* region;
-    bool taken = false;
-    explicit Locked(Region& given) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : region(&given) { region->lock(); }
-    ~Locked() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-      if (region == nullptr) return;
-      if (taken) region->give_back();
-      region->unlock();
+  struct Undo {
+    RegionPart* part;
+    ~Undo() {
+      if (part != nullptr) part->cancel();
     }
-  } locked(region_);
+  };
+  held_.emplace(region_);
+  Undo undo{this};
+  region_.capture_mutex_.assert_held();
   MEMLITH_TRY(region_.check_unchanging());
-  locked.taken = true;
+  taken_ = true;
   MEMLITH_TRY(region_.take(kAllThreads, kWholeRegion, captured_));
   if (pointers_are_checked()) region_.append_addresses(addresses_);
-  locked.region = nullptr;
+  undo.part = nullptr;
   FrameNeed need{captured_.sizes.size() * sizeof(SizeChange), captured_.extents.size()};
   for (const Extent& extent : captured_.extents) need.bytes += sizeof extent + extent.bytes;
   return need;
@@ -33,15 +33,18 @@ Status RegionPart::add_to(JointFrame& frame) {
   return kOk;
 }
 
-void RegionPart::finish(Lsn end) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+void RegionPart::finish(Lsn end) noexcept {
+  region_.capture_mutex_.assert_held();
   region_.keep_taken(kWholeRegion, end);
-  region_.unlock();
+  taken_ = false;
+  held_.reset();
   report_addresses(addresses_);
 }
 
-void RegionPart::cancel() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  region_.give_back();
-  region_.unlock();
+void RegionPart::cancel() noexcept {
+  region_.capture_mutex_.assert_held();
+  if (std::exchange(taken_, false)) region_.give_back();
+  held_.reset();
 }
 
 }  // namespace memlith::core

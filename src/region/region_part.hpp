@@ -1,10 +1,12 @@
 // The bytes that a persist would capture of a region, as a part of a transaction. Floor: region.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "region/participant.hpp"
 #include "region/pointer_check.hpp"
+#include "region/region.hpp"
 
 namespace memlith::core {
 
@@ -22,6 +24,8 @@ class RegionPart final : public Participant {
 
  private:
   Region& region_;
+  std::optional<Region::Held> held_;  // from prepare() to finish() or cancel()
+  bool taken_ = false;                // from the region, in captured_
   JointFrame captured_;
   std::vector<AddressWord> addresses_;  // where pointers are checked
 };

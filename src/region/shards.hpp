@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "base/thread_annotations.hpp"
 #include "region/thread_number.hpp"
 
 namespace memlith::core {
@@ -17,7 +18,7 @@ class Shards {
   Part& mine() { return parts_[this_thread_number() % kCount].part; }
   template <class Act>
   void for_each(Act&& act) {
-    for (Line& line : parts_) act(line.part);
+    for (Line& line : parts_) call_annotated(act, line.part);
   }
 
  private:

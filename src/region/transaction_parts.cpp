@@ -63,7 +63,7 @@ Result<Lsn> Transaction::commit_frame(bool will_sync, std::size_t& changed) {
 }
 
 // Collectors that are parts are held by their parts, the others by the closing.
-Result<Lsn> Transaction::commit_with_parts(bool will_sync) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+Result<Lsn> Transaction::commit_with_parts(bool will_sync) {
   MEMLITH_TRY(store_.failure());
   for (const Part& each : parts_) MEMLITH_TRY(each.participant->make_ready());
   Collectors& collectors = store_.collectors();
@@ -73,7 +73,7 @@ Result<Lsn> Transaction::commit_with_parts(bool will_sync) MEMLITH_NO_THREAD_SAF
   std::size_t prepared = 0;
   // ORDER room-before-change: parts change memory that no abort can change back, so the log must be able to take the
   // frame before any of them does. [test OneCommit.ALogWithoutRoomLeavesEverythingAsItWas]
-  const Status ready = no_throw([&]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS -> Status {
+  const Status ready = no_throw([&]() MEMLITH_REQUIRES(collectors.mutex()) -> Status {
     MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, prepare_parts(prepared));
     // Covers commits of other threads to the parts meanwhile, and all that they may have followed.
     MEMLITH_TRY(collectors.close_held(false).status());

@@ -83,7 +83,7 @@ void Collectors::add(Collector& collector) {
   const LockGuard moved(moved_mutex_);
   MEMLITH_ASSERT(std::ranges::find(all_, &collector) == all_.end());
   aside_.reserve(all_.size() + 1);
-  held_.reserve(all_.size() + 1);
+  paused_.reserve(all_.size() + 1);
   pieces_.reserve(all_.size() + 1);
   if (log_ == nullptr) log_ = &store_.log();  // others read it meanwhile
   collector.set_ticket(log_->head().value);
@@ -169,41 +169,39 @@ void Collectors::after_background_closing(Status closed) {
 // ORDER one-moment: all collectors in which something waits are held at the same time. Otherwise a commit could be set
 // aside, and one of another collector that it had followed could not. One that was idle is looked at again once others
 // are held: whatever their commits had followed shows by then. [mutant collectors_closed_apart]
-Status Collectors::set_aside_all() {
-  held_.clear();
-  const auto resume_all = [this]() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-    for (Collector* const each : held_) each->resume();
-  };
+Result<Closing> Collectors::pause_all() {
+  Closing closing(paused_);
   for (bool more = true; more;) {
     more = false;
     for (Collector* const each : all_) {
-      if (!each->waits_.load(std::memory_order_acquire) || std::ranges::find(held_, each) != held_.end()) continue;
-      if (const Status paused = each->pause(); !paused.ok()) {
-        resume_all();
-        return paused;
-      }
-      held_.push_back(each);
+      if (!each->waits_.load(std::memory_order_acquire) || closing.holds(*each)) continue;
+      MEMLITH_TRY_ASSIGN(KeptLock commits, each->pause());
+      closing.add(*each, std::move(commits));
       more = true;
     }
   }
+  return closing;
+}
+
+void Collectors::set_aside(const Closing& closing) {
+  const std::span<const Closing::Paused> paused(*closing.paused_);
   // Before waiting_ is less: any_waits() is true throughout. [mutant set_aside_not_waiting]
-  if (!held_.empty()) aside_waits_.store(true);
-  MEMLITH_ASSERT(waiting_.load() >= held_.size());
-  for (const Collector* const each : held_) {
-    ticket_floor_.store(std::max(ticket_floor_.load(), each->newest_ticket().value));
+  if (!paused.empty()) aside_waits_.store(true);
+  MEMLITH_ASSERT(waiting_.load() >= paused.size());
+  for (const Closing::Paused& each : paused) {
+    ticket_floor_.store(std::max(ticket_floor_.load(), each.collector->newest_ticket().value));
   }
-  for (Collector* const each : held_) {
+  for (const Closing::Paused& held : paused) {
+    Collector* const each = held.collector;
     MEMLITH_ASSERT(each->waits_.load(std::memory_order_relaxed));
     MEMLITH_ASSERT(std::ranges::find(aside_, each) == aside_.end());
-    each->set_aside();
+    each->set_aside(closing);
     each->set_tickets_aside();
     each->waits_.store(false, std::memory_order_relaxed);
     waiting_.fetch_sub(1);
     each->allowed_aside_ += std::exchange(each->allowed_, 0);
     aside_.push_back(each);
   }
-  resume_all();
-  return kOk;
 }
 
 // The pieces of one collector are what it has; those of several are put together.
@@ -267,11 +265,18 @@ Result<Lsn> Collectors::close_held(bool will_sync) {
   // Whatever ends this call, also a lack of memory: what is set aside still was refused.
   struct NoteRefused {
     Collectors& owner;
-    ~NoteRefused() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { owner.note_refused(); }
+    ~NoteRefused() {
+      owner.mutex_.assert_held();
+      owner.note_refused();
+    }
   } const note{*this};
   // Commits that the log refused lie before those that came later.
   Status sent = send(will_sync);
-  if (sent.ok()) sent = set_aside_all();
+  if (sent.ok()) {
+    auto closing = pause_all();
+    if (closing.ok()) set_aside(*closing);
+    sent = closing.status();
+  }
   if (sent.ok()) sent = send(will_sync);
   if (sent.ok()) return newest_;
   return is_refusal(sent) ? refused_because(sent) : sent;

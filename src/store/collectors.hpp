@@ -21,6 +21,9 @@
 // until that is durable. [mutant tickets_not_held_back] A caller that looks at the durable ticket then may look again
 // until it has moved, and causes a closing within 100 ms.
 //
+// PAUSED COLLECTORS. A Closing is the right to act while collectors are paused: Collectors::pause_all() returns it, and
+// their commits go on when it is gone. A function that may be called only meanwhile takes it as an argument.
+//
 // Threads: any. mutex() is taken before the locks of collectors and regions, and held until what was set aside is in
 // the log. A transaction of several structures holds it, too, until its frame is in the log.
 #pragma once
@@ -42,6 +45,7 @@
 
 namespace memlith::core {
 
+class Closing;
 class Collectors;
 class Store;
 
@@ -116,11 +120,11 @@ class Collector {
   friend class Collectors;
   // These are called with Collectors::mutex() held.
 
-  // From pause() to resume() no commit of the structure ends. After an error of pause() it goes on. In between, if
-  // something waits: it is set aside, which cannot fail.
-  virtual Status pause() = 0;
-  virtual void set_aside() noexcept = 0;
-  virtual void resume() noexcept = 0;
+  // No commit of the structure ends as long as the returned lock is there; it holds nothing if a part of a transaction
+  // on this thread has the structure's lock. After an error commits go on. In between, if something waits: it is set
+  // aside, which cannot fail.
+  virtual Result<KeptLock> pause() = 0;
+  virtual void set_aside(const Closing& closing) noexcept = 0;
   // The first of what was set aside: as much as fits so many bytes and ends between two commits, but one step at least.
   // Valid until in_log().
   virtual Piece first(std::uint64_t bytes_max) = 0;
@@ -157,6 +161,34 @@ class Collector {
   std::uint64_t allowed_aside_ = 0;        // likewise, of what was set aside; under Collectors::mutex()
 };
 
+// The collectors in which something waits, each held between two of its commits for as long as this lives.
+class Closing {
+ public:
+  Closing(Closing&& other) noexcept : paused_(std::exchange(other.paused_, nullptr)) {}
+  Closing& operator=(Closing&&) = delete;
+  ~Closing() {
+    if (paused_ != nullptr) paused_->clear();
+  }
+  [[nodiscard]] bool holds(const Collector& collector) const {
+    return std::ranges::any_of(*paused_, [&](const Paused& each) { return each.collector == &collector; });
+  }
+
+ private:
+  friend class Collectors;
+  struct Paused {
+    Collector* collector;
+    KeptLock commits;
+  };
+  // `room` is empty, and has room for all collectors, so that pausing them allocates nothing.
+  explicit Closing(std::vector<Paused>& room) : paused_(&room) { MEMLITH_ASSERT(room.empty()); }
+  void add(Collector& collector, KeptLock commits) {
+    MEMLITH_ASSERT(paused_->size() < paused_->capacity());
+    paused_->push_back({&collector, std::move(commits)});
+  }
+
+  std::vector<Paused>* paused_;
+};
+
 class Collectors {
  public:
   explicit Collectors(Store& store) : store_(store) {}
@@ -172,7 +204,7 @@ class Collectors {
     return waiting_.load(std::memory_order_acquire) > 0 || aside_waits_.load(std::memory_order_acquire);
   }
   [[nodiscard]] bool refused() const { return refused_.load(std::memory_order_acquire); }
-  [[nodiscard]] Mutex& mutex() { return mutex_; }
+  [[nodiscard]] Mutex& mutex() MEMLITH_RETURN_CAPABILITY(mutex_) { return mutex_; }
 
   // Puts what waits into the log. Returns the end of the newest frame of a closing. `will_sync`: the caller waits for
   // that at once. Errors: those of Store::commit(). If some of it is refused, what the log took before has its frames.
@@ -195,7 +227,8 @@ class Collectors {
 
  private:
   friend class Collector;
-  Status set_aside_all() MEMLITH_REQUIRES(mutex_);
+  Result<Closing> pause_all() MEMLITH_REQUIRES(mutex_);
+  void set_aside(const Closing& closing) MEMLITH_REQUIRES(mutex_);
   Status send(bool will_sync) MEMLITH_REQUIRES(mutex_);
   Result<Lsn> commit(std::span<const Collector::Piece> pieces, bool will_sync) MEMLITH_REQUIRES(mutex_);
   Status refused_because(Status cause) MEMLITH_REQUIRES(mutex_);
@@ -210,7 +243,7 @@ class Collectors {
   std::atomic<std::uint64_t> allowed_{0};  // the sum of what collectors may have waiting
   Mutex mutex_;
   std::vector<Collector*> aside_ MEMLITH_GUARDED_BY(mutex_);  // those that have set something aside; there is room
-  std::vector<Collector*> held_ MEMLITH_GUARDED_BY(mutex_);   // likewise
+  std::vector<Closing::Paused> paused_ MEMLITH_GUARDED_BY(mutex_);   // likewise, by the closing that is under way
   std::vector<Collector::Piece> pieces_ MEMLITH_GUARDED_BY(mutex_);  // likewise
   JointFrame frame_ MEMLITH_GUARDED_BY(mutex_);
   Lsn newest_ MEMLITH_GUARDED_BY(mutex_);

@@ -48,6 +48,7 @@ class MEMLITH_CAPABILITY("mutex") SpinLock {
     }
   }
   void unlock() MEMLITH_RELEASE() { busy_.store(false, std::memory_order_release); }
+  void assert_held() const MEMLITH_ASSERT_CAPABILITY(this) { MEMLITH_DCHECK(busy_.load(std::memory_order_relaxed)); }
 
  private:
   std::atomic<bool> busy_{false};
@@ -165,7 +166,7 @@ class ExplicitTracker final : public Tracker {
     return lists_[thread % kLists];
   }
 
-  // Locks the lists of a thread, or all. The analysis cannot follow locks that are taken in a loop.
+  // Locks the lists of a thread, or all.
   //
   // ORDER all-lists-at-once: no range may be taken before every list is locked. Otherwise, of a range and one that
   // another thread touched after it, only the later one could be taken. [test
@@ -189,21 +190,25 @@ class ExplicitTracker final : public Tracker {
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     template <class Act>
-    void for_each(Act&& act) const MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-      for (std::uint64_t left = lists_; left != 0; left &= left - 1) act(tracker_.lists_[std::countr_zero(left)]);
+    void for_each(Act&& act) const {
+      for_lists(lists_, act);
     }
     // The range goes to the list of the thread that touched it, which is locked.
-    void give_back(const Touched& range) const MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-      tracker_.list_of(range.thread).touched.push_back(range);
+    void give_back(const Touched& range) const {
+      TouchedList& list = tracker_.list_of(range.thread);
+      list.lock.assert_held();
+      list.touched.push_back(range);
     }
 
    private:
     // Touching threads lock one list and captures of a region exclude each other, so any order will do.
-    void lock(std::uint64_t lists) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+    void lock(std::uint64_t lists) {
       lists_ |= lists;
-      for (std::uint64_t left = lists; left != 0; left &= left - 1) {
-        tracker_.lists_[std::countr_zero(left)].lock.lock();
-      }
+      for_lists(lists, [](TouchedList& list) MEMLITH_ACQUIRE(list.lock) { list.lock.lock(); });
+    }
+    template <class Act>
+    void for_lists(std::uint64_t lists, Act&& act) const {
+      for (; lists != 0; lists &= lists - 1) call_annotated(act, tracker_.lists_[std::countr_zero(lists)]);
     }
     ExplicitTracker& tracker_;
     std::uint64_t lists_ = 0;

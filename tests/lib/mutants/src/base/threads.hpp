@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/thread_annotations.hpp"
 
 namespace memlith::core {
@@ -88,6 +90,9 @@ class MEMLITH_CAPABILITY("mutex") Mutex {
     if (controller == nullptr) return real_.unlock();
     held_ = false;
     controller->point("unlock", this);
+  }
+  void assert_held() MEMLITH_ASSERT_CAPABILITY(this) {
+    MEMLITH_ASSERT(controller == nullptr ? pthread_mutex_trylock(real_.native_handle()) == EBUSY : held_);
   }
 
  private:
