@@ -2,13 +2,10 @@
 // process is killed again and again. Each time every acknowledged operation is in the kv store or in the log, exactly
 // once and in order, and the entries begin where the kv store ends.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <csignal>
 #include <random>
 #include <thread>
 #include <vector>
@@ -16,6 +13,7 @@
 #include "memlith/applog.hpp"
 #include "memlith/kv.hpp"
 #include "support/backends.hpp"
+#include "support/child.hpp"
 
 namespace memlith::test::applog_kill_test {
 namespace {
@@ -28,24 +26,6 @@ std::uint64_t sum_of(const Acknowledged& acknowledged) {
   std::uint64_t sum = 0;
   for (const auto& each : acknowledged) sum += each;
   return sum;
-}
-
-// The child stays to be waited for.
-bool has_ended(pid_t child) {
-  siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == child;
-}
-
-template <class T>
-T or_leave(memlith::Result<T> result, int code) {
-  if (result) return std::move(*result);
-  std::fprintf(stderr, "%s\n", result.error().message().c_str());
-  ::_exit(code);
-}
-void or_leave(const memlith::Result<void>& result, int code) {
-  if (result) return;
-  std::fprintf(stderr, "%s\n", result.error().message().c_str());
-  ::_exit(code);
 }
 
 struct Opened {
@@ -91,8 +71,8 @@ std::uint64_t number_in(KvTransaction& txn, KvMap map, const std::string& key) {
   return found ? std::stoull(std::string(*found)) : 0;
 }
 
-[[noreturn]] void live(const Backend& backend, WhenFull when_full, const std::vector<std::uint64_t>& done,
-                       Acknowledged* acknowledged) {
+void live(const Backend& backend, WhenFull when_full, const std::vector<std::uint64_t>& done,
+          Acknowledged& acknowledged) {
   Opened opened = open(backend, when_full);
   std::vector<std::thread> threads;
   for (int w = 0; w < kWriters; ++w) {
@@ -100,7 +80,7 @@ std::uint64_t number_in(KvTransaction& txn, KvMap map, const std::string& key) {
       for (std::uint64_t count = done[static_cast<std::size_t>(w)] + 1;; ++count) {
         const std::uint64_t number = or_leave(opened.log.append(entry_of(w, count)), 8);
         or_leave(count % 3 == 0 ? opened.log.wait(number) : opened.log.write(), 9);
-        (*acknowledged)[static_cast<std::size_t>(w)] = count;
+        acknowledged[static_cast<std::size_t>(w)] = count;
       }
     });
   }
@@ -130,7 +110,6 @@ std::uint64_t number_in(KvTransaction& txn, KvMap map, const std::string& key) {
     }
   });
   for (std::thread& each : threads) each.join();
-  ::_exit(15);
 }
 
 class AppLogKill : public ::testing::TestWithParam<const char*> {};
@@ -140,23 +119,18 @@ INSTANTIATE_TEST_SUITE_P(On, AppLogKill, ::testing::ValuesIn(Backend::kNames),
 TEST_P(AppLogKill, EveryOperationIsThereExactlyOnce) {
   const Backend backend(GetParam());
   if (!backend.lacks().empty()) GTEST_SKIP() << backend.lacks();
-  void* const memory = ::mmap(nullptr, sizeof(Acknowledged), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* const acknowledged = new (memory) Acknowledged{};
+  const SharedWithChildren<Acknowledged> acknowledged;
   std::mt19937_64 random(std::random_device{}());
   std::vector<std::uint64_t> counts(kWriters);
   for (int kill = 0; kill < 17; ++kill) {
     const WhenFull when_full = kill < 12 ? WhenFull::block : WhenFull::grow;
-    const pid_t child = ::fork();
-    if (child == 0) live(backend, when_full, counts, acknowledged);
     // At any moment, also of opening; and, every other time, when some operations were acknowledged.
     const std::uint64_t enough = kill % 2 == 0 ? 0 : sum_of(*acknowledged) + 20;
-    while (sum_of(*acknowledged) < enough && !has_ended(child)) ::usleep(1000);
-    ::usleep(static_cast<useconds_t>(random() % 100'000));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << WEXITSTATUS(status);
+    KilledProcess child;
+    child.start([&] { live(backend, when_full, counts, *acknowledged); },
+                [&] { return sum_of(*acknowledged) >= enough; });
+    child.kill_working(random() % 100'000);
+    ASSERT_FALSE(HasFailure());
 
     Opened opened = open(backend, when_full);
     auto reader = opened.kv.begin({.read_only = true});
@@ -177,7 +151,6 @@ TEST_P(AppLogKill, EveryOperationIsThereExactlyOnce) {
     }
   }
   EXPECT_GE(counts[0] + counts[1] + counts[2], 200u);
-  ::munmap(memory, sizeof(Acknowledged));
 }
 
 }  // namespace

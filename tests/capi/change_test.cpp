@@ -1,12 +1,9 @@
 // docs/heap.md, "Undo": an exception undoes what the function of transact() changed, in memory, in the heap's blocks
 // and on the disk; nothing of the function's changes is durable without the rest.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 #include <mutex>
 #include <random>
 #include <stdexcept>
@@ -14,6 +11,7 @@
 #include <thread>
 
 #include "memlith/heap.hpp"
+#include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::change_test {
@@ -250,9 +248,7 @@ TEST_P(Undo, UnderALock) {
 // change are there, no half of an undone one, and no block without an owner.
 TEST_P(Undo, Kill) {
   const std::string path = folder_ / "store";
-  void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* const acknowledged = new (memory) std::atomic<std::uint64_t>{0};
+  const SharedWithChildren<std::atomic<std::uint64_t>> acknowledged;
   const auto live = [&] {
     const Store store = open_store(path);
     const Heap heap = open_heap(store, GetParam());
@@ -275,13 +271,10 @@ TEST_P(Undo, Kill) {
   };
   std::mt19937_64 random(std::random_device{}());
   for (int kill = 0; kill < 12; ++kill) {
-    const pid_t child = ::fork();
-    if (child == 0) live();
-    ::usleep(static_cast<useconds_t>(20'000 + random() % 80'000));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << WEXITSTATUS(status);
+    KilledProcess child;
+    child.start(live);
+    child.kill_working(20'000 + random() % 80'000);
+    ASSERT_FALSE(HasFailure());
     const Store store = open_store(path);
     const Heap heap = open_heap(store, GetParam());
     const Shop& shop = **heap.root<Shop>();
@@ -301,7 +294,6 @@ TEST_P(Undo, Kill) {
     acknowledged->store(shop.changes);
   }
   EXPECT_GT(acknowledged->load(), 0u);
-  ::munmap(memory, 4096);
 }
 
 TEST(UndoInC, HandlesAreCheckedAndFreed) {

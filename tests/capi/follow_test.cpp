@@ -1,7 +1,5 @@
 // memlith.h, MEMLITH_OPEN_FOLLOW: readers in other processes beside a writer, in C and C++.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -194,11 +192,7 @@ std::string one_number(const Region& region, std::uint64_t& number) {
 }
 
 TEST_P(Followers, SeeOneCommitBesideAWriterThatIsKilledAndStartedAgain) {
-  const auto start = [&](auto body) {
-    const pid_t child = ::fork();
-    if (child == 0) body(path_, one_file_);
-    return child;
-  };
+  const auto start = [&](KilledProcess& process, auto body) { process.start([&] { body(path_, one_file_); }); };
   {
     auto store = open_at(path_, one_file_, writing());
     ASSERT_TRUE(store.ok());
@@ -208,23 +202,18 @@ TEST_P(Followers, SeeOneCommitBesideAWriterThatIsKilledAndStartedAgain) {
     }
   }
   std::mt19937_64 random(std::random_device{}());
-  const auto kill_and_wait = [](pid_t child) {
-    int status = 0;
-    EXPECT_EQ(::kill(child, SIGKILL), 0);
-    EXPECT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFSIGNALED(status)) << "it had ended by itself, with status " << WEXITSTATUS(status);
-  };
-  pid_t readers[2] = {start(read_for_ever), start(read_for_ever)};
+  KilledProcess readers[2];
+  for (KilledProcess& reader : readers) start(reader, read_for_ever);
   for (int life = 0; life < 12; ++life) {
-    const pid_t writer = start(raise_for_ever);
-    ::usleep(static_cast<useconds_t>(20'000 + random() % 60'000));
-    kill_and_wait(writer);
+    KilledProcess writer;
+    start(writer, raise_for_ever);
+    writer.kill_working(20'000 + random() % 60'000);
     if (life % 3 == 2) {
-      kill_and_wait(readers[life / 3 % 2]);
-      readers[life / 3 % 2] = start(read_for_ever);
+      readers[life / 3 % 2].kill_working();
+      start(readers[life / 3 % 2], read_for_ever);
     }
   }
-  for (const pid_t reader : readers) kill_and_wait(reader);
+  for (KilledProcess& reader : readers) reader.kill_working();
   // Readers have left nothing, and keep no writer out.
   auto store = open_at(path_, one_file_, writing());
   ASSERT_TRUE(store.ok()) << store.error().message();

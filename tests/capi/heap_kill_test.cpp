@@ -1,13 +1,10 @@
 // docs/heap.md, "crashes and threads": a heap that several threads use is killed again and again; each time it is as of
 // one persist, the last acknowledged or a later one, with nothing leaked. Some lives give it a larger limit.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <mutex>
 #include <random>
 #include <string>
@@ -15,6 +12,7 @@
 #include <vector>
 
 #include "memlith/heap.hpp"
+#include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
@@ -65,27 +63,21 @@ struct Acknowledged {
 constexpr std::uint64_t kAddress = 0x400000000000;
 
 Heap open_heap(const Store& store, Tracker tracker, std::uint64_t max_size = 0) {
-  auto heap =
-      Heap::open(store, "heap",
-                 {.create = true, .tracker = tracker, .size = 1 << 20, .max_size = max_size, .address = kAddress});
-  if (!heap) {
-    std::fprintf(stderr, "%s\n", heap.error().message().c_str());
-    ::_exit(4);
-  }
-  return std::move(*heap);
+  return or_leave(Heap::open(store, "heap",
+                             {.create = true,
+                              .tracker = tracker,
+                              .size = 1 << 20,
+                              .max_size = max_size,
+                              .address = kAddress}),
+                  4);
 }
 Store open_store(const std::string& path) {
-  auto store = Store::open(path, {.create = true, .log_bytes = 1 << 20});
-  if (!store) {
-    std::fprintf(stderr, "%s\n", store.error().message().c_str());
-    ::_exit(3);
-  }
-  return std::move(*store);
+  return or_leave(Store::open(path, {.create = true, .log_bytes = 1 << 20}), 3);
 }
 
 // Each thread changes its own part, without a lock while it does: the threads meet in the allocator only. A persist is
 // captured when no change is half done, and by any thread for all of them.
-[[noreturn]] void live(const std::string& path, Tracker tracker, std::uint64_t max_size, Acknowledged* acknowledged) {
+void live(const std::string& path, Tracker tracker, std::uint64_t max_size, Acknowledged& acknowledged) {
   const Store store = open_store(path);
   const Heap heap = open_heap(store, tracker, max_size);
   auto shared = heap.root<Shared>();
@@ -122,15 +114,14 @@ Store open_store(const std::string& path) {
         first.unlock(), second.unlock(), third.unlock(), queue.unlock();
         if (!ticket || !heap.wait(*ticket)) ::_exit(6);
         for (int i = 0; i < kThreads; ++i) {
-          std::uint64_t known = acknowledged->changes[i].load();
-          while (known < captured[i] && !acknowledged->changes[i].compare_exchange_weak(known, captured[i])) {
+          std::uint64_t known = acknowledged.changes[i].load();
+          while (known < captured[i] && !acknowledged.changes[i].compare_exchange_weak(known, captured[i])) {
           }
         }
       }
     });
   }
   for (std::thread& each : threads) each.join();
-  ::_exit(7);
 }
 
 class HeapKill : public ::testing::TestWithParam<Tracker> {};
@@ -140,22 +131,18 @@ INSTANTIATE_TEST_SUITE_P(By, HeapKill, ::testing::Values(Tracker::scan, Tracker:
 TEST_P(HeapKill, OfSeveralThreads) {
   const TempFolder folder;
   const std::string path = folder / "store";
-  void* const memory = ::mmap(nullptr, sizeof(Acknowledged), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* const acknowledged = new (memory) Acknowledged{};
+  const SharedWithChildren<Acknowledged> acknowledged;
   std::mt19937_64 random(std::random_device{}());
   // The model: what each part must be after so many changes.
   std::uint64_t modelled[kThreads] = {};
   std::map<std::uint32_t, std::string> texts[kThreads];
   std::vector<std::uint64_t> history[kThreads];
   for (int kill = 0; kill < 25; ++kill) {
-    const pid_t child = ::fork();
-    if (child == 0) live(path, GetParam(), (1ull + 150 * (static_cast<unsigned>(kill) / 8)) << 30, acknowledged);
-    ::usleep(static_cast<useconds_t>(random() % 150'000));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << WEXITSTATUS(status);
+    const std::uint64_t max_size = (1ull + 150 * (static_cast<unsigned>(kill) / 8)) << 30;
+    KilledProcess child;
+    child.start([&] { live(path, GetParam(), max_size, *acknowledged); });
+    child.kill_working(random() % 150'000);
+    ASSERT_FALSE(HasFailure());
 
     Store store = open_store(path);
     Heap heap = open_heap(store, GetParam());
@@ -194,7 +181,6 @@ TEST_P(HeapKill, OfSeveralThreads) {
   std::uint64_t changes = 0;
   for (const std::uint64_t each : modelled) changes += each;
   EXPECT_GT(changes, 100u) << "the children did not get far";
-  ::munmap(memory, sizeof(Acknowledged));
 }
 
 }  // namespace

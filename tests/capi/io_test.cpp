@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 
 #include "memlith/memlith.h"
 #include "private/options.h"
+#include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::io_test {
@@ -296,11 +298,10 @@ TEST_F(DaxStore, IsRefusedToWritersOfSectors) {
 TEST_F(DaxStore, SurvivesKills) {
   const std::string path = folder_ / "store";
   std::uint64_t last = 0;
+  const SharedWithChildren<std::atomic<std::uint64_t>> told;
+  const SharedWithChildren<std::atomic<int>> times;
   for (int round = 0; round < 20; ++round) {
-    std::array<int, 2> pipe{};
-    ASSERT_EQ(::pipe(pipe.data()), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
+    const auto live = [&] {
       memlith_store* const store = open_store(path, MEMLITH_IO_DAX);
       memlith_region* region = open_tracked(store, MEMLITH_TRACKER_EXPLICIT);
       auto* const bytes = static_cast<char*>(memlith_region_address(region));
@@ -314,19 +315,15 @@ TEST_F(DaxStore, SurvivesKills) {
         }
         if (memlith_persist(&region, 1, MEMLITH_SCOPE_PROCESS) != MEMLITH_OK) ::_exit(1);
         if (number % 1000 == 0 && memlith_store_checkpoint(store) != MEMLITH_OK) ::_exit(2);
-        if (::write(pipe[1], &number, sizeof number) != sizeof number) ::_exit(3);
+        *told = number;
+        ++*times;
       }
-    }
-    ::close(pipe[1]);
-    std::uint64_t told = 0;
-    for (int i = 0; i < 1 + round * 157 && ::read(pipe[0], &told, sizeof told) == sizeof told; ++i) {
-    }
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "ended with " << WEXITSTATUS(status);
-    for (std::uint64_t more = 0; ::read(pipe[0], &more, sizeof more) == sizeof more;) told = more;
-    ::close(pipe[0]);
+    };
+    KilledProcess child;
+    *times = 0;
+    child.start(live, [&] { return *times > round * 157; });
+    child.kill_working();
+    ASSERT_FALSE(HasFailure());
     memlith_store* const store = open_store(path, MEMLITH_IO_DAX);
     const auto* const bytes =
         static_cast<const char*>(memlith_region_address(open_tracked(store, MEMLITH_TRACKER_EXPLICIT)));
@@ -335,8 +332,8 @@ TEST_F(DaxStore, SurvivesKills) {
     std::memcpy(&first, bytes, sizeof first);
     std::memcpy(&second, bytes + 8192 + 60, sizeof second);
     EXPECT_EQ(first, second);
-    EXPECT_GE(first, told);
-    EXPECT_GT(told, last);
+    EXPECT_GE(first, *told);
+    EXPECT_GT(*told, last);
     last = first;
     ASSERT_EQ(memlith_store_close(store), MEMLITH_OK);
   }

@@ -2,9 +2,6 @@
 // what they stored, each for itself, until the process is killed. What comes back is explained exactly by the
 // transactions that were acknowledged, plus at most one of each thread that was on its way, whole.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +15,7 @@
 #include <vector>
 
 #include "memlith/memlith.hpp"
+#include "support/child.hpp"
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
@@ -87,7 +85,7 @@ void increment_for_ever(const Store& store, const Region& region, std::vector<st
   }
 }
 
-[[noreturn]] void live(const std::string& path, Tracker tracker, Told& told, std::uint64_t seed) {
+void live(const std::string& path, Tracker tracker, Told& told, std::uint64_t seed) {
   auto store = Store::open(path, {.create = true, .log_bytes = 8 << 20});
   if (!store) ::_exit(5);
   const Region region = open_region(*store, tracker);
@@ -97,7 +95,6 @@ void increment_for_ever(const Store& store, const Region& region, std::vector<st
     threads.emplace_back([&, thread] { increment_for_ever(*store, region, locks, told, thread, seed); });
   }
   for (std::thread& thread : threads) thread.join();
-  ::_exit(6);
 }
 
 class Isolation : public ::testing::TestWithParam<Tracker> {};
@@ -108,24 +105,21 @@ TEST_P(Isolation, KilledAtRandom) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer dies with more than 64 locks held by a thread";
   const TempFolder folder;
   const std::string path = folder / "store";
-  void* const shared = ::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(shared, MAP_FAILED);
   const std::uint64_t seed = std::random_device{}();
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
   std::array<std::uint64_t, kThreads> before{};
   std::uint64_t transactions = 0;
   for (std::uint64_t round = 0; round < 5; ++round) {
-    Told& told = *new (shared) Told{};
-    const pid_t child = ::fork();
-    if (child == 0) live(path, GetParam(), told, random());
+    const SharedWithChildren<Told> shared;
+    const Told& told = *shared;
+    const std::uint64_t of_the_child = random();
     // Killed once something was acknowledged, at any moment after.
-    while (told.acknowledged[round % kThreads].load() == 0 && ::waitpid(child, nullptr, WNOHANG) == 0) ::usleep(500);
-    ::usleep(static_cast<useconds_t>(random() % 40'000));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child) << "it ended by itself";
-    ASSERT_TRUE(WIFSIGNALED(status)) << "it ended by itself";
+    KilledProcess child;
+    child.start([&] { live(path, GetParam(), *shared, of_the_child); },
+                [&] { return told.acknowledged[round % kThreads] != 0; });
+    child.kill_working(random() % 40'000);
+    ASSERT_FALSE(HasFailure());
 
     auto store = Store::open(path, {.create = true});
     ASSERT_TRUE(store) << store.error().message();
@@ -150,7 +144,6 @@ TEST_P(Isolation, KilledAtRandom) {
   }
   std::printf("transactions %llu\n", static_cast<unsigned long long>(transactions));
   EXPECT_GE(transactions, 5u);
-  ::munmap(shared, sizeof(Told));
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
 // docs/guarantees.md, "What survives what": whenever a program is killed, reopening finds every persist it was told had
 // succeeded, and of the one it was in the middle of, all or nothing, in all regions.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <random>
 
 #include "memlith/memlith.hpp"
+#include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::kill_test {
@@ -20,30 +20,20 @@ Store open_store(const std::string& path) {
   StoreOptions options;
   options.create = true;
   options.log_bytes = 1 << 20;  // small: checkpoints are killed too
-  auto store = Store::open(path, options);
-  if (!store.ok()) {
-    std::fprintf(stderr, "%s\n", store.error().message().c_str());
-    ::_exit(3);
-  }
-  return std::move(*store);
+  return or_leave(Store::open(path, options), 3);
 }
 Region open_region(const Store& store, const std::string& name, Tracker tracker) {
   RegionOptions options;
   options.create = true;
   options.size = kSize;
   options.tracker = tracker;
-  auto region = store.region(name, options);
-  if (!region.ok()) {
-    std::fprintf(stderr, "%s\n", region.error().message().c_str());
-    ::_exit(4);
-  }
-  return std::move(*region);
+  return or_leave(store.region(name, options), 4);
 }
 std::uint64_t* words(const Region& region) { return static_cast<std::uint64_t*>(region.address()); }
 
 // All regions hold one number all over; persists the next, and the next, and says so, until it is killed. Every fourth
 // time, discards the first half of the last region.
-[[noreturn]] void persist_for_ever(const std::string& path, Tracker tracker, int acknowledge) {
+[[noreturn]] void persist_for_ever(const std::string& path, Tracker tracker, std::atomic<std::uint64_t>& acknowledged) {
   Store store = open_store(path);
   Region a = open_region(store, "a", tracker);
   Region b = open_region(store, "b", tracker);
@@ -54,7 +44,7 @@ std::uint64_t* words(const Region& region) { return static_cast<std::uint64_t*>(
       (void)region->touch(words(*region), kSize);
     }
     if (!Store::persist({&a, &b, &c}).ok()) ::_exit(5);
-    if (::write(acknowledge, &number, sizeof number) != sizeof number) ::_exit(6);
+    acknowledged = number;
     if (number % 4 == 0 && !c.discard(c.address(), kSize / 2).ok()) ::_exit(7);
   }
 }
@@ -72,34 +62,20 @@ TEST_P(Kill, TwentyTimes) {
   const TempFolder folder;
   const std::string path = folder / "store";
   std::mt19937_64 random(std::random_device{}());
-  std::uint64_t acknowledged = 0;
+  const SharedWithChildren<std::atomic<std::uint64_t>> acknowledged;
   for (int life = 0; life < 20; ++life) {
-    int ends[2];
-    ASSERT_EQ(::pipe(ends), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::close(ends[0]);
-      persist_for_ever(path, GetParam(), ends[1]);
-    }
-    ::close(ends[1]);
-    std::uint64_t number = 0;
-    const std::uint64_t wanted = life % 4 == 3 ? 0 : random() % 60;  // acknowledgements to wait for
-    for (std::uint64_t i = 0; i < wanted && ::read(ends[0], &number, sizeof number) == sizeof number; ++i)
-      acknowledged = number;
-    ::usleep(static_cast<useconds_t>(random() % 3000));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << WEXITSTATUS(status);
-    while (::read(ends[0], &number, sizeof number) == sizeof number) acknowledged = number;
-    ::close(ends[0]);
+    const std::uint64_t enough = *acknowledged + (life % 4 == 3 ? 0 : random() % 60);
+    KilledProcess child;
+    child.start([&] { persist_for_ever(path, GetParam(), *acknowledged); }, [&] { return *acknowledged >= enough; });
+    child.kill_working(random() % 3000);
+    ASSERT_FALSE(HasFailure());
 
     Store store = open_store(path);
     Region a = open_region(store, "a", GetParam());
     Region b = open_region(store, "b", GetParam());
     const std::uint64_t found = words(a)[0];
-    EXPECT_GE(found, acknowledged) << "life " << life;
-    EXPECT_LE(found, acknowledged + 1) << "life " << life;
+    EXPECT_GE(found, *acknowledged) << "life " << life;
+    EXPECT_LE(found, *acknowledged + 1) << "life " << life;
     for (std::uint64_t at = 0; at < kSize / 8; at += kWordsApart) {
       ASSERT_EQ(words(a)[at], found) << "life " << life << ", word " << at;
       ASSERT_EQ(words(b)[at], found) << "life " << life << ", word " << at;
@@ -110,12 +86,12 @@ TEST_P(Kill, TwentyTimes) {
       const bool first_half = at < kSize / 16;
       ASSERT_EQ(words(c)[at], discarded && first_half ? 0 : found) << "life " << life << ", word " << at;
     }
-    acknowledged = found;
+    *acknowledged = found;
     if (life % 2 == 0) {
       EXPECT_TRUE(store.close().ok());
     }
   }
-  EXPECT_GT(acknowledged, 20u) << "the children did not get far";
+  EXPECT_GT(*acknowledged, 20u) << "the children did not get far";
 }
 
 }  // namespace

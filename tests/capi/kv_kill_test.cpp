@@ -4,18 +4,16 @@
 // Each transaction takes the next number from a record, so that the numbers are the order of the commits, and writes as
 // its number says. So the content after a kill has to be that of a model after as many transactions.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 #include <map>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "memlith/kv.hpp"
+#include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::kv_kill_test {
@@ -51,13 +49,6 @@ struct Opened {
   KvMap maps[kMaps];
 };
 
-template <class T>
-T or_leave(memlith::Result<T> result, int code) {
-  if (result) return std::move(*result);
-  std::fprintf(stderr, "%s\n", result.error().message().c_str());
-  ::_exit(code);
-}
-
 Opened open(const std::string& path) {
   Store store = or_leave(Store::open(path, {.create = true, .log_bytes = 1 << 20}), 3);
   Kv kv = or_leave(Kv::open(store, "kv", {.create = true, .window_ms = 5}), 4);
@@ -75,7 +66,7 @@ void acknowledge(Acknowledged& newest, std::uint64_t number) {
   }
 }
 
-[[noreturn]] void live(const std::string& path, Acknowledged* acknowledged) {
+void live(const std::string& path, Acknowledged& acknowledged) {
   Opened opened = open(path);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
@@ -99,34 +90,28 @@ void acknowledge(Acknowledged& newest, std::uint64_t number) {
             },
             sync ? Durability::sync : Durability::weak);
         const std::uint64_t commit = or_leave(std::move(ticket), 6);
-        if (sync) acknowledge(*acknowledged, number);
+        if (sync) acknowledge(acknowledged, number);
         if (draw() % 16 != 0) continue;
         if (!opened.kv.wait(commit)) ::_exit(7);
-        acknowledge(*acknowledged, number);
+        acknowledge(acknowledged, number);
       }
     });
   }
   for (std::thread& each : threads) each.join();
-  ::_exit(8);
 }
 
 TEST(KvKill, LeavesAPrefixInAllMaps) {
   const TempFolder folder;
   const std::string path = folder / "store";
-  void* const memory = ::mmap(nullptr, sizeof(Acknowledged), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* const acknowledged = new (memory) Acknowledged{};
+  const SharedWithChildren<Acknowledged> acknowledged;
   std::mt19937_64 random(std::random_device{}());
   std::map<std::string, std::string> model[kMaps];
   std::uint64_t modelled = 0;
   for (int kill = 0; kill < 25; ++kill) {
-    const pid_t child = ::fork();
-    if (child == 0) live(path, acknowledged);
-    ::usleep(static_cast<useconds_t>(random() % 120'000));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << WEXITSTATUS(status);
+    KilledProcess child;
+    child.start([&] { live(path, *acknowledged); });
+    child.kill_working(random() % 120'000);
+    ASSERT_FALSE(HasFailure());
 
     Opened opened = open(path);
     const auto report = opened.kv.verify();
@@ -159,7 +144,6 @@ TEST(KvKill, LeavesAPrefixInAllMaps) {
     acknowledged->store(number);  // opening has made it durable
   }
   EXPECT_GT(modelled, 100u) << "the children did not get far";
-  ::munmap(memory, sizeof(Acknowledged));
 }
 
 }  // namespace

@@ -1,12 +1,9 @@
 // One commit for several structures of a store: memory of regions, a heap, records of a kv store, two application logs.
 // docs/transactions.md. After a crash at any moment all of them show the same number of commits.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -16,19 +13,11 @@
 #include "memlith/heap.hpp"
 #include "memlith/kv.hpp"
 #include "memlith/memlith.hpp"
+#include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::one_commit_test {
 namespace {
-
-template <class T>
-T or_leave(Result<T> result, int code) {
-  if (!result) ::_exit(code);
-  return std::move(*result);
-}
-void or_leave(const Result<void>& result, int code) {
-  if (!result) ::_exit(code);
-}
 
 struct Counters {
   std::uint64_t announced;
@@ -115,46 +104,28 @@ void expect_agreement(Opened& opened, std::uint64_t least, std::uint64_t most) {
   EXPECT_TRUE(heap_report) << heap_report.error().message();
 }
 
-// Runs `live`, which does not return, and kills it after a while. False: it ended by itself.
-template <class Live>
-bool run_and_kill(Live&& live, unsigned after_us) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    live();
-    ::_exit(1);
-  }
-  ::usleep(after_us);
-  ::kill(child, SIGKILL);
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && WIFSIGNALED(status);
-}
-
 TEST(OneCommit, EveryStructureShowsTheSameCommitsAfterAKill) {
   const TempFolder folder;
   std::mt19937_64 draw(7);
-  void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  auto* const acknowledged = new (memory) std::atomic<std::uint64_t>(0);
+  const SharedWithChildren<std::atomic<std::uint64_t>> acknowledged;
   for (int life = 0; life < 12; ++life) {
     const std::uint64_t before = *acknowledged;
-    const auto kill_after_us = static_cast<unsigned>(draw() % 100'000);
-    const bool killed = run_and_kill(
-        [&] {
-          Opened opened = Opened::open(folder / "s");
-          for (std::uint64_t number = opened.counters().stored + 1;; ++number) {
-            const bool wait = number % 3 != 0;
-            or_leave(opened.step(number, number % 4 == 1, wait), 30);
-            if (wait) *acknowledged = number;
-          }
-        },
-        kill_after_us);
-    ASSERT_TRUE(killed) << "the program ended by itself";
+    KilledProcess child;
+    child.start([&] {
+      Opened opened = Opened::open(folder / "s");
+      for (std::uint64_t number = opened.counters().stored + 1;; ++number) {
+        const bool wait = number % 3 != 0;
+        or_leave(opened.step(number, number % 4 == 1, wait), 30);
+        if (wait) *acknowledged = number;
+      }
+    });
+    child.kill_working(draw() % 100'000);
+    ASSERT_FALSE(HasFailure());
     Opened opened = Opened::open(folder / "s");
     expect_agreement(opened, std::max(before, acknowledged->load()), ~std::uint64_t{0});
     ASSERT_FALSE(::testing::Test::HasFailure()) << "after kill " << life;
   }
   EXPECT_GT(acknowledged->load(), 0u);
-  ::munmap(memory, 4096);
 }
 
 // Commits that are made one behind the other in different structures, weak ones, appended entries and asynchronous
@@ -175,28 +146,27 @@ TEST(OneCommit, AKillLeavesAPrefixOfTheCommitsOfAllStructures) {
   };
   std::uint64_t most = 0;
   for (int life = 0; life < 12; ++life) {
-    const auto kill_after_us = static_cast<unsigned>(draw() % 60'000);
-    const bool killed = run_and_kill(
-        [&] {
-          Opened opened = Opened::open(folder / "s");
-          Kv other = or_leave(Kv::open(opened.store, "other", {.create = true, .window_ms = 1}), 45);
-          const KvMap in_other = or_leave(other.map("map", {.create = true}), 46);
-          for (std::uint64_t number = opened.counters().stored + 1;; ++number) {
-            put(other, in_other, number, Durability::weak);
-            while (opened.source.info()->newest < number) or_leave(opened.source.append("entry"), 47);
-            put(opened.kv, opened.map, number, number % 16 == 0 ? Durability::sync : Durability::weak);
-            opened.counters().stored = number;
-            or_leave(opened.region.touch(&opened.counters().stored, sizeof number), 48);
-            // Most of the time nothing but the windows brings anything to the disk.
-            if (number % 8 != 0) continue;
-            (void)or_leave(opened.region.persist_async(), 49);
-            while (const auto entry = or_leave(opened.source.read(), 50)) {
-              or_leave(opened.source.consume(entry->number), 51);
-            }
-          }
-        },
-        kill_after_us);
-    ASSERT_TRUE(killed) << "the program ended by itself";
+    KilledProcess child;
+    child.start([&] {
+      Opened opened = Opened::open(folder / "s");
+      Kv other = or_leave(Kv::open(opened.store, "other", {.create = true, .window_ms = 1}), 45);
+      const KvMap in_other = or_leave(other.map("map", {.create = true}), 46);
+      for (std::uint64_t number = opened.counters().stored + 1;; ++number) {
+        put(other, in_other, number, Durability::weak);
+        while (opened.source.info()->newest < number) or_leave(opened.source.append("entry"), 47);
+        put(opened.kv, opened.map, number, number % 16 == 0 ? Durability::sync : Durability::weak);
+        opened.counters().stored = number;
+        or_leave(opened.region.touch(&opened.counters().stored, sizeof number), 48);
+        // Most of the time nothing but the windows brings anything to the disk.
+        if (number % 8 != 0) continue;
+        (void)or_leave(opened.region.persist_async(), 49);
+        while (const auto entry = or_leave(opened.source.read(), 50)) {
+          or_leave(opened.source.consume(entry->number), 51);
+        }
+      }
+    });
+    child.kill_working(draw() % 60'000);
+    ASSERT_FALSE(HasFailure());
     Opened opened = Opened::open(folder / "s");
     Kv other = or_leave(Kv::open(opened.store, "other", {.create = true}), 52);
     const std::uint64_t first = record(other, or_leave(other.map("map", {.create = true}), 53));

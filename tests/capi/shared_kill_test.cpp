@@ -2,8 +2,6 @@
 // again and again, and so are their keepers, and everything at once. The sum of the accounts stays zero, and every
 // acknowledged commit is there. MEMLITH_KILLS: how many kills; `./dev soak shared` has many.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +13,7 @@
 #include <thread>
 
 #include "memlith/shared.hpp"
+#include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::shared_kill_test {
@@ -38,11 +37,6 @@ bool is_end_of_keeper(const Error& error) {
   return error.category() == MEMLITH_POISONED || error.category() == MEMLITH_IO;
 }
 
-void leave(const Error& error, int code) {
-  std::fprintf(stderr, "%s\n", error.message().c_str());
-  ::_exit(code);
-}
-
 class Worker {
  public:
   Worker(std::string path, std::size_t number, Told& told)
@@ -50,12 +44,11 @@ class Worker {
 
   [[noreturn]] void live() {
     for (;;) {
-      auto region = SharedRegion::open(path_, "table", {.create = true, .size = sizeof(Table)});
-      if (!region) leave(region.error(), 3);
+      const auto region = or_leave(SharedRegion::open(path_, "table", {.create = true, .size = sizeof(Table)}), 3);
       memlith::Result<void> moved;
-      while ((moved = move(*region))) {
+      while ((moved = move(region))) {
       }
-      if (!is_end_of_keeper(moved.error())) leave(moved.error(), 4);
+      if (!is_end_of_keeper(moved.error())) or_leave(moved, 4);
     }
   }
 
@@ -100,11 +93,6 @@ using Acknowledged = std::array<std::uint64_t, kWorkers>;
 
 class SharedKill : public testing::Test {
  protected:
-  void SetUp() override {
-    void* const memory = ::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(memory, MAP_FAILED);
-    told_ = new (memory) Told{};
-  }
   void TearDown() override {
     for (std::size_t i = 0; i < kWorkers; ++i) kill_worker(i);
     kill_keeper();
@@ -112,17 +100,9 @@ class SharedKill : public testing::Test {
 
   [[nodiscard]] std::string path() const { return folder_ / "store"; }
   void start(std::size_t number) {
-    workers_[number] = ::fork();
-    if (workers_[number] == 0) Worker(path(), number, *told_).live();
+    workers_[number].start([&] { Worker(path(), number, *told_).live(); });
   }
-  void kill_worker(std::size_t number) {
-    if (workers_[number] <= 0) return;
-    ::kill(workers_[number], SIGKILL);
-    int status = 0;
-    ::waitpid(workers_[number], &status, 0);
-    workers_[number] = 0;
-    EXPECT_TRUE(WIFSIGNALED(status)) << "a worker ended by itself: " << WEXITSTATUS(status);
-  }
+  void kill_worker(std::size_t number) { workers_[number].kill_working(); }
   void kill_keeper() const {
     memlith_stats stats{};
     stats.struct_size = sizeof stats;
@@ -174,8 +154,8 @@ class SharedKill : public testing::Test {
   }
 
   TempFolder folder_;
-  Told* told_ = nullptr;
-  std::array<pid_t, kWorkers> workers_{};
+  SharedWithChildren<Told> told_;
+  std::array<KilledProcess, kWorkers> workers_;
 };
 
 TEST_F(SharedKill, LeavesWholeCommits) {

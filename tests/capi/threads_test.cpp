@@ -2,9 +2,6 @@
 // lock is held. Then no kill shows half a change. The other order, unlock and then persist, does: here by construction,
 // not by luck.
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +12,7 @@
 #include <vector>
 
 #include "memlith/memlith.hpp"
+#include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::threads_test {
@@ -93,7 +91,7 @@ void transfer_for_ever(const OpenBank& open, std::mutex& mutex, Told& told, std:
   }
 }
 
-[[noreturn]] void live(const std::string& path, Tracker tracker, Told& told, std::uint64_t seed) {
+void live(const std::string& path, Tracker tracker, Told& told, std::uint64_t seed) {
   const OpenBank open = open_bank(path, tracker);
   std::mutex mutex;
   std::vector<std::thread> threads;
@@ -101,43 +99,33 @@ void transfer_for_ever(const OpenBank& open, std::mutex& mutex, Told& told, std:
     threads.emplace_back([&, thread] { transfer_for_ever(open, mutex, told, thread, seed); });
   }
   for (std::thread& thread : threads) thread.join();
-  ::_exit(7);
 }
 
 TEST_P(Threads, NoKillShowsHalfAChange) {
   const TempFolder folder;
-  void* const shared = ::mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(shared, MAP_FAILED);
   const std::uint64_t seed = std::random_device{}();
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
   std::array<std::uint64_t, kThreads> before{};
   for (int kill = 0; kill < kKills; ++kill) {
-    Told& told = *new (shared) Told{};
+    const SharedWithChildren<Told> told;
     const std::uint64_t of_the_child = random();
-    const pid_t child = ::fork();
-    if (child == 0) live(folder / "store", GetParam(), told, of_the_child);
-    while (told.acknowledged[static_cast<std::size_t>(kill) % kThreads].load() == 0 &&
-           ::waitpid(child, nullptr, WNOHANG) == 0) {
-      ::usleep(200);
-    }
-    ::usleep(static_cast<useconds_t>(random() % 10'000));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child) << "it ended by itself";
-    ASSERT_TRUE(WIFSIGNALED(status)) << "it ended by itself";
+    KilledProcess child;
+    child.start([&] { live(folder / "store", GetParam(), *told, of_the_child); },
+                [&] { return told->acknowledged[static_cast<std::size_t>(kill) % kThreads] != 0; });
+    child.kill_working(random() % 10'000);
+    ASSERT_FALSE(HasFailure());
 
     OpenBank open = open_bank(folder / "store", GetParam());
     ASSERT_EQ(open.bank->sum(), kSum) << "half a transfer came back; kill " << kill;
     for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
       const std::uint64_t made = open.bank->transfers[thread] - before[thread];
       before[thread] = open.bank->transfers[thread];
-      EXPECT_GE(made, told.acknowledged[thread].load()) << "an acknowledged transfer is lost; thread " << thread;
-      EXPECT_LE(made, told.acknowledged[thread].load() + 1) << "thread " << thread;
+      EXPECT_GE(made, told->acknowledged[thread].load()) << "an acknowledged transfer is lost; thread " << thread;
+      EXPECT_LE(made, told->acknowledged[thread].load() + 1) << "thread " << thread;
     }
     ASSERT_TRUE(open.store.close());
   }
-  ::munmap(shared, sizeof(Told));
 }
 
 // ---- why the order matters -------------------------------------------------------------------------------------

@@ -3,10 +3,7 @@
 //
 // MEMLITH_SEED=N repeats the run of seed N.
 #include <errno.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +16,7 @@
 
 #include "model/world.hpp"
 #include "support/backends.hpp"
+#include "support/child.hpp"
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
@@ -202,32 +200,24 @@ INSTANTIATE_TEST_SUITE_P(By, Crashes,
 void kill_and_look(const std::string& path, std::uint32_t tracker, std::uint32_t io) {
   Random random(seed());
   const Stream stream(seed());
-  auto* const progress = static_cast<Progress*>(::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE,
-                                                       MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  ASSERT_NE(progress, MAP_FAILED);
+  const SharedWithChildren<Progress> progress;
   Stream::State state = Stream::empty();
   std::uint64_t at = 0;
   for (int kill = 0; kill < kKills && !::testing::Test::HasFailure(); ++kill) {
     progress->started = progress->acknowledged = at;
-    const pid_t child = ::fork();
-    if (child == 0) {
+    const auto live = [&] {
       const Opened opened = open_stream(path, tracker, io);
       if (opened.store == nullptr) ::_exit(1);
       if (random.one_in(2)) (void)memlith_store_set_flush_window(opened.store, 5, 0);
       ::_exit(run_stream(opened, stream, at, *progress, ~std::uint64_t{0} / 2) == MEMLITH_OK ? 2 : 3);
-    }
+    };
     // Three of four are killed among their commits, however slow the machine is; the others perhaps while they open the
     // store.
     const std::uint64_t wanted = kill % 4 == 3 ? 0 : random.below(10) + 1;
-    int status = 0;
-    while (progress->acknowledged < at + wanted) {
-      ASSERT_EQ(::waitpid(child, &status, WNOHANG), 0) << "it ended by itself; seed " << seed();
-      ::usleep(200);
-    }
-    ::usleep(static_cast<useconds_t>(random.below(5000)));
-    ::kill(child, SIGKILL);
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "it ended by itself, with " << WEXITSTATUS(status);
+    KilledProcess child;
+    child.start(live, [&] { return progress->acknowledged >= at + wanted; });
+    child.kill_working(random.below(5000));
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed();
     const Opened opened = open_stream(path, tracker, io);
     ASSERT_NE(opened.store, nullptr);
     const auto found = find_commit(opened, stream, state, at, *progress);
@@ -237,7 +227,6 @@ void kill_and_look(const std::string& path, std::uint32_t tracker, std::uint32_t
     EXPECT_EQ(memlith_store_close(opened.store), MEMLITH_OK);
   }
   EXPECT_GT(at, static_cast<std::uint64_t>(kKills) / 2) << "hardly anything was committed";
-  ::munmap(progress, sizeof(Progress));
 }
 
 TEST_P(Crashes, AKilledProgramFindsOneCommit) {

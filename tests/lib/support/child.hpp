@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace memlith::test {
 
@@ -67,15 +69,57 @@ class KilledProcess {
     }
   }
   [[nodiscard]] bool started() const { return pid_ > 0; }
-  void kill() {
-    if (pid_ <= 0) return;
+  // The wait status of the process.
+  int kill() {
+    if (pid_ <= 0) return 0;
     ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
     pid_ = 0;
+    return status;
+  }
+  // Of a process that never returns, after so long.
+  void kill_working(std::uint64_t after_us = 0) {
+    if (!started()) return;
+    ::usleep(static_cast<useconds_t>(after_us));
+    const int status = kill();
+    EXPECT_TRUE(WIFSIGNALED(status)) << "the child ended by itself: " << WEXITSTATUS(status);
   }
 
  private:
   pid_t pid_ = 0;
+};
+
+// The value of a result; an error ends the process, a child, which says the message.
+template <class Result>
+auto or_leave(Result result, int code) {
+  if (!result) {
+    std::fprintf(stderr, "%s\n", result.error().message().c_str());
+    ::_exit(code);
+  }
+  if constexpr (requires { std::move(*result); }) return std::move(*result);
+}
+
+// A T in memory that a test shares with its children, also after they were killed.
+template <class T>
+class SharedWithChildren {
+ public:
+  SharedWithChildren()
+      : memory_(::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)),
+        value_(memory_ == MAP_FAILED ? nullptr : new(memory_) T{}) {
+    EXPECT_NE(value_, nullptr) << std::strerror(errno);
+  }
+  ~SharedWithChildren() {
+    if (value_ != nullptr) ::munmap(memory_, sizeof(T));
+  }
+  SharedWithChildren(const SharedWithChildren&) = delete;
+  SharedWithChildren& operator=(const SharedWithChildren&) = delete;
+  T& operator*() const { return *value_; }
+  T* operator->() const { return value_; }
+
+ private:
+  void* memory_;
+  T* value_;
 };
 
 // A process that takes steps in turn with the test: each side waits for the other's word.
