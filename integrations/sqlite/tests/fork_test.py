@@ -176,40 +176,49 @@ for mode in ("delete", "wal") if "share=1" in parameters else ("wal",):
     os.close(says[0])
 
 # A helper that a program has forked, and that opens nothing, outlives the program.
-says, hears = os.pipe(), os.pipe()
+for share in 0, 1:
+    says, hears = os.pipe(), os.pipe()
+    name = f"helper{share}.db"
 
+    def connect_beside_helper():
+        return sqlite3.connect(f"file:{folder / name}?vfs=memlith&share={share}", uri=True, timeout=1)
 
-def connect_to_engine():
-    return sqlite3.connect(f"file:{folder / 'helper.db'}?vfs=memlith&share=0", uri=True, timeout=1)
+    def program():
+        """Has the database open, and a helper, and is killed."""
+        db = connect_beside_helper()
+        if share:
+            db.execute("pragma journal_mode = wal")
+        with db:
+            db.execute("create table t(a unique)")
+            db.execute("insert into t values(1)")
 
+        def helper():
+            os.write(says[1], b"x")
+            os.close(hears[1])
+            os.read(hears[0], 1)
+            os._exit(0)
 
-def program():
-    """Has the database open with the engine, and a helper, and is killed."""
-    db = connect_to_engine()
-    with db:
-        db.execute("create table t(a unique)")
-        db.execute("insert into t values(1)")
+        child(helper)
+        signal.pause()
 
-    def helper():
-        os.write(says[1], b"x")
-        os.close(hears[1])
-        os.read(hears[0], 1)
-        os._exit(0)
+    def after_it():
+        """Closes the database as its last user, who removes the files beside it."""
+        db = connect_beside_helper()
+        with db:
+            db.execute("insert into t values(2)")
+        db.close()
+        left = [path.name for path in folder.glob(name + "*")]
+        assert left == [name], left
 
-    child(helper)
-    signal.pause()
-
-
-number = child(program)
-os.close(says[1])
-os.close(hears[0])
-os.read(says[0], 1)
-os.kill(number, signal.SIGKILL)
-os.waitpid(number, 0)
-check("a killed program leaves no lock of the engine to its helper",
-      ended_well([child(lambda: connect_to_engine().execute("insert into t values(2)"))]))
-os.close(hears[1])
-os.close(says[0])
+    number = child(program)
+    os.close(says[1])
+    os.close(hears[0])
+    os.read(says[0], 1)
+    os.kill(number, signal.SIGKILL)
+    os.waitpid(number, 0)
+    check(f"share={share}: a killed program leaves no lock to its helper", ended_well([child(after_it)]))
+    os.close(hears[1])
+    os.close(says[0])
 
 # The parent forks while its thread makes a checkpoint with SQLite, whose mutexes the child has as they are then.
 parent = connect("behind.db")

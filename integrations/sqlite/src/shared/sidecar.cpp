@@ -60,8 +60,13 @@ int open_beside(const std::string& database, const std::string& file) {
   return fd;
 }
 
-Page* map(int fd) {
-  void* const memory = ::mmap(nullptr, kPageFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+// Through a descriptor of its own: a forked child has the mapping, which would keep the locks of `fd` with its file.
+Page* map(int fd, const std::string& file) {
+  const int own = ::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (own < 0) return nullptr;
+  void* memory = MAP_FAILED;
+  if (is_named(fd, file)) memory = ::mmap(nullptr, kPageFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
+  ::close(own);
   return memory != MAP_FAILED ? static_cast<Page*>(memory) : nullptr;
 }
 
@@ -92,7 +97,7 @@ Page* map_valid(int fd, const std::string& file) {
   if (!lock_byte(fd, F_RDLCK, kPresent)) return nullptr;
   struct stat info{};
   if (::fstat(fd, &info) != 0 || info.st_size < static_cast<off_t>(kPageFileBytes)) return nullptr;
-  Page* const page = map(fd);
+  Page* const page = map(fd, file);
   if (page == nullptr) return nullptr;
   if (alone) {
     MEMLITH_SHARED_STEP();
@@ -161,6 +166,7 @@ Sidecar::~Sidecar() {
   }
   MEMLITH_SHARED_STEP();
   ::munmap(page_, kPageFileBytes);
+  not_for_children_.reset();
   ::close(fd_);
 }
 
@@ -214,6 +220,7 @@ bool Sidecar::is_alive(std::uint32_t slot) const {
 
 void Sidecar::abandon() {
   ::munmap(page_, kPageFileBytes);
+  not_for_children_.reset();
   ::close(fd_);
   page_ = nullptr;
 }

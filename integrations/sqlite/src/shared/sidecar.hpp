@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
+#include "base/not_for_children.hpp"
 #include "page.hpp"
 
 namespace memlith::sqlite::shared {
@@ -41,10 +43,11 @@ class Sidecar {
   void abandon();
 
  private:
-  Sidecar(std::string file, int fd, Page* page) : file_(std::move(file)), fd_(fd), page_(page) {}
+  Sidecar(std::string file, int fd, Page* page) : file_(std::move(file)), fd_(fd), not_for_children_(fd), page_(page) {}
 
   std::string file_;
   int fd_;
+  std::optional<core::NotForChildren> not_for_children_;  // a helper would keep the locks of a process that was killed
   Page* page_;
   std::mutex leading_;  // held by the thread that leads, with the lock on the file
   mutable std::mutex slots_mutex_;
