@@ -13,8 +13,8 @@ build/bench unless --dir names another folder. What a benchmark prints is all th
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `kvcalls`, `files`, `applog`, `pmdk`, `python`, `sqlite
 writers` and `instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs every benchmark of the
 engine once and writes Markdown (--out FILE.md), with --report FILE.html a page with pictures, and then those of the
-heap (heap.md beside it). `heap SUITE` is one suite of `memlith-heap-bench`; `heap` and `heap all`, all of them as
-Markdown.
+heap (heap.md beside it). `heap SUITE`, `ycsb`, `dbbench`, `kvcalls` and `applog` are suites of `memlith-kv-bench`;
+`heap` and `heap all`, all of the heap as Markdown.
 """
 import argparse
 import os
@@ -28,11 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 INTEGRATIONS = ROOT / "integrations"
 PLOT_PACKAGES = ["python3-matplotlib"]
 PYTHON_PACKAGES = ["python3-dev", "python3-torch", "python3-venv"]  # pip installs the other peers
-HEAP_TARGET = "bin/memlith-heap-bench"
-YCSB_TARGET = "bin/memlith-ycsb-bench"
-APPLOG_TARGET = "bin/memlith-applog-bench"
-DBBENCH_TARGET = "bin/memlith-dbbench"
-KVCALLS_TARGET = "bin/memlith-kvcalls-bench"
+KV_TARGET = "bin/memlith-kv-bench"
 # What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing
 # outlives the command.
 MOUNT_AND_RUN = """
@@ -160,7 +156,8 @@ def run_all(programs, words):
     quick = [word for word in rest if word == "--quick"]
     status = run_heap(programs, ["all", "--dir", str(folder), *quick]) or status
     # Two minutes; what it prints goes beside the other figures.
-    ycsb = [programs / "memlith-ycsb-bench", "--dir", folder, "--records", "1000" if quick else "100000", "--seconds"]
+    ycsb = [programs / "memlith-kv-bench", "ycsb", "--dir", folder, "--records", "1000" if quick else "100000",
+            "--seconds"]
     done = 0
     with open(folder / "ycsb.txt", "w", encoding="utf-8") as figures:
         for more in (["0.05" if quick else "0.7"],
@@ -174,8 +171,8 @@ def run_all(programs, words):
 
 
 def run_heap(programs, words):
-    """`memlith-heap-bench SUITE`, or all suites as Markdown."""
-    program = programs / "memlith-heap-bench"
+    """A suite of the heap of `memlith-kv-bench`, or all of them as Markdown."""
+    program = programs / "memlith-kv-bench"
     if words and words[0] != "all" and not words[0].startswith("--"):
         place = any(word.split("=")[0] == "--dir" for word in words)
         return subprocess.run([program, *words, *([] if place else ["--dir", folder_of(None)])], check=False).returncode
@@ -184,7 +181,7 @@ def run_heap(programs, words):
     options, rest = Options("dir", "out").split(words[1:] if words[:1] == ["all"] else words)
     folder = folder_of(options.dir)
     out = options.out or folder / "heap.md"
-    status = subprocess.run([plotting_python(), "-B", ROOT / "bench/heap/report.py", "--bench", program, "--dir",
+    status = subprocess.run([plotting_python(), "-B", ROOT / "bench/kv/report.py", "--bench", program, "--dir",
                              folder, "--out", out, *rest], check=False).returncode
     if status == 0:
         say(f"the figures: {out}")
@@ -222,19 +219,12 @@ def run_shared(programs, words):
     return run_in_folder([programs / "memlith-shared-bench"], words, "p50_us")
 
 
-def run_applog(programs, words):
-    """`memlith-applog-bench`: the application log beside the raw disk, and with a consumer."""
-    return run_in_folder([programs / "memlith-applog-bench"], words)
-
-
-def run_dbbench(programs, words):
-    """`memlith-dbbench`: small records with and without an application log, on each backend, beside other stores."""
-    return run_in_folder([programs / "memlith-dbbench"], words)
-
-
-def run_kvcalls(programs, words):
-    """`memlith-kvcalls-bench`: calls of the kv store beside what a program does without them, and beside LMDB."""
-    return run_in_folder([programs / "memlith-kvcalls-bench"], words)
+def run_kv(suite):
+    """`memlith-kv-bench SUITE`."""
+    def run(programs, words):
+        opens = any(word.split("=")[0] == "--recovery-log-mib" for word in words)
+        return run_in_folder([programs / "memlith-kv-bench", suite], words, "open_ms" if opens else "ops_per_s")
+    return run
 
 
 def run_redis(programs, words):
@@ -260,12 +250,6 @@ def run_postgres(programs, words):
     """integrations/postgres/bench/bench.py; as root in a mount namespace of its own, because of its loop device."""
     return run_in_folder([*own_mounts(), sys.executable, "-B", INTEGRATIONS / "postgres/bench/bench.py", "--bin",
                           programs], words)
-
-
-def run_ycsb(programs, words):
-    """`memlith-ycsb-bench`: the kv store beside other key-value stores."""
-    opens = any(word.split("=")[0] == "--recovery-log-mib" for word in words)
-    return run_in_folder([programs / "memlith-ycsb-bench"], words, "open_ms" if opens else "ops_per_s")
 
 
 def run_sqlite(programs, words):
@@ -387,15 +371,14 @@ def run_python(programs, words):
 
 
 # Each subject: the build targets, and what runs it. A new one gets a line here.
-SUBJECTS = {"all": (f"bin/memlith {HEAP_TARGET} {YCSB_TARGET}", run_all), "persist": ("bin/memlith", run_persist),
-            "heap": (HEAP_TARGET, run_heap), "ycsb": (YCSB_TARGET, run_ycsb),
+SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memlith", run_persist),
+            "heap": (KV_TARGET, run_heap),
+            **{suite: (KV_TARGET, run_kv(suite)) for suite in ("ycsb", "dbbench", "kvcalls", "applog")},
             "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
                       "tycoon_example", run_files),
             "copy": ("memlith memlith_cli", run_copy), "replica": ("memlith", run_replica),
             "bbolt": ("memlith", run_bbolt),
             "etcd": ("memlith", run_etcd),
-            "applog": (APPLOG_TARGET, run_applog), "dbbench": (DBBENCH_TARGET, run_dbbench),
-            "kvcalls": (KVCALLS_TARGET, run_kvcalls),
             "shared": ("memlith_shared_bench", run_shared),
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),

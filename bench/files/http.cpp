@@ -59,22 +59,22 @@ int main(int count, char** words) {
   const double seconds = std::atof(words[3]);
   std::vector<std::vector<std::uint64_t>> samples(threads_wanted);
   std::vector<std::thread> threads;
-  const auto begin = SampleClock::now();
+  const auto begin = now_ns();
   for (std::size_t i = 0; i < threads_wanted; ++i) {
     threads.emplace_back([&, i] {
       const int fd = connect_to(port);
       Random random(i + 1);
       const std::string value(kValueBytes, static_cast<char>('a' + i % 26));
-      while (static_cast<double>(ns_since(begin)) < seconds * 1e9) {
-        const auto from = SampleClock::now();
+      while (seconds_of(now_ns() - begin) < seconds) {
+        const auto from = now_ns();
         if (fd < 0 || !put(fd, random.below(kRecords), value)) std::abort();
-        samples[i].push_back(ns_since(from));
+        samples[i].push_back(now_ns() - from);
       }
       ::close(fd);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const double took = static_cast<double>(ns_since(begin)) / 1e9;
+  const double took = seconds_of(now_ns() - begin);
   std::vector<std::uint64_t> all;
   for (const auto& each : samples) all.insert(all.end(), each.begin(), each.end());
   print_samples(all, took);

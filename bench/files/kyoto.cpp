@@ -42,21 +42,21 @@ std::string key_of(std::uint64_t number) {
 template <class Operation>
 int measure(const Plan& plan, Operation operation) {
   std::vector<std::vector<std::uint64_t>> samples(static_cast<std::size_t>(plan.threads));
-  const auto begin = SampleClock::now();
+  const auto begin = now_ns();
   std::vector<std::thread> threads;
   for (int i = 0; i < plan.threads; ++i) {
     threads.emplace_back([&, i] {
       Random random(static_cast<std::uint64_t>(i) + 1);
-      while (static_cast<double>(ns_since(begin)) < plan.seconds * 1e9) {
-        const auto from = SampleClock::now();
+      while (seconds_of(now_ns() - begin) < plan.seconds) {
+        const auto from = now_ns();
         if (!operation(random)) std::abort();
-        samples[static_cast<std::size_t>(i)].push_back(ns_since(from));
+        samples[static_cast<std::size_t>(i)].push_back(now_ns() - from);
         if (plan.think_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(plan.think_ms));
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const double seconds = static_cast<double>(ns_since(begin)) / 1e9;
+  const double seconds = seconds_of(now_ns() - begin);
   std::vector<std::uint64_t> all;
   for (const auto& each : samples) all.insert(all.end(), each.begin(), each.end());
   print_samples(all, seconds);

@@ -68,11 +68,11 @@ struct Mapped {
 int read_only(int fd) {
   char bytes[512];
   Random random(1);
-  const auto begin = SampleClock::now();
+  const auto begin = now_ns();
   for (std::uint64_t i = 0; i < kReads; ++i) {
     if (::pread(fd, bytes, sizeof bytes, static_cast<off_t>(i % kPages * kPageBytes)) != sizeof bytes) return 1;
   }
-  const std::uint64_t all_ns = ns_since(begin);
+  const std::uint64_t all_ns = now_ns() - begin;
   print_samples({all_ns / kReads}, static_cast<double>(all_ns) / static_cast<double>(kReads) / 1e9);
   return 0;
 }
@@ -94,15 +94,15 @@ int main(int count, char** words) {
   if (!file.map()) return fail("mmap");
   Random random(pages);
   std::vector<std::uint64_t> samples_ns;
-  const auto begin = SampleClock::now();
-  while (static_cast<double>(ns_since(begin)) < seconds * 1e9) {
-    const auto from = SampleClock::now();
+  const auto begin = now_ns();
+  while (seconds_of(now_ns() - begin) < seconds) {
+    const auto from = now_ns();
     for (std::uint64_t i = 0; i < pages; ++i) {
       std::memset(file.memory + random.below(kPages) * kPageBytes, static_cast<int>(random.below(256)), kPageBytes);
     }
     if (!file.sync()) return fail("sync");
-    samples_ns.push_back(ns_since(from));
+    samples_ns.push_back(now_ns() - from);
   }
-  print_samples(samples_ns, static_cast<double>(ns_since(begin)) / 1e9);
+  print_samples(samples_ns, seconds_of(now_ns() - begin));
   return file.by_memlith() && memlith_munmap(file.memory, kPages * kPageBytes) != 0 ? fail("munmap") : 0;
 }

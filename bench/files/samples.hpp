@@ -1,23 +1,16 @@
 // What the programs of `bench files` share: response times, printed as one JSON object, and pseudo-random numbers.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
 #include <vector>
 
+#include "cli/clock.hpp"
 #include "kit/random.hpp"
 #include "kit/stats.hpp"
 
 namespace memlith::tool {
-
-using SampleClock = std::chrono::steady_clock;
-
-[[nodiscard]] inline std::uint64_t ns_since(SampleClock::time_point begin) {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(SampleClock::now() - begin)
-                                        .count());
-}
 
 inline void print_samples(const std::vector<std::uint64_t>& samples_ns, double seconds) {
   const Percentiles all = percentiles_of(samples_ns);

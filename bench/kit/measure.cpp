@@ -1,10 +1,12 @@
 // Turns of one thread, phases of several.
 #include "measure.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "cli/clock.hpp"
 #include "cli/interrupt.hpp"
@@ -114,15 +116,26 @@ void Side::clear() {
 
 MaybeFailure measure_in_turns(std::span<Side> sides, const TurnLimits& limits) {
   for (Side& side : sides) side.samples_ns.reserve(kSamplesReserved);
+  std::vector<std::size_t> order(sides.size());
+  std::iota(order.begin(), order.end(), 0);
   const std::uint64_t start = now_ns();
-  for (std::uint64_t turn = 0; turn < limits.rounds_min || now_ns() - start < limits.duration_ns_min; ++turn) {
+  for (std::uint64_t done = 0; done < limits.rounds_min || now_ns() - start < limits.duration_ns_min;) {
     if (MaybeFailure stop = reason_to_stop()) return stop;
-    for (Side& side : sides) {
-      std::uint64_t elapsed_ns = 0;
-      if (MaybeFailure failure = side.round(0, elapsed_ns)) return failure;
-      side.samples_ns.push_back(elapsed_ns);
-      side.wall_ns += elapsed_ns;
+    for (std::size_t i = order.size(); i > 1 && limits.order_of_sides != nullptr; --i) {
+      std::swap(order[i - 1], order[limits.order_of_sides->below(i)]);
     }
+    const std::uint64_t left = limits.rounds_min > done ? limits.rounds_min - done : 1;
+    const std::uint64_t rounds = std::min(limits.rounds_of_turn, left);
+    for (const std::size_t number : order) {
+      Side& side = sides[number];
+      for (std::uint64_t i = 0; i < rounds; ++i) {
+        std::uint64_t elapsed_ns = 0;
+        if (MaybeFailure failure = side.round(0, elapsed_ns)) return failure;
+        side.samples_ns.push_back(elapsed_ns);
+        side.wall_ns += elapsed_ns;
+      }
+    }
+    done += rounds;
   }
   return {};
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/failure.hpp"
+#include "random.hpp"
 
 namespace memlith::tool {
 
@@ -32,6 +33,8 @@ inline constexpr std::uint64_t kWarmUpTurns = 20;
 struct TurnLimits {
   std::uint64_t rounds_min = 0;
   std::uint64_t duration_ns_min = 0;
+  std::uint64_t rounds_of_turn = 1;  // of a side, one after the other; never more than rounds_min in all
+  Random* order_of_sides = nullptr;  // draws another order for each turn
 };
 [[nodiscard]] MaybeFailure measure_in_turns(std::span<Side> sides, const TurnLimits& limits);
 

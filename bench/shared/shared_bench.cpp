@@ -4,19 +4,23 @@
 // that both see the same disk. Both commits are durable when they return. Then several processes commit to the shared
 // region at the same time, each to bytes of its own.
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "cli/cli_words.hpp"
 #include "cli/clock.hpp"
-#include "cli/output.hpp"
+#include "kit/report.hpp"
+#include "kit/scratch.hpp"
+#include "kit/try.hpp"
 #include "memlith/shared.hpp"
 
 namespace memlith::tool {
@@ -28,145 +32,125 @@ constexpr std::uint64_t kRegionBytes = 1 << 20;
 constexpr std::uint64_t kPlaces = kRegionBytes / 4096;
 constexpr std::uint64_t kWarmUp = 100;
 
-struct Wanted {
-  std::string folder = "memlith-shared-bench";
+struct SharedArguments {
+  std::string folder = ".";
   std::uint64_t commits = 2000;
   std::uint64_t processes = 4;
-  bool json = false;
+  Format format = Format::text;
 };
-
-struct Times {
-  std::vector<std::uint64_t> ns;
-  [[nodiscard]] double us(double share) {
-    std::sort(ns.begin(), ns.end());
-    return static_cast<double>(ns[static_cast<std::size_t>(share * static_cast<double>(ns.size() - 1))]) / 1000;
-  }
-};
-
-template <class T>
-T or_end(memlith::Result<T> result) {
-  if (result) return std::move(*result);
-  fmt::print(stderr, "memlith-shared-bench: {}\n", result.error().message());
-  std::_Exit(1);
-}
-void or_end(const memlith::Result<void>& result) {
-  if (result) return;
-  fmt::print(stderr, "memlith-shared-bench: {}\n", result.error().message());
-  std::_Exit(1);
-}
-
-SharedRegion open_shared(const Wanted& wanted) {
-  return or_end(SharedRegion::open(wanted.folder + "/shared", "bench", {.create = true, .size = kRegionBytes}));
-}
 
 // One durable commit of 64 bytes; `owner` begins transactions, and `memory` is its region's.
 template <class Owner>
-std::uint64_t commit(Owner& owner, char* memory, std::uint64_t number) {
-  char* const place = memory + number % kPlaces * 4096;
+MaybeFailure commit(Owner& owner, void* memory, std::uint64_t number, std::uint64_t& elapsed_ns) {
+  char* const place = static_cast<char*>(memory) + number % kPlaces * 4096;
   const std::uint64_t begin = now_ns();
-  auto tx = or_end(owner.begin());
-  or_end(tx.touch_before(place, kBytes));
+  MEMLITH_TOOL_GET(auto tx, checked(owner.begin(), "beginning a transaction"));
+  MEMLITH_TOOL_TRY(failure_of(tx.touch_before(place, kBytes), "touching"));
   std::memset(place, static_cast<int>(number), kBytes);
-  or_end(tx.commit());
-  return now_ns() - begin;
+  MEMLITH_TOOL_TRY(failure_of(tx.commit(), "committing"));
+  elapsed_ns = now_ns() - begin;
+  return {};
 }
 
-void print_side(const Wanted& wanted, const char* side, Times& times, double ratio) {
-  const double p50 = times.us(0.5);
-  const double p99 = times.us(0.99);
-  const double p999 = times.us(0.999);
-  if (wanted.json) {
-    write_json({{"benchmark", "shared"},
-                {"side", side},
-                {"bytes", kBytes},
-                {"commits", times.ns.size()},
-                {"p50_us", p50},
-                {"p99_us", p99},
-                {"p999_us", p999},
-                {"ratio", ratio}});
-  } else {
-    write_line(fmt::format("{:<28} {:>9.1f} {:>9.1f} {:>9.1f}   {:.2f}", side, p50, p99, p999, ratio));
-  }
+Result<SharedRegion> open_shared(const ScratchFolder& scratch) {
+  return checked(SharedRegion::open(scratch.path_of("shared"), "bench", {.create = true, .size = kRegionBytes}),
+                 "opening a shared region");
 }
 
-void measure_in_turn(const Wanted& wanted) {
-  auto store = or_end(Store::open(wanted.folder + "/own", {.create = true}));
-  auto region = or_end(store.region("bench", {.create = true, .tracker = Tracker::touched, .size = kRegionBytes}));
-  auto shared = open_shared(wanted);
-  Times own;
-  Times through;
-  for (std::uint64_t i = 0; i < kWarmUp + wanted.commits; ++i) {
-    const std::uint64_t one = commit(store, static_cast<char*>(region.address()), i);
-    const std::uint64_t other = commit(shared, static_cast<char*>(shared.address()), i);
-    if (i < kWarmUp) continue;
-    own.ns.push_back(one);
-    through.ns.push_back(other);
-  }
-  if (!wanted.json) {
-    write_line(fmt::format("{} durable commits of {} bytes on each side, in turn; microseconds", wanted.commits,
-                           kBytes));
-    write_line(fmt::format("{:<28} {:>9} {:>9} {:>9}   p50 / in-process", "", "p50", "p99", "p99.9"));
-  }
-  const double base = own.us(0.5);
-  print_side(wanted, "in-process", own, 1);
-  print_side(wanted, "through the keeper", through, through.us(0.5) / base);
+Line line_of(const char* workload, const char* side, const char* does) {
+  Line line;
+  line.suite = "shared";
+  line.side = side;
+  line.version = memlith_version();
+  line.workload = workload;
+  line.durability = "sync";
+  line.does = does;
+  line.requested = {{"bytes", kBytes}};
+  return line;
+}
+
+MaybeFailure measure_in_turn(const SharedArguments& arguments, const ScratchFolder& scratch) {
+  MEMLITH_TOOL_GET(Store store, checked(Store::open(scratch.path_of("own"), {.create = true}), "opening a store"));
+  const RegionOptions options{.create = true, .tracker = Tracker::touched, .size = kRegionBytes};
+  MEMLITH_TOOL_GET(Region region, checked(store.region("bench", options), "opening a region"));
+  MEMLITH_TOOL_GET(SharedRegion shared, open_shared(scratch));
+  std::uint64_t numbers[] = {0, 0};
+  std::vector<Side> sides(2);
+  sides[0].round = [&](std::size_t, std::uint64_t& ns) { return commit(store, region.address(), numbers[0]++, ns); };
+  sides[1].round = [&](std::size_t, std::uint64_t& ns) { return commit(shared, shared.address(), numbers[1]++, ns); };
+  MEMLITH_TOOL_TRY(measure_in_turns(sides, {.rounds_min = kWarmUp}));
+  for (Side& side : sides) side.clear();
+  MEMLITH_TOOL_TRY(measure_in_turns(sides, {.rounds_min = arguments.commits}));
+  std::vector<Line> lines{line_of("in turn", "in-process", "a commit of a region of the process's own store"),
+                          line_of("in turn", "through the keeper", "a commit of a shared region")};
+  for (std::size_t i = 0; i < sides.size(); ++i) lines[i].repetitions.push_back(repetition_of(sides[i]));
+  print_lines(arguments.format, "durable commits of 64 bytes on each side, in turn", lines, "in-process");
+  return {};
+}
+
+// Commits by one of several processes, which leaves their times.
+MaybeFailure commit_beside(const ScratchFolder& scratch, std::uint64_t process, std::span<std::uint64_t> times_ns) {
+  MEMLITH_TOOL_GET(SharedRegion shared, open_shared(scratch));
+  char* const memory = static_cast<char*>(shared.address()) + process * kBytes;
+  std::uint64_t number = 0;
+  for (std::uint64_t& each : times_ns) MEMLITH_TOOL_TRY(commit(shared, memory, number++, each));
+  return {};
 }
 
 // Processes that commit side by side share flushes.
-void measure_side_by_side(const Wanted& wanted) {
+MaybeFailure measure_side_by_side(const SharedArguments& arguments, const ScratchFolder& scratch) {
+  const std::uint64_t count = arguments.commits * arguments.processes;
+  void* const memory =
+      ::mmap(nullptr, count * sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return errno_failure(errno, "mapping memory");
+  const std::span times_ns(static_cast<std::uint64_t*>(memory), count);
   const std::uint64_t begin = now_ns();
   std::vector<pid_t> children;
-  for (std::uint64_t process = 0; process < wanted.processes; ++process) {
+  for (std::uint64_t process = 0; process < arguments.processes; ++process) {
     children.push_back(::fork());
     if (children.back() != 0) continue;
-    auto shared = open_shared(wanted);
-    for (std::uint64_t i = 0; i < wanted.commits; ++i) {
-      (void)commit(shared, static_cast<char*>(shared.address()) + process * kBytes, i);
-    }
-    ::_exit(0);
+    auto failure = commit_beside(scratch, process, times_ns.subspan(process * arguments.commits, arguments.commits));
+    ::_exit(exit_code_of(failure, arguments.format));
   }
+  bool failed = false;
   for (const pid_t child : children) {
     int status = 0;
-    if (::waitpid(child, &status, 0) != child || status != 0) std::_Exit(1);
+    failed = ::waitpid(child, &status, 0) != child || status != 0 || failed;
   }
-  const double seconds = seconds_of(now_ns() - begin);
-  const double rate = static_cast<double>(wanted.commits * wanted.processes) / seconds;
-  if (wanted.json) {
-    write_json({{"benchmark", "shared"},
-                {"side", "side by side"},
-                {"processes", wanted.processes},
-                {"commits_per_s", rate}});
-  } else {
-    write_line(fmt::format("{} processes side by side: {:.0f} durable commits a second", wanted.processes, rate));
-  }
+  Line line = line_of("side by side", "through the keeper", "commits of several processes, which share flushes");
+  Repetition& repetition = line.repetitions.emplace_back();
+  repetition.ops_per_s = static_cast<double>(count) / seconds_of(now_ns() - begin);
+  repetition.samples_ns.assign(times_ns.begin(), times_ns.end());
+  (void)::munmap(memory, times_ns.size_bytes());
+  if (failed) return tool_failure(MEMLITH_IO, "a process that commits beside others failed; its message is above");
+  line.found = {{"processes", arguments.processes}};
+  print_lines(arguments.format, "several processes side by side", {line}, "through the keeper");
+  return {};
 }
 
-int run(int argument_count, char** arguments) {
-  Wanted wanted;
-  CLI::App app{"Durable commits of a shared region, through its keeper, beside those of one process",
-               "memlith-shared-bench"};
-  app.add_option("--dir", wanted.folder, "A folder for the stores, which is made and removed")->capture_default_str();
-  app.add_option("--commits", wanted.commits, "On each side")
-      ->check(CLI::Range(100, 10'000'000))
-      ->capture_default_str();
-  app.add_option("--processes", wanted.processes, "That commit side by side")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app.add_flag("--json", wanted.json, "Print JSON, one object a line");
-  CLI11_PARSE(app, argument_count, arguments);
-  wanted.folder += "/shared-bench";
-  std::filesystem::create_directories(wanted.folder);
-  measure_in_turn(wanted);
-  measure_side_by_side(wanted);
-  std::error_code ignored;
-  std::filesystem::remove_all(wanted.folder, ignored);
-  return 0;
+MaybeFailure run_shared(const SharedArguments& arguments) {
+  MEMLITH_TOOL_GET(const ScratchFolder scratch, ScratchFolder::make(arguments.folder));
+  print_heading(arguments.format, arguments.folder, {});
+  MEMLITH_TOOL_TRY(measure_in_turn(arguments, scratch));
+  return measure_side_by_side(arguments, scratch);
+}
+
+int run(int count, char** words) {
+  CLI::App app("Durable commits of a shared region, through its keeper, beside those of one process");
+  app.name("memlith-shared-bench");
+  CommandLine line;
+  const auto arguments = std::make_shared<SharedArguments>();
+  app.add_option("--dir", arguments->folder, "Folder for the temporary stores")->capture_default_str();
+  add_number(&app, "--commits", arguments->commits, 100, 10'000'000, "On each side");
+  add_number(&app, "--processes", arguments->processes, 1, 64, "That commit side by side");
+  add_command(&app, line, arguments, run_shared);
+  return parse_and_run(app, count, words, line.run, line.format);
 }
 
 }  // namespace
 
 }  // namespace memlith::tool
 
-int main(int argument_count, char** arguments) {
-  return memlith::tool::run_program("memlith-shared-bench", argument_count, arguments, memlith::tool::run);
+int main(int count, char** words) {
+  return memlith::tool::run_program("memlith-shared-bench", count, words, memlith::tool::run);
 }

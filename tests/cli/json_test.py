@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """What the commands print with --json has the fields of docs/json.md, and no others.
 
-Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_YCSB_BENCH] [MEMLITH_APPLOG_BENCH]
-    [MEMLITH_DBBENCH] [MEMLITH_KVCALLS_BENCH]
+Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_KV_BENCH]
 """
 import json
 import os
@@ -17,10 +16,7 @@ import unittest
 MEMLITH, HELLO, DOCUMENT = sys.argv[1:4]
 BENCHES = {pathlib.Path(word).name: word for word in sys.argv[4:]}
 SQLITE_BENCH = BENCHES.get("memlith-sqlite-bench")
-YCSB_BENCH = BENCHES.get("memlith-ycsb-bench")
-APPLOG_BENCH = BENCHES.get("memlith-applog-bench")
-DBBENCH = BENCHES.get("memlith-dbbench")
-KVCALLS_BENCH = BENCHES.get("memlith-kvcalls-bench")
+KV_BENCH = BENCHES.get("memlith-kv-bench")
 NAMED_BY_DATA = {"turns[].parts_s"}
 SMALL = ["--pages", "1", "--region-mib", "1", "--log-mib", "1", "--rounds", "3"]
 
@@ -56,8 +52,9 @@ class Fields(unittest.TestCase):
         cls.fields, cls.optional = documented()
         if SQLITE_BENCH is None:
             del cls.fields["memlith-sqlite-bench"], cls.fields["memlith-sqlite-bench writers"]
-        if YCSB_BENCH is None:
-            del cls.fields["memlith-ycsb-bench"], cls.fields["memlith-ycsb-bench --recovery-log-mib"]
+        if KV_BENCH is None:
+            for title in [title for title in cls.fields if title.startswith("memlith-kv-bench")]:
+                del cls.fields[title]
         del cls.fields["bench copy"]  # tests/cli/bench_copy_test.py
         del cls.fields["bench replica"]  # programs in Go, run by hand
         del cls.fields["bench etcd"]  # integrations/etcd, by hand
@@ -66,12 +63,6 @@ class Fields(unittest.TestCase):
         # integrations/compiler/tests/kyoto_test.py and pmdk_test.py
         del cls.fields["bench instrumented kyoto"], cls.fields["bench pmdk"]
         del cls.fields["memlith format"]  # tests/cli/raw_device_test.py
-        if DBBENCH is None:
-            del cls.fields["memlith-dbbench"]
-        if KVCALLS_BENCH is None:
-            del cls.fields["memlith-kvcalls-bench"]
-        if APPLOG_BENCH is None:
-            del cls.fields["memlith-applog-bench"]
         cls.seen = set()
 
     @classmethod
@@ -144,23 +135,33 @@ class Fields(unittest.TestCase):
         dump.write_text("memlith-kv-dump 1\nmap map\n key\n value\nend\nmaps 1\n", encoding="utf-8")
         return dump
 
-    @unittest.skipIf(YCSB_BENCH is None, "built without it")
-    def test_ycsb_bench(self):
-        self.check_fields("memlith-ycsb-bench", self.rows(YCSB_BENCH, "--records", "50", "--seconds", "0.01",
-                                                          "--workloads", "a", "--dir", self.folder))
-        self.check_fields("memlith-ycsb-bench --recovery-log-mib",
-                          self.rows(YCSB_BENCH, "--records", "50", "--recovery-log-mib", "1", "--dir", self.folder))
+    def check_kv_bench(self, suite, *words):
+        """The fields of the table about all suites, and those of the suite's own, which some of its lines may lack."""
+        rows = self.rows(KV_BENCH, suite, *words, "--dir", self.folder)
+        self.seen.add("memlith-kv-bench")
+        title = f"memlith-kv-bench {suite}" + (" --recovery-log-mib" if "--recovery-log-mib" in words else "")
+        common = self.fields["memlith-kv-bench"]
+        for row in rows:
+            self.assertLessEqual(common, set(row))
+        self.check_fields(title, [{name: value for name, value in row.items() if name not in common} for row in rows])
+        return rows
 
-    @unittest.skipIf(APPLOG_BENCH is None, "built without it")
-    def test_applog_bench(self):
-        self.check_fields("memlith-applog-bench", self.rows(APPLOG_BENCH, "--seconds", "0.01", "--rounds", "1",
-                                                            "--bytes", "100", "--threads", "1", "--log-mib", "1",
-                                                            "--dir", self.folder))
+    @unittest.skipIf(KV_BENCH is None, "built without it")
+    def test_kv_bench(self):
+        short = ["--seconds", "0.01"]
+        for suite in "table2", "table2-large":
+            self.check_kv_bench(suite, "--keys", "20", "--durability", "sync")
+        self.check_kv_bench("threads", *short, "--keys", "20", "--threads", "1", "--durability", "sync")
+        self.check_kv_bench("allocate", "--rounds", "2", "--trace-mib", "1")
+        self.check_kv_bench("open", "--heap-mib", "16", "--blocks", "5000", "--repetitions", "1")
+        self.check_kv_bench("ycsb", *short, "--records", "50", "--workloads", "a")
+        self.check_kv_bench("ycsb", "--records", "50", "--recovery-log-mib", "1")
+        self.check_kv_bench("applog", *short, "--rounds", "1", "--bytes", "100", "--threads", "1", "--log-mib", "1")
+        self.check_kv_bench("kvcalls", *short, "--records", "1000", "--repetitions", "1")
 
-    @unittest.skipIf(DBBENCH is None, "built without it")
+    @unittest.skipIf(KV_BENCH is None, "built without it")
     def test_dbbench(self):
-        rows = self.rows(DBBENCH, "--seconds", "0.01", "--records", "200", "--dir", self.folder)
-        self.check_fields("memlith-dbbench", rows)
+        rows = self.check_kv_bench("dbbench", "--seconds", "0.01", "--records", "200")
         sides = {(row["side"], row["backend"]) for row in rows}
         self.assertLessEqual({(side, backend) for side in ("memlith", "memlith-log")
                               for backend in ("file", "file-uring")}, sides)
@@ -168,11 +169,6 @@ class Fields(unittest.TestCase):
             values = [row[name] for name in ("p50_us", "p99_us", "p999_us", "max_us")]
             self.assertEqual(values, sorted(values), row)
             self.assertEqual(row["durability"], "sync" if row["workload"].startswith("fill") else "none")
-
-    @unittest.skipIf(KVCALLS_BENCH is None, "built without it")
-    def test_kvcalls_bench(self):
-        self.check_fields("memlith-kvcalls-bench", self.rows(KVCALLS_BENCH, "--records", "1000", "--seconds", "0.01",
-                                                             "--repetitions", "1", "--dir", self.folder))
 
     def test_stat(self):
         bench = subprocess.Popen([MEMLITH, "bench", "persist", "--pages", "1", "--region-mib", "1", "--seconds", "600",

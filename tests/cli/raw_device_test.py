@@ -18,8 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib" / "su
 import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 MEMLITH = sys.argv[1]
-APPLOG_BENCH = sys.argv[2] if len(sys.argv) > 2 else None
-DBBENCH = sys.argv[3] if len(sys.argv) > 3 else None
+KV_BENCH = sys.argv[2] if len(sys.argv) > 2 else None
 MIB = 1 << 20
 
 
@@ -133,16 +132,13 @@ class RawDevice(unittest.TestCase):
 
     def test_benchmarks(self):
         small = ["--backends", "raw", "--device", self.device, "--dir", str(self.folder), "--seconds", "0.01", "--json"]
-        programs = []
-        if APPLOG_BENCH:
-            programs.append([APPLOG_BENCH, "--suites", "append", "--bytes", "100", *small])
-        if DBBENCH:
-            programs.append([DBBENCH, "--sides", "memlith,memlith-log", "--records", "200", *small])
-        for command in programs:
+        suites = [["applog", "--suites", "append", "--bytes", "100"],
+                  ["dbbench", "--sides", "memlith,memlith-log", "--records", "200"]]
+        for suite in suites if KV_BENCH else []:
             with open(self.image, "r+b") as image:
                 image.truncate(600 * MIB)
             loop_device.see_new_size(self.device)
-            lines = [json.loads(line) for line in self.run_it(*command[1:], program=command[0]).splitlines()]
+            lines = [json.loads(line) for line in self.run_it(*suite, *small, program=KV_BENCH).splitlines()]
             self.assertTrue(any(line.get("backend") == "raw" for line in lines))
 
 

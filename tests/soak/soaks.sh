@@ -182,7 +182,7 @@ soak_etcd_suite() {
 
 soak_power() {
   build_preset release || return
-  if has --count-records "$@"; then build_preset release bin/memlith-dbbench || return; fi
+  if has --count-records "$@"; then build_preset release bin/memlith-kv-bench || return; fi
   say
   "$bin/power_soak" "$@"
 }

@@ -64,7 +64,7 @@ class Settings:
     @property
     def benchmark(self) -> pathlib.Path:
         """Of small records; `./dev soak power --count-records` builds it."""
-        return self.programs / "memlith-dbbench"
+        return self.programs / "memlith-kv-bench"
 
     @property
     def workload(self) -> pathlib.Path:

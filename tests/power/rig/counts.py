@@ -38,8 +38,8 @@ def of_records(settings: Settings) -> int:
         for backend, (fs, device) in BACKENDS.items():
             if side in PEERS and backend != "file":
                 continue
-            program = [settings.benchmark.name, "--dir", "/tmp" if device else "/mnt", "--backends", backend, *device,
-                       "--sides", side, "--workloads", "fillrandom", "--records", "4000", "--rounds"]
+            program = [settings.benchmark.name, "dbbench", "--dir", "/tmp" if device else "/mnt", "--backends", backend,
+                       *device, "--sides", side, "--workloads", "fillrandom", "--records", "4000", "--rounds"]
             name = side if side in PEERS else f"{side}, {backend}"
             print_row(name, counted(settings, fs, program, PUTS))
     return 0

@@ -1,0 +1,164 @@
+// A memlith::map of strings on a heap as a key-value store: some twenty lines are the store itself. The program calls
+// no touch: the tracker finds what std::map changed. Threads share the map under one lock, and persist as
+// docs/threads.md says.
+//
+// Compiled twice: with everything else, and with memlith-c++ into a library of its own (instrumented.cmake), in which
+// the compiler records the stores.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "kit/raw_device.hpp"
+#include "kit/try.hpp"
+#include "memlith/heap.hpp"
+#include "peer.hpp"
+
+namespace memlith::tool {
+
+namespace {
+
+constexpr std::uint64_t kWindowMs = 1000;
+constexpr std::uint64_t kHeapBytesMaxMin = kGiB;
+
+enum class Persisting : std::uint8_t { each, never, window };
+
+using Map = memlith::map<memlith::string, memlith::string>;
+
+template <Tracker kTracker, bool kWindow>
+class HeapMapStore final : public KvStore {
+ public:
+  ~HeapMapStore() override {
+    if (heap_) (void)heap_->close();
+    if (store_) (void)store_->close();
+  }
+  HeapMapStore() = default;
+  HeapMapStore(const HeapMapStore&) = delete;
+  HeapMapStore& operator=(const HeapMapStore&) = delete;
+
+  [[nodiscard]] MaybeFailure open(const KvOptions& options) {
+    if (kWindow) {
+      persisting_ = Persisting::window;
+    } else if (options.durability == KvDurability::none) {
+      persisting_ = Persisting::never;
+    }
+    MEMLITH_TOOL_GET(store_, checked(Store::open(options.folder + "/store", {.create = true}), "opening a store"));
+    if (kWindow) MEMLITH_TOOL_TRY(failure_of(store_->set_flush_window(kWindowMs), "setting the window"));
+    const RegionOptions heap{
+        .create = true, .tracker = kTracker, .max_size = std::max(kHeapBytesMaxMin, options.bytes_expected * 4)};
+    MEMLITH_TOOL_GET(heap_, checked(Heap::open(*store_, "map", heap), "opening a heap"));
+    MEMLITH_TOOL_GET(map_, checked(heap_->root<Map>(), "making the map"));
+    return failure_of(heap_->persist(), "persisting the empty map");
+  }
+  Result<std::unique_ptr<KvSession>> session() override { return make_session<Session>(*this); }
+
+  // A load without durability is made durable as a whole, as a program would that fills a map.
+  [[nodiscard]] MaybeFailure finish() {
+    MEMLITH_TOOL_TRY(failure_of(heap_->verify(), "verifying the heap"));
+    return persisting_ == Persisting::each ? MaybeFailure() : failure_of(heap_->persist(), "persisting the heap");
+  }
+
+  template <class Act>
+  [[nodiscard]] MaybeFailure change(const Act& act) {
+    std::unique_lock lock(mutex_);
+    try {
+      act(*map_);
+    } catch (const heap_error& error) {
+      return library_failure(error.code(), "changing the map");
+    }
+    if (persisting_ == Persisting::never) return {};
+    if (persisting_ == Persisting::each) return failure_of(heap_->persist(lock), "persisting");
+    return failure_of(heap_->persist_async(), "persisting");
+  }
+  template <class Act>
+  void read(const Act& act) {
+    const std::lock_guard lock(mutex_);
+    act(*map_);
+  }
+
+ private:
+  class Session final : public KvSession {
+   public:
+    explicit Session(HeapMapStore& store) : store_(store) {}
+
+    MaybeFailure put(std::string_view key, std::string_view value) override {
+      return store_.change([&](Map& map) {
+        const auto at = map.lower_bound(key);
+        if (at != map.end() && at->first == key) {
+          at->second.assign(value);
+        } else {
+          map.emplace_hint(at, key, value);
+        }
+      });
+    }
+    MaybeFailure remove(std::string_view key) override {
+      return store_.change([&](Map& map) {
+        if (const auto at = map.find(key); at != map.end()) map.erase(at);
+      });
+    }
+    MaybeFailure get(std::string_view key, std::string& value, bool& found) override {
+      store_.read([&](Map& map) {
+        const auto at = map.find(key);
+        found = at != map.end();
+        if (found) value.assign(at->second);
+      });
+      return {};
+    }
+    MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override {
+      store_.read([&](Map& map) {
+        for (auto at = map.lower_bound(from); at != map.end() && count > 0; ++at, --count) visit(at->first, at->second);
+      });
+      return {};
+    }
+    MaybeFailure finish() override { return store_.finish(); }
+
+   private:
+    HeapMapStore& store_;
+  };
+
+  Persisting persisting_ = Persisting::each;
+  std::optional<Store> store_;
+  std::optional<Heap> heap_;
+  Map* map_ = nullptr;
+  std::mutex mutex_;
+};
+
+template <Tracker kTracker>
+KvPeer heap_map_side(const char* tracker) {
+  return {
+      fmt::format("memlith-{}", tracker), memlith_version(),
+      fmt::format("tracker {}: each operation ends with a persist, which writes the log and calls fdatasync", tracker),
+      fmt::format("tracker {}: nothing is persisted", tracker), open_as<HeapMapStore<kTracker, false>>};
+}
+
+template <Tracker kTracker>
+[[maybe_unused]] KvPeer heap_map_window_side(const char* tracker) {
+  const std::string text =
+      fmt::format("tracker {}: each operation ends with an asynchronous persist, flushed within {} ms", tracker,
+                  kWindowMs);
+  return {fmt::format("memlith-{}-window", tracker), memlith_version(), text, text,
+          open_as<HeapMapStore<kTracker, true>>};
+}
+
+}  // namespace
+
+#ifdef MEMLITH_STORES_ARE_RECORDED
+__attribute__((visibility("default"))) KvPeer heap_map_instrumented_side() {
+  return heap_map_side<Tracker::instrumented>("instrumented");
+}
+#else
+std::vector<KvPeer> heap_map_sides() {
+  return {
+#ifdef MEMLITH_WITH_INSTRUMENTED
+      heap_map_instrumented_side(),
+#endif
+      heap_map_side<Tracker::fault>("fault"), heap_map_side<Tracker::scan>("scan")};
+}
+
+std::vector<KvPeer> heap_map_window_sides() {
+  return {heap_map_window_side<Tracker::fault>("fault"), heap_map_window_side<Tracker::scan>("scan")};
+}
+#endif
+
+}  // namespace memlith::tool

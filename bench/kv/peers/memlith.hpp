@@ -1,0 +1,105 @@
+// What memlith's own sides and suites share: an open kv store, a session of one, and an application log before one.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "kit/try.hpp"
+#include "memlith/applog.hpp"
+#include "memlith/kv.hpp"
+#include "peer.hpp"
+
+namespace memlith::tool {
+
+// A kv store in a store of its own, with one map.
+struct OpenedKv {
+  std::optional<Store> store;  // closed after the kv store
+  std::optional<Kv> kv;
+  KvMap map = 0;
+
+  [[nodiscard]] MaybeFailure open(const std::string& path, const StoreOptions& options, bool is_volatile = false);
+};
+
+// A kv store of memlith as a session uses it.
+struct KvUse {
+  Kv* kv = nullptr;
+  KvMap map = 0;
+  Durability durability = Durability::weak;
+  bool waits = false;  // each weak commit is waited for
+
+  // `act` in one transaction, which is `txn` begun again; once more if another one was in its way.
+  template <class Act>
+  MaybeFailure change(KvTransaction& txn, const Act& act) const {
+    for (;;) {
+      MEMLITH_TOOL_TRY(failure_of(txn.renew(), "beginning a transaction"));
+      const auto done = act();
+      if (done) return commit(txn);
+      if (done.error().category() != MEMLITH_CONFLICT) return failure_of(done, "changing records");
+    }
+  }
+  [[nodiscard]] MaybeFailure commit(KvTransaction& txn) const {
+    const auto ticket = txn.commit(durability);
+    if (!ticket || !waits) return failure_of(ticket, "committing");
+    return failure_of(kv->wait(*ticket), "waiting for a commit");
+  }
+  // A transaction that is to be begun again.
+  [[nodiscard]] Result<KvTransaction> transaction(bool reads) const {
+    MEMLITH_TOOL_GET(KvTransaction txn, checked(kv->begin({.read_only = reads}), "beginning a transaction"));
+    (void)txn.abort();
+    return txn;
+  }
+};
+
+class MemlithSession : public KvSession {
+ public:
+  MemlithSession(const KvUse& use, KvTransaction writer, KvTransaction reader)
+      : use_(use), writer_(std::move(writer)), reader_(std::move(reader)) {}
+  MaybeFailure put(std::string_view key, std::string_view value) override;
+  MaybeFailure remove(std::string_view key) override;
+  MaybeFailure get(std::string_view key, std::string& value, bool& found) override;
+  MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override;
+  MaybeFailure finish() override { return failure_of(use_.kv->persist(), "persisting"); }
+
+ private:
+  template <class Act>
+  MaybeFailure read(const Act& act);
+
+  KvUse use_;
+  KvTransaction writer_;
+  KvTransaction reader_;
+};
+
+// A thread that moves the entries of an application log into a kv store of the same store, a hundred a commit.
+class LogMover {
+ public:
+  using Apply = std::function<memlith::Result<void>(KvTransaction& txn, const LogEntry& entry)>;
+
+  LogMover() = default;
+  ~LogMover() { (void)stop(); }
+  LogMover(const LogMover&) = delete;
+  LogMover& operator=(const LogMover&) = delete;
+
+  // All outlive the thread. `apply` does what an entry says.
+  void start(Store& store, AppLog& log, Kv& kv, Apply apply);
+  // Ends the thread; its failure, if it had one.
+  [[nodiscard]] MaybeFailure stop();
+  // Waits until this entry, or a later one, was moved.
+  [[nodiscard]] MaybeFailure wait(std::uint64_t number) const;
+
+ private:
+  [[nodiscard]] MaybeFailure move_all(Store& store, AppLog& log, Kv& kv);
+  [[nodiscard]] memlith::Result<void> move_some(Store& store, AppLog& log, KvTransaction& txn, std::uint64_t& newest);
+
+  Apply apply_;
+  std::atomic<std::uint64_t> moved_{0};
+  std::atomic<bool> stopping_{false};
+  MaybeFailure failure_;  // the thread's; others look at it when failed_, or behind its end
+  std::atomic<bool> failed_{false};
+  std::thread thread_;
+};
+
+}  // namespace memlith::tool

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""memlith-kv-bench with the least that it does: every side of every suite is measured as often as the others, says how
+durable it is, and holds what it should (the program compares that itself). No test looks at a time; the counts of
+metadata, of space, and of bytes that are logged are promises, and are tested.
+
+Usage: bench_kv_test.py MEMLITH_KV_BENCH FOLDER_OF_BENCH [Heap | Ycsb | Calls | AppLog]
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, SCRIPTS = sys.argv[1], pathlib.Path(sys.argv[2])
+SANITIZED = "asan" in PROGRAM or "tsan" in PROGRAM
+INSTRUMENTED = pathlib.Path(PROGRAM).parents[1] / "lib/libmemlith-heap-map-instrumented.so"  # where memlith-c++ is
+OURS = (["memlith-instrumented"] if INSTRUMENTED.exists() else []) + ["memlith-fault", "memlith-scan"]
+WINDOWS = ["memlith-fault-window", "memlith-scan-window"]
+TIMES = ["p50_us", "p99_us", "p999_us", "max_us"]
+FIELDS = ["suite", "side", "workload", "durability", "threads", "ops_per_s", *TIMES, "samples", "ratio", "ratio_of",
+          "base"]
+
+
+class Bench(unittest.TestCase):
+    SUITE = []
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="bench-kv-test-")
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def run_it(self, *arguments):
+        return subprocess.run([PROGRAM, *self.SUITE, *arguments, "--dir", str(self.folder)], capture_output=True,
+                              text=True, check=False)
+
+    def rows(self, *arguments):
+        done = self.run_it(*arguments, "--json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        for row in rows:
+            self.assertEqual(list(row)[:len(FIELDS)], FIELDS)
+            values = [row[name] for name in TIMES]
+            self.assertEqual(values, sorted(values), row)
+            self.assertTrue(row["does"] and row["side_version"] and row["ops_per_s"] > 0 and row["samples"] > 0, row)
+            if row["side"] == row["base"] and row["workload"] not in ("remove-map", "after-crash"):
+                self.assertIn(row["ratio"], (1, None), row)
+        return rows
+
+
+class Heap(Bench):
+    def check_map(self, rows, suite, samples):
+        workloads = ["insert", "replace", "delete"]
+        self.assertEqual({row["samples"] for row in rows}, {samples})
+        self.assertEqual({row["suite"] for row in rows}, {suite})
+        for durability, ours in ("sync", OURS), ("none", OURS + WINDOWS):
+            part = [row for row in rows if row["durability"] == durability]
+            sides = [row["side"] for row in part if row["workload"] == "insert"]
+            self.assertEqual(sides[:len(ours)], ours)
+            self.assertEqual([(row["workload"], row["side"]) for row in part],
+                             [(workload, side) for workload in workloads for side in sides])
+
+    def test_table2(self):
+        self.check_map(self.rows("table2", "--keys", "25", "--repetitions", "2"), "table2", 50)
+
+    def test_table2_large(self):
+        self.check_map(self.rows("table2-large", "--keys", "150", "--operations", "15"), "table2-large", 15)
+
+    def test_allocate(self):
+        rows = self.rows("allocate", "--rounds", "100", "--trace-mib", "32")
+        self.assertEqual([row["side"] for row in rows[:2]], ["memlith", "malloc"])
+        ours = [row for row in rows if row["side"] == "memlith"]
+        self.assertEqual(len(ours), 2)
+        for row in ours:
+            # A bit each, and now and then a slab that is made or given back.
+            self.assertLessEqual(row["metadata_bytes_per_op"], 32, row)
+            self.assertGreater(row["metadata_bytes_per_op"], 0, row)
+            self.assertLessEqual(row["space_ratio"], 1.3, row)
+            self.assertGreater(row["space_ratio"], 1, row)
+
+    def test_threads(self):
+        rows = self.rows("threads", "--threads", "1,2", "--seconds", "0.05", "--keys", "30")
+        for workload in "replace", "allocate":
+            self.assertEqual(sorted({row["threads"] for row in rows if row["workload"] == workload}), [1, 2])
+
+    def test_open(self):
+        rows = self.rows("open", "--heap-mib", "16", "--blocks", "5000", "--repetitions", "2")
+        self.assertEqual([(row["workload"], row["blocks"]) for row in rows],
+                         [("after a clean close", 5000), ("after a crash", 5100)])
+        for row in rows:
+            self.assertEqual(row["samples"], 2)
+            self.assertTrue(row["store_open_ms"] > 0 and row["first_allocate_us"] > 0, row)
+
+    def test_sides_are_chosen(self):
+        rows = self.rows("table2", "--sides", "memlith-scan", "--durability", "sync", "--keys", "5", "--repetitions",
+                         "1")
+        self.assertEqual([row["side"] for row in rows], ["memlith-scan"] * 3)
+        self.assertEqual([row["ratio"] for row in rows], [None] * 3)
+        done = self.run_it("table2", "--sides", "nobody")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no side nobody; there are: " + ", ".join(OURS), done.stderr)
+
+    @unittest.skipIf(SANITIZED, "the program ran above, and a sanitizer makes this slow")
+    def test_the_report_has_every_table(self):
+        out = self.folder / "heap.md"
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "kv/report.py", "--bench", PROGRAM, "--dir",
+                               self.folder, "--out", out, "--quick"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = out.read_text(encoding="utf-8")
+        self.assertNotIn("FAILED", text)
+        for title in ("**Insert, each durable**", "**Delete, without any sync**",
+                      "**Replace, each durable, 2 threads**", "**Allocate, 2 threads**", "**Small, 16 to 256 bytes**",
+                      "**After a crash**", "## The sides"):
+            self.assertIn(title, text)
+
+
+class Ycsb(Bench):
+    SUITE = ["ycsb"]
+    WORKLOADS = ["write", "read", "insert", "scan", "modify", "a", "b", "c", "d", "e", "f"]
+
+    def test_every_workload_of_every_side(self):
+        rows = self.rows("--workloads", ",".join(self.WORKLOADS), "--records", "300", "--seconds", "0.01", "--rounds",
+                         "1", "--durability", "both", "--distribution", "zipfian", "--threads", "1,2")
+        sides = [(row["side"], row["durability"]) for row in rows if row["workload"] == "a" and row["threads"] == 1]
+        self.assertEqual(sides[:2], [("memlith", "weak"), ("memlith-no-durability", "none")])
+        self.assertIn(("memlith", "sync"), sides)
+        self.assertEqual([(row["threads"], row["workload"], row["side"], row["durability"]) for row in rows],
+                         [(threads, workload, *side) for threads in (1, 2) for workload in self.WORKLOADS
+                          for side in sides])
+        for row in rows:
+            if row["side"] == "memlith-no-durability":
+                self.assertEqual(row["logged_bytes_per_op"], 0, row)
+
+    def test_what_an_update_logs(self):
+        """Of a random update of 116 bytes: at most 1.3 times the bytes of key and value, and 48."""
+        row = self.rows("--workloads", "write", "--records", "20000", "--seconds", "0.5", "--rounds", "1", "--sides",
+                        "memlith", "--window-ms", "5")[0]
+        self.assertGreater(row["logged_bytes_per_op"], 0)
+        self.assertLessEqual(row["logged_bytes_per_op"], 1.3 * 116 + 48, row)
+
+    def test_windows(self):
+        """Of a later window only the side to which it matters is measured again."""
+        rows = self.rows("--workloads", "write", "--records", "300", "--seconds", "0.01", "--rounds", "1",
+                         "--window-ms", "1,100", "--sides", "memlith,memlith-no-durability", "--window-mib", "64")
+        self.assertEqual([(row["side"], row.get("window_ms")) for row in rows],
+                         [("memlith", 1), ("memlith-no-durability", None), ("memlith", 100)])
+
+    def test_a_slower_disk_is_slower_for_all(self):
+        """Every side that is durable waits for the flush that is slower. The limit is a lower one: load cannot break
+        it."""
+        rows = self.rows("--workloads", "write", "--records", "100", "--seconds", "0.05", "--rounds", "1",
+                         "--durability", "sync", "--flush-delay-us", "20000")
+        self.assertIn("memlith-wait", [row["side"] for row in rows])
+        for row in rows:
+            self.assertEqual(row["flush_delay_us"], 20000)
+            self.assertGreaterEqual(row["p50_us"], 20000, row["side"])
+
+    def test_small_caches(self):
+        rows = self.rows("--workloads", "a", "--records", "3000", "--seconds", "0.02", "--rounds", "1",
+                         "--durability", "both", "--memory-mib", "4")
+        self.assertEqual({row["memory_mib"] for row in rows}, {4})
+
+    def test_recovery(self):
+        rows = self.rows("--records", "5000", "--recovery-log-mib", "1,3")
+        self.assertEqual([(row["workload"], row["log_mib"], row["records"]) for row in rows],
+                         [("clean", 0, 5000), ("after-crash", 1, 5000), ("clean", 0, 5000), ("after-crash", 3, 5000)])
+
+    def test_text_and_mistakes(self):
+        done = self.run_it("--records", "50", "--seconds", "0.01", "--workloads", "read", "--sides", "memlith")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("read: reads, uniform, 1 thread", done.stdout)
+        for words, told in (["--sides", "nobody"], "there is no side nobody; there are: memlith"), \
+                (["--workloads", "z"], "z not in"), (["--durability", "half"], "durability"):
+            done = self.run_it(*words)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(told, done.stderr)
+
+
+class Calls(Bench):
+    SUITE = ["kvcalls"]
+    SMALL = ["--records", "3000", "--seconds", "0.01", "--repetitions", "2"]
+
+    def test_every_call_of_every_side(self):
+        rows = self.rows(*self.SMALL)
+        seen = [(row["workload"], row["side"]) for row in rows]
+        lmdb = ("append", "lmdb") in seen
+        three = ["memlith", "memlith-without"] + ["lmdb"] * lmdb
+        self.assertEqual(seen, [(workload, side) for side in ["memlith"] + ["lmdb"] * lmdb
+                                for workload in ("no-removal", "remove-map")]
+                         + [("fairness", side) for side in ("memlith", "memlith-wait") * 2]
+                         + [(workload, side) for workload in ("append", "put-if", "remove-range") for side in three])
+        for row in rows:
+            self.assertEqual("removal_ms" in row, row["workload"] == "remove-map", row)
+            if row["workload"] == "fairness":
+                self.assertLessEqual(row["successes"], row["attempts"])
+                self.assertGreaterEqual(row["attempts"], row["repetitions"])
+
+    def test_what_filling_logs(self):
+        """Appending logs each record once and little more; the puts that it replaces log more."""
+        rows = self.rows("--calls", "append", "--records", "20000", "--repetitions", "1", "--sides",
+                         "memlith,memlith-without")
+        logged = {row["side"]: row["logged_bytes_per_op"] for row in rows}
+        self.assertGreaterEqual(logged["memlith"], 108)
+        self.assertLessEqual(logged["memlith"], 1.25 * 108, logged)
+        self.assertGreater(logged["memlith-without"], logged["memlith"])
+
+    def test_text_and_mistakes(self):
+        done = self.run_it("--calls", "put-if", *self.SMALL, "--sides", "memlith")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("comparing and swapping one of 3000 records", done.stdout)
+        for words, told in (["--sides", "nobody"], "nobody"), (["--calls", "z"], "z"), (["--records", "9"], "9"):
+            done = self.run_it(*words)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(told, done.stderr)
+
+
+class AppLog(Bench):
+    SUITE = ["applog"]
+    SMALL = ["--seconds", "0.01", "--rounds", "1", "--bytes", "100,5000", "--threads", "1,2", "--log-mib", "1"]
+
+    def test_every_suite(self):
+        rows = self.rows(*self.SMALL)
+        self.assertEqual([(row["side"], row["workload"], row["durability"], row["threads"]) for row in rows],
+                         [(side, workload, "sync", threads)
+                          for workload, threads in (("append-100", 1), ("append-5000", 1), ("writers", 1),
+                                                    ("writers", 2))
+                          for side in ("memlith", "raw-captured")]
+                         + [("memlith", "consumed-1MiB", durability, 1) for durability in ("sync", "weak")])
+        for row in rows:
+            self.assertIn("entry_bytes", row)
+
+    def test_text_and_mistakes(self):
+        done = self.run_it("--suites", "append", *self.SMALL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("append-5000", done.stdout)
+        done = self.run_it("--suites", "nothing")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nothing", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
