@@ -63,7 +63,7 @@ MaybeFailure LogSide::round(std::uint64_t& elapsed_ns) {
     if (options_.wait) {
       if (MaybeFailure failure = log_failure(log_->write(), "writing the log")) return failure;
     } else {
-      if (MaybeFailure failure = log_failure(log_->write_async(), "writing the log")) return failure;
+      if (MaybeFailure failure = log_failure(log_->write_weak(), "writing the log")) return failure;
     }
     elapsed_ns = now_ns() - start;
     return {};

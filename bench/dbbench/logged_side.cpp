@@ -67,7 +67,7 @@ class LoggedKvStore final : public KvStore {
     if (auto failure = side_failure(number, "appending")) return failure;
     newest_ = *number;
     return waits_ ? side_failure(log_->write(), "writing the log")
-                  : side_failure(log_->write_async(), "writing the log");
+                  : side_failure(log_->write_weak(), "writing the log");
   }
   // Everything that was logged is in the kv store.
   [[nodiscard]] MaybeFailure settle() {

@@ -46,7 +46,7 @@ class HeapMapStore final : public KvStore {
     if (MaybeFailure failure = heap_failure(store, "opening a store")) return failure;
     store_.emplace(std::move(*store));
     if (persisting_ == Persisting::window) {
-      if (auto failure = heap_failure(store_->set_flush_window(kWindowMs), "setting the window")) return failure;
+      if (auto failure = heap_failure(store_->set_window(kWindowMs), "setting the window")) return failure;
     }
     auto heap = Heap::open(*store_, "map",
                            {.create = true,

@@ -119,7 +119,7 @@ class Snapshot {
   [[nodiscard]] const void* address(std::uint64_t index = 0) const { return memlith_snapshot_address(handle_, index); }
   [[nodiscard]] std::uint64_t size(std::uint64_t index = 0) const { return memlith_snapshot_size(handle_, index); }
   // The view holds every ticket up to this one, and no later one.
-  [[nodiscard]] Ticket lsn() const { return memlith_snapshot_lsn(handle_); }
+  [[nodiscard]] Ticket ticket() const { return memlith_snapshot_ticket(handle_); }
   // In a forked child: maps the view over the regions' own addresses, so that pointers in the regions work. See
   // memlith_snapshot_place.
   Result<void> place() { return detail::result_of(memlith_snapshot_place(handle_)); }
@@ -211,7 +211,7 @@ class Region {
     return detail::result_of(memlith_prepare(handle_, address, bytes));
   }
   // Gives the memory of clean pages back to the system. See memlith_region_release.
-  Result<void> release_memory() const { return detail::result_of(memlith_region_release(handle_)); }
+  Result<void> release() const { return detail::result_of(memlith_region_release(handle_)); }
   // Makes whole pages zeros and gives their memory and disk space back; durable on ok. See memlith_region_discard.
   Result<void> discard(void* address, std::uint64_t bytes) const {
     return detail::result_of(memlith_region_discard(handle_, address, bytes));

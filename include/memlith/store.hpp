@@ -39,8 +39,8 @@ struct StoreOptions {
   bool manual_checkpoint = false;   // checkpoints only when asked for, or when the log is full
   std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
-  std::uint64_t flush_interval_ms = 0;
-  std::uint64_t flush_bytes = 0;           // 0 = 16 MiB
+  std::uint64_t window_ms = 0;
+  std::uint64_t window_bytes = 0;          // 0 = 16 MiB
   std::uint64_t memory_max_bytes = 0;      // 0 = no limit
   std::uint32_t physical_block_bytes = 0;  // 4096: for disks that tear whole physical blocks; see memlith.h
   Io io = Io::automatic;
@@ -116,20 +116,6 @@ class Store {
     if (code != MEMLITH_OK) return Error(code);
     return Transaction(txn);
   }
-  // Logs the buffers' bytes and copies them to their targets, all or nothing; durable on ok. See
-  // memlith_commit_buffers.
-  Result<void> commit(const std::vector<memlith_write>& writes) const {
-    return detail::result_of(memlith_commit_buffers(handle_, writes.data(), writes.size(), MEMLITH_COMMIT_SYNC,
-                                                    nullptr));
-  }
-  // The same; durable when wait() has returned ok.
-  [[nodiscard]] Result<Ticket> commit_weak(const std::vector<memlith_write>& writes) const {
-    Ticket ticket = 0;
-    const std::int32_t code =
-        memlith_commit_buffers(handle_, writes.data(), writes.size(), MEMLITH_COMMIT_WEAK, &ticket);
-    if (code != MEMLITH_OK) return Error(code);
-    return ticket;
-  }
   // A view of several regions, as one and the same persist left them.
   static Result<Snapshot> snapshot(std::initializer_list<const Region*> regions) {
     const std::vector<memlith_region*> handles = handles_of(regions);
@@ -145,16 +131,16 @@ class Store {
   Result<void> set_log_max(std::uint64_t bytes) const {
     return detail::result_of(memlith_store_set_log_max(handle_, bytes));
   }
-  // Limits how long asynchronous persists may wait. See memlith_store_set_flush_window.
-  Result<void> set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes = 0) const {
-    return detail::result_of(memlith_store_set_flush_window(handle_, interval_ms, bytes));
+  // Limits how long asynchronous persists may wait. See memlith_store_set_window.
+  Result<void> set_window(std::uint64_t window_ms, std::uint64_t window_bytes = 0) const {
+    return detail::result_of(memlith_store_set_window(handle_, window_ms, window_bytes));
   }
   Result<void> checkpoint() const { return detail::result_of(memlith_store_checkpoint(handle_)); }
   // For a store that was opened with `follow`: moves on to the newest durable commit, and returns its ticket.
-  Result<std::uint64_t> refresh() const {
-    std::uint64_t lsn = 0;
-    if (const std::int32_t code = memlith_store_refresh(handle_, &lsn); code != MEMLITH_OK) return Error(code);
-    return lsn;
+  Result<Ticket> refresh() const {
+    Ticket ticket = 0;
+    if (const std::int32_t code = memlith_store_refresh(handle_, &ticket); code != MEMLITH_OK) return Error(code);
+    return ticket;
   }
   [[nodiscard]] memlith_store_info info() const {
     memlith_store_info info{};
@@ -198,8 +184,8 @@ class Store {
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;
     plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;
-    plain.flush_interval_ms = options.flush_interval_ms;
-    plain.flush_bytes = options.flush_bytes;
+    plain.window_ms = options.window_ms;
+    plain.window_bytes = options.window_bytes;
     plain.memory_max_bytes = options.memory_max_bytes;
     plain.physical_block_bytes = options.physical_block_bytes;
     plain.io = static_cast<std::uint32_t>(options.io);

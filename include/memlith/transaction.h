@@ -22,8 +22,8 @@ extern "C" {
 
 typedef struct memlith_txn memlith_txn;
 
-/* When a commit of any kind returns (memlith_commit, memlith_commit_buffers, memlith_change_commit,
- * memlith_kv_commit): */
+/* When a commit of any kind returns (memlith_commit, memlith_change_commit, memlith_kv_commit,
+ * memlith_applog_write): */
 enum {
   MEMLITH_COMMIT_SYNC = 0, /* when it is durable */
   MEMLITH_COMMIT_WEAK = 1  /* when it has taken effect in memory; it becomes durable in order, within the window */
@@ -45,6 +45,10 @@ MEMLITH_API int32_t memlith_begin(memlith_store* store, memlith_txn** txn);
  * Errors: INVALID (in no open region of the store), UNSUPPORTED (not an EXPLICIT region, or it holds a heap),
  *         NO_MEMORY. Nothing was announced. */
 MEMLITH_API int32_t memlith_touch_before(memlith_txn* txn, const void* address, uint64_t bytes);
+
+/* Copies `count` bytes to `target`, which it announces before, as memlith_touch_before: for programs that build a
+ * change aside. `bytes` may lie anywhere. Errors: those of memlith_touch_before; memory is as it was. */
+MEMLITH_API int32_t memlith_txn_write(memlith_txn* txn, void* target, const void* bytes, uint64_t count);
 
 /* Makes the announced ranges, as they are now, durable: all of them or none, in all regions together. `mode` is
  * MEMLITH_COMMIT_*. `ticket` may be null; memlith_wait waits for it, as after memlith_persist_async. A growth of these
@@ -81,21 +85,6 @@ MEMLITH_API int32_t memlith_abort(memlith_txn* txn);
  * Until the transaction has ended, the region is not closed and releases no memory (BUSY). A region may be named twice.
  * Errors: INVALID - the region is of another store; READ_ONLY. */
 MEMLITH_API int32_t memlith_txn_add_region(memlith_txn* txn, memlith_region* region);
-
-/* Bytes that memlith_commit_buffers copies to their place. */
-typedef struct memlith_write {
-  void* target;      /* in an EXPLICIT region of the store */
-  const void* bytes; /* not in a region that the call writes to */
-  uint64_t count;
-} memlith_write;
-
-/* Logs the bytes of `count` buffers and copies them to their targets, in one step: after a crash, all of them are there
- * or none. For programs that build a change aside. If targets overlap, the later write counts. On an error other than
- * IO nothing has changed, in memory neither. No other thread may store to the targets during the call. `mode` and
- * `ticket` as in memlith_commit. Errors: those of memlith_touch_before and memlith_commit. After IO the memory has the
- * new bytes. */
-MEMLITH_API int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes, uint64_t count,
-                                           uint32_t mode, uint64_t* ticket);
 
 /* ---- changes that are undone ------------------------------------------------------------------------------------- */
 

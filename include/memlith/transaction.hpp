@@ -133,6 +133,10 @@ class Transaction {
   Result<void> touch_before(const T* object) const {
     return touch_before(object, sizeof(T));
   }
+  // Copies the bytes to the target, which it announces before. See memlith_txn_write.
+  Result<void> write(void* target, const void* bytes, std::uint64_t count) const {
+    return detail::result_of(memlith_txn_write(handle_, target, bytes, count));
+  }
   // Durable on ok, all or nothing. After an error the transaction is still open. See memlith_commit.
   Result<void> commit() {
     const std::int32_t code = memlith_commit(handle_, MEMLITH_COMMIT_SYNC, nullptr);

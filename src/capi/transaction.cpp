@@ -1,9 +1,9 @@
-// Transactions, commits from buffers, and changes; include/memlith/memlith.h. Floor: capi.
+// Transactions and changes; include/memlith/transaction.h. Floor: capi.
+#include <cstring>
 #include <memory>
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
-#include "region/per_thread.hpp"
 #include "region/region_part.hpp"
 
 using namespace memlith::core;
@@ -41,6 +41,13 @@ int32_t memlith_touch_before(memlith_txn* tx, const void* address, uint64_t byte
   });
 }
 
+int32_t memlith_txn_write(memlith_txn* txn, void* target, const void* bytes, uint64_t count) {
+  if (count > 0 && bytes == nullptr) return guarded([] { return need(nullptr, "bytes"); });
+  const int32_t announced = memlith_touch_before(txn, target, count);
+  if (announced == 0 && count > 0) std::memmove(target, bytes, count);
+  return announced;
+}
+
 int32_t memlith_txn_add_region(memlith_txn* tx, memlith_region* region) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(tx));
@@ -68,27 +75,6 @@ int32_t memlith_abort(memlith_txn* tx) {
     MEMLITH_TRY(need_ours(tx));
     OpenTransaction& open = transaction_of(tx);
     open.session.abort(open);
-    return kOk;
-  });
-}
-
-int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes, uint64_t count, uint32_t mode,
-                               uint64_t* ticket) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(store));
-    MEMLITH_TRY(check_commit_mode(mode));
-    Session& session = session_of(store);
-    MEMLITH_TRY(need_writable(session));
-    if (count > 0) MEMLITH_TRY(need(writes, "writes"));
-    std::vector<BufferedWrite>& all = of_this_thread<std::vector<BufferedWrite>>();
-    all.clear();
-    for (std::uint64_t i = 0; i < count; ++i) {
-      if (writes[i].count > 0) MEMLITH_TRY(need(writes[i].bytes, "bytes"));
-      all.push_back({static_cast<std::byte*>(writes[i].target), static_cast<const std::byte*>(writes[i].bytes),
-                     writes[i].count});
-    }
-    MEMLITH_TRY_ASSIGN(const Lsn end, session.commit_buffers(all, mode == MEMLITH_COMMIT_SYNC));
-    if (ticket != nullptr) *ticket = end.value;
     return kOk;
   });
 }

@@ -131,9 +131,6 @@ class Session {
   Result<Lsn> commit(OpenTransaction& open, bool wait);
   // The memory is as it was; never fails.
   void abort(OpenTransaction& open);
-  // Commits the buffers' bytes and copies them to their targets.
-  Result<Lsn> commit_buffers(std::span<const BufferedWrite> writes, bool wait);
-
   // Releases memory if the budget is used up. After each persist and commit, without locks.
   void keep_to_memory() {
     if (memory_budget_.limited()) release_if_used_up();

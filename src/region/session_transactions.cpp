@@ -92,27 +92,6 @@ void Session::abort(OpenTransaction& open) {
   give_back(open);
 }
 
-Result<Lsn> Session::commit_buffers(std::span<const BufferedWrite> writes, bool wait) {
-  const PersistTimer timer;
-  std::vector<Region*>& regions = empty_region_list();
-  for (const BufferedWrite& write : writes) {
-    MEMLITH_TRY_ASSIGN(Region* const region, region_at(write.target));
-    regions.push_back(region);
-  }
-  // Ends the transaction on every path.
-  struct Used {
-    Session& session;
-    OpenTransaction& open;
-    ~Used() {
-      session.give_back(open);
-      session.keep_to_memory();
-    }
-  } used{*this, *begin()};
-  MEMLITH_TRY_ASSIGN(const Lsn end, used.open.transaction.capture_buffers(writes, regions, wait));
-  MEMLITH_TRY(finish(end, wait, timer));
-  return end;
-}
-
 // ---- changes ---------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<OpenChange>> Session::begin_change(std::span<Region* const> given) {

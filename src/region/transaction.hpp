@@ -26,13 +26,6 @@
 
 namespace memlith::core {
 
-// Bytes to be copied to a place in a region.
-struct BufferedWrite {
-  std::byte* target = nullptr;
-  const std::byte* bytes = nullptr;
-  std::uint64_t count = 0;
-};
-
 class Transaction {
  public:
   explicit Transaction(Store& store) : store_(store) {}
@@ -73,10 +66,6 @@ class Transaction {
   // poisoned
   // store.
   Result<Lsn> capture(bool will_sync);
-
-  // Logs the buffers' bytes, then copies the bytes to their targets, which lie in the regions given, one for each
-  // write. On failure nothing has changed. The transaction has no ranges before, and none after forget().
-  Result<Lsn> capture_buffers(std::span<const BufferedWrite> writes, std::span<Region* const> regions, bool will_sync);
 
   // Copies the images back, the newest first, aborts the parts, and forgets both. No I/O, and no failure.
   void abort();

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "memlith/shared.hpp"
+#include "private/inside.h"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::shared_kill_test {

@@ -53,6 +53,7 @@ class MemlithKvStore final : public CountedKvStore {
     return kv_failure(kv_->set_window(ms, bytes), "setting the window");
   }
   [[nodiscard]] Kv& kv() { return *kv_; }
+  [[nodiscard]] memlith::Result<void> wait(Ticket ticket) const { return store_->wait(ticket); }
   [[nodiscard]] bool waits() const { return waits_; }
   [[nodiscard]] KvMap map() const { return map_; }
   [[nodiscard]] Durability durability() const { return durability_; }
@@ -115,7 +116,7 @@ class MemlithKvSession final : public KvSession {
   MaybeFailure commit() {
     const auto ticket = writer_.commit(store_.durability());
     if (!ticket || !store_.waits()) return kv_failure(ticket, "committing");
-    return kv_failure(store_.kv().wait(*ticket), "waiting for a commit");
+    return kv_failure(store_.wait(*ticket), "waiting for a commit");
   }
   template <class Act>
   MaybeFailure read(const Act& act) {
