@@ -158,8 +158,8 @@ class Region {
   [[nodiscard]] void* address() const { return memlith_region_address(handle_); }
   [[nodiscard]] std::uint64_t size() const { return memlith_region_size(handle_); }
   // The commit of `txn` has what a persist would make durable of this region, too. See memlith_txn_add_region.
-  Result<void> join(const Transaction& txn) const {
-    return detail::result_of(memlith_txn_add_region(txn.handle(), handle_));
+  Result<void> join(const Transaction& txn, OnAbort on_abort = OnAbort::keeps) const {
+    return detail::result_of(memlith_txn_add_region(txn.handle(), handle_, static_cast<std::uint32_t>(on_abort)));
   }
   [[nodiscard]] memlith_region* handle() const { return handle_; }
 
@@ -198,11 +198,11 @@ class Region {
   // Calls the function, and makes durable what it changed in the region, or undoes all of that. See Store::transact.
   template <class Change>
   auto transact(Change&& change) const {
-    return detail::transact(store_, &handle_, 1, std::forward<Change>(change));
+    return detail::transact(store_, handle_, std::forward<Change>(change));
   }
   template <class Mutex, class Change>
   auto transact(std::unique_lock<Mutex>& lock, Change&& change) const {
-    return detail::transact(store_, &handle_, 1, lock, std::forward<Change>(change));
+    return detail::transact(store_, handle_, lock, std::forward<Change>(change));
   }
   // A read-only view of the region's last durable state. See memlith_region_snapshot.
   [[nodiscard]] Result<Snapshot> snapshot() const { return Snapshot::of(&handle_, 1); }

@@ -97,17 +97,17 @@ class Store {
   // Calls the function, and makes durable what it changed in the store's open regions and heaps, all or nothing. If the
   // function throws, or returns a Result with an error, everything that it changed there is undone, memory as well as
   // the blocks and names of heaps, and the exception, or the error, comes back. So it is if the change cannot be made
-  // durable. See memlith_change_begin for what was stored before, for what returns BUSY meanwhile, and for threads.
+  // durable. See MEMLITH_UNDO for what was stored before, for what returns BUSY meanwhile, and for threads.
   // Returns what the function returns, in a Result. docs/heap.md, "Undo".
   template <class Change>
   auto transact(Change&& change) const {
-    return detail::transact(handle_, nullptr, 0, std::forward<Change>(change));
+    return detail::transact(handle_, nullptr, std::forward<Change>(change));
   }
   // For threads that change shared data under a lock, which is held at the call: released when the change is captured;
   // held still if an exception or an error comes back. lock.owns_lock() tells.
   template <class Mutex, class Change>
   auto transact(std::unique_lock<Mutex>& lock, Change&& change) const {
-    return detail::transact(handle_, nullptr, 0, lock, std::forward<Change>(change));
+    return detail::transact(handle_, nullptr, lock, std::forward<Change>(change));
   }
   // Begins a transaction. End it before the store is closed. See memlith_begin.
   [[nodiscard]] Result<Transaction> begin() const {

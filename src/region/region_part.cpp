@@ -16,7 +16,7 @@ Result<FrameNeed> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       region->unlock();
     }
   } locked(region_);
-  MEMLITH_TRY(region_.check_unchanging());
+  if (!ends_change_) MEMLITH_TRY(region_.check_unchanging());
   locked.taken = true;
   MEMLITH_TRY(region_.take(kAllThreads, kWholeRegion, captured_));
   if (pointers_are_checked()) region_.append_addresses(addresses_);
@@ -35,6 +35,7 @@ Status RegionPart::add_to(JointFrame& frame) {
 
 void RegionPart::finish(Lsn end) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   region_.keep_taken(kWholeRegion, end);
+  if (ends_change_) region_.end_change();
   region_.unlock();
   report_addresses(addresses_);
 }

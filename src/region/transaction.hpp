@@ -32,6 +32,8 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
+  [[nodiscard]] bool empty() const { return touched_.empty() && parts_.empty(); }
+
   // The region in which the address lies, if the transaction has ranges in that region.
   [[nodiscard]] Region* joined(const void* address) const;
 

@@ -598,27 +598,31 @@ void World::change() {
       if (region.handle != nullptr) chosen.push_back(&region);
     }
   }
-  memlith_change* change = nullptr;
-  expect(MEMLITH_CALL(memlith_change_begin, store->handle, handles.data(), handles.size(), &change), MEMLITH_OK,
-         "change_begin");
-  if (change == nullptr) return;
+  memlith_txn* change = nullptr;
+  expect(MEMLITH_CALL(memlith_begin, store->handle, &change), MEMLITH_OK, "begin");
+  if (handles.empty()) handles.push_back(nullptr);  // all that are open
+  for (memlith_region* const each : handles) {
+    expect(MEMLITH_CALL(memlith_txn_add_region, change, each, MEMLITH_UNDO), MEMLITH_OK, "add a region with undo");
+  }
   for (ModelRegion* const region : chosen) captured_all(*region);
   for (ModelRegion* const region : chosen) store_into(*region);
   memlith_region* const one = chosen.front()->handle;
-  memlith_change* none = nullptr;
+  memlith_txn* other = nullptr;
   expect(MEMLITH_CALL(memlith_persist_all, store->handle, MEMLITH_SCOPE_PROCESS), MEMLITH_BUSY, "persist_all, inside");
   expect(MEMLITH_CALL(memlith_rollback, &one, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_BUSY, "rollback, inside");
-  expect(MEMLITH_CALL(memlith_change_begin, store->handle, &one, 1, &none), MEMLITH_BUSY, "change_begin, inside");
+  expect(MEMLITH_CALL(memlith_begin, store->handle, &other), MEMLITH_OK, "begin, inside");
+  expect(MEMLITH_CALL(memlith_txn_add_region, other, one, MEMLITH_UNDO), MEMLITH_BUSY, "undo, inside");
+  expect(MEMLITH_CALL(memlith_abort, other), MEMLITH_OK, "abort, inside");
   expect(MEMLITH_CALL(memlith_region_close, one), MEMLITH_BUSY, "closing a region, inside");
   if (random_.one_in(2)) {
-    expect(MEMLITH_CALL(memlith_change_undo, change), MEMLITH_OK, "change_undo");
+    expect(MEMLITH_CALL(memlith_abort, change), MEMLITH_OK, "undo");
     for (ModelRegion* const region : chosen) undone(*region);
     return;
   }
   std::uint64_t ticket = 0;
   const bool waits = random_.one_in(2);
-  expect(MEMLITH_CALL(memlith_change_commit, change, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_WEAK, &ticket),
-         MEMLITH_OK, "change_commit");
+  expect(MEMLITH_CALL(memlith_commit, change, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_WEAK, &ticket), MEMLITH_OK,
+         "commit of a change");
   for (ModelRegion* const region : chosen) captured_all(*region);
   if (!waits && random_.one_in(2)) expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
 }
@@ -648,7 +652,7 @@ void World::transact() {
   std::vector<ModelRegion*> parts;
   if (random_.one_in(2)) parts = choose_regions(*store, handles);
   for (memlith_region* const each : handles) {
-    expect(MEMLITH_CALL(memlith_txn_add_region, tx, each), MEMLITH_OK, "tx_add_region");
+    expect(MEMLITH_CALL(memlith_txn_add_region, tx, each, 0), MEMLITH_OK, "tx_add_region");
   }
   if (random_.one_in(3)) {
     expect(MEMLITH_CALL(memlith_abort, tx), MEMLITH_OK, "abort");

@@ -364,7 +364,7 @@ std::uint64_t Store::commit(const OwnerPtr& owner) {
     memlith_txn* tx = nullptr;
     try {
       check(memlith_begin(handle_, &tx));
-      for (memlith_region* const region : all) check(memlith_txn_add_region(tx, region));
+      for (memlith_region* const region : all) check(memlith_txn_add_region(tx, region, 0));
       if (with_records) records_->join(tx);
       check(memlith_commit(tx, MEMLITH_COMMIT_WEAK, &ticket));
     } catch (const Failure&) {
