@@ -45,7 +45,7 @@ constexpr std::array kSteps{Step{"stores", &RoundParts::stores_ns}, Step{"touch"
 using Measured = std::array<std::vector<RoundParts>, kKinds.size()>;
 
 MaybeFailure one_round(memlith_store* store, Workload& workload, const Kind& kind, std::vector<RoundParts>& rounds) {
-  const std::int32_t code = memlith_store_set_flush_window(store, kind.window_ms, 0);
+  const std::int32_t code = memlith_store_set_window(store, kind.window_ms, 0);
   if (code != MEMLITH_OK) return library_failure(code, "setting the flush window");
   if (kind.window_ms > 0) {
     if (MaybeFailure failure = workload.capture()) return failure;  // opens the window

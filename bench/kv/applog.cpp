@@ -102,7 +102,7 @@ class LogSide {
         continue;
       }
       MEMLITH_TOOL_TRY(options_.wait ? failure_of(log_->write(), "writing the log")
-                                     : failure_of(log_->write_async(), "writing the log"));
+                                     : failure_of(log_->write_weak(), "writing the log"));
       elapsed_ns = now_ns() - start;
       return {};
     }

@@ -242,7 +242,7 @@ func server(folder string) {
 			for {
 				entry, err := log.Append([]byte("add one"))
 				must(err)
-				must(log.Wait(context.Background(), entry))
+				must(log.Write())
 				printing.Lock()
 				fmt.Println(entry)
 				printing.Unlock()

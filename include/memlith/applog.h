@@ -7,9 +7,9 @@
  *     const memlith_bytes order = {"sell marble", 11};
  *     if (memlith_applog_open(store, "orders", &options, &log) != 0) return;
  *     if (memlith_applog_append(log, &order, 1, NULL) != 0) return;
- *     if (memlith_applog_write(log) != 0) return;  // durable when it is 0: the order can be acknowledged
+ *     if (memlith_applog_write(log, MEMLITH_COMMIT_SYNC, NULL) != 0) return;  // the order can be acknowledged
  *     while (memlith_applog_read(log, 0, &entry) == 0) {
- *       ...                                        // what the entry says
+ *       ...  // what the entry says
  *       if (memlith_applog_consume(log, entry.number) != 0) return;
  *     }
  *
@@ -25,7 +25,7 @@
  * returned; entries of one append are all there or none. Appended entries are commits of the memlith store like all
  * others: whatever is committed and durable behind them keeps them, and they keep what was committed before them.
  *
- * THREADS. Any number of threads append, write, wait and get. One thread at a time reads, rewinds, consumes, truncates,
+ * THREADS. Any number of threads append, write and get. One thread at a time reads, rewinds, consumes, truncates,
  * restarts and commits.
  * Opening and closing: while no other thread uses the log.
  */
@@ -80,18 +80,12 @@ MEMLITH_API int32_t memlith_applog_close(memlith_applog* log);
 MEMLITH_API int32_t memlith_applog_append(memlith_applog* log, const memlith_bytes* entries, uint64_t count,
                                           uint64_t* number);
 
-/* Makes everything durable that was appended before the call. Threads share flushes.
+/* Makes everything durable that was appended before the call. `mode` is MEMLITH_COMMIT_*: SYNC returns when it is
+ * durable; WEAK when it is on its way, and memlith_wait(`ticket`) waits for it. `ticket` may be null. Threads share
+ * flushes.
  * Errors: NO_SPACE, FULL, NO_MEMORY - there is no room for it yet; nothing is lost, try again. IO, POISONED - the store
  * acknowledges nothing any more; reopen it. */
-MEMLITH_API int32_t memlith_applog_write(memlith_applog* log);
-
-/* The same, but returns at once. `number`, which may be null, gets the number of the newest entry that is being
- * written, for memlith_applog_wait. */
-MEMLITH_API int32_t memlith_applog_write_async(memlith_applog* log, uint64_t* number);
-
-/* Returns when that entry, and so every earlier one, is durable. Errors: as memlith_applog_write; INVALID - there is
- * no such entry yet. */
-MEMLITH_API int32_t memlith_applog_wait(memlith_applog* log, uint64_t number);
+MEMLITH_API int32_t memlith_applog_write(memlith_applog* log, uint32_t mode, uint64_t* ticket);
 
 /* The number of the newest durable entry; 0: none. */
 MEMLITH_API uint64_t memlith_applog_durable(memlith_applog* log);

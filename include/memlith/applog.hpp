@@ -96,13 +96,15 @@ class AppLog {
     if (code != MEMLITH_OK) return Error(code);
     return number;
   }
-  Result<void> write() const { return detail::result_of(memlith_applog_write(handle_)); }
-  Result<std::uint64_t> write_async() const {
-    std::uint64_t number = 0;
-    if (const std::int32_t code = memlith_applog_write_async(handle_, &number); code != MEMLITH_OK) return Error(code);
-    return number;
+  // Durable on ok: everything that was appended before.
+  Result<void> write() const { return detail::result_of(memlith_applog_write(handle_, MEMLITH_COMMIT_SYNC, nullptr)); }
+  // The same; durable when Store::wait() has returned ok.
+  [[nodiscard]] Result<Ticket> write_weak() const {
+    Ticket ticket = 0;
+    const std::int32_t code = memlith_applog_write(handle_, MEMLITH_COMMIT_WEAK, &ticket);
+    if (code != MEMLITH_OK) return Error(code);
+    return ticket;
   }
-  Result<void> wait(std::uint64_t number) const { return detail::result_of(memlith_applog_wait(handle_, number)); }
   [[nodiscard]] std::uint64_t durable() const { return memlith_applog_durable(handle_); }
 
   // Nothing if there is none.

@@ -30,8 +30,9 @@ extern "C" {
 
 /* Zero-initialise and set struct_size. Null stands for all defaults. */
 typedef struct memlith_copy_options {
-  uint32_t struct_size;
+  uint64_t struct_size;
   uint32_t flags; /* MEMLITH_COPY_... */
+  uint32_t reserved;
   /* Called now and then from the thread that copies, with what was read of the store's data, in bytes. `total` may
    * rise. Must not call memlith. */
   void (*progress)(void* context, uint64_t done, uint64_t total);
@@ -40,9 +41,8 @@ typedef struct memlith_copy_options {
 
 /* Set struct_size before the call. */
 typedef struct memlith_copy_report {
-  uint32_t struct_size;
-  uint32_t reserved;
-  uint64_t lsn;          /* of the original: the copy has every commit before it and none behind it */
+  uint64_t struct_size;
+  uint64_t ticket;       /* of the original: the copy has every commit before it and none behind it */
   uint64_t bytes;        /* of the data in the copy */
   uint64_t shared_bytes; /* of them, in files that share their blocks with the original's, as XFS and Btrfs can */
 } memlith_copy_report;
@@ -69,9 +69,8 @@ MEMLITH_API int32_t memlith_store_copy(const char* path, const char* target, con
 
 /* Set struct_size before the call. */
 typedef struct memlith_data_report {
-  uint32_t struct_size;
-  uint32_t reserved;
-  uint64_t lsn;            /* of the store; every commit before it was looked at */
+  uint64_t struct_size;
+  uint64_t ticket;         /* of the store; every commit before it was looked at */
   uint64_t blocks;         /* of 4096 bytes, that were read */
   uint64_t blocks_unknown; /* of them, those of which no checksum is known */
   uint64_t blocks_damaged; /* of them, those that are not as they were written */
@@ -89,7 +88,7 @@ MEMLITH_API int32_t memlith_check_data(const char* path, void (*found)(void* con
 
 /* The same for one region of a store that this process has open for writing, such as before the region is opened:
  * runs a checkpoint, and compares the region on the disk before another one begins; commits go on as long as the log
- * has room. `lsn` of the report is 0.
+ * has room. `ticket` of the report is 0.
  * Errors: NOT_FOUND - no such region; READ_ONLY; those of memlith_store_checkpoint. */
 MEMLITH_API int32_t memlith_check_region(memlith_store* store, const char* region,
                                          void (*found)(void* context, const char* sentence), void* found_context,

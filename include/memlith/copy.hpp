@@ -18,7 +18,7 @@
 namespace memlith {
 
 struct CopyReport {
-  std::uint64_t lsn = 0;           // of the original: the copy has every commit before it and none behind it
+  Ticket ticket = 0;               // of the original: the copy has every commit before it and none behind it
   std::uint64_t bytes = 0;         // of the data in the copy
   std::uint64_t shared_bytes = 0;  // of them, in files that share their blocks with the original's
 };
@@ -42,11 +42,11 @@ inline Result<CopyReport> copy_store(const std::string& path, const std::string&
   report.struct_size = sizeof report;
   const std::int32_t code = memlith_store_copy(path.c_str(), target.c_str(), &options, &report);
   if (code != MEMLITH_OK) return Error(code);
-  return CopyReport{report.lsn, report.bytes, report.shared_bytes};
+  return CopyReport{report.ticket, report.bytes, report.shared_bytes};
 }
 
 struct DataReport {
-  std::uint64_t lsn = 0;
+  Ticket ticket = 0;
   std::uint64_t blocks = 0;
   std::uint64_t blocks_unknown = 0;
   std::uint64_t blocks_damaged = 0;
@@ -63,7 +63,7 @@ inline Result<DataReport> check_data(const std::string& path) {
   };
   const std::int32_t code = memlith_check_data(path.c_str(), note, &found.damaged, nullptr, nullptr, &report);
   if (code != MEMLITH_OK) return Error(code);
-  found.lsn = report.lsn;
+  found.ticket = report.ticket;
   found.blocks = report.blocks;
   found.blocks_unknown = report.blocks_unknown;
   found.blocks_damaged = report.blocks_damaged;

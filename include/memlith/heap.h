@@ -67,18 +67,6 @@ MEMLITH_API memlith_heap* memlith_heap_current(void);
  * another one before the heap is closed. */
 MEMLITH_API memlith_heap* memlith_heap_use(memlith_heap* heap);
 
-/* The heap that the calling thread named with memlith_heap_use, else null; null also inside of a call of memlith, whose
- * own memory never comes from a heap. For allocators that stand in for malloc: see integrations/malloc. */
-MEMLITH_API memlith_heap* memlith_heap_used(void);
-
-/* 1: the address lies in a heap that this process has, or had, open. What was a block of a heap that is closed by now
- * is gone with the heap, and is not to be given back to anybody. */
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((access(none, 1))) /* what lies there is not looked at, and may be uninitialised */
-#endif
-MEMLITH_API int32_t
-memlith_heap_owns(const void* address);
-
 /* Allocates at least `bytes`, at a multiple of `alignment`: a power of two up to 4096, or 0 for 16. The block's content
  * is arbitrary. Durable with the next persist.
  * Errors: NO_SPACE - the region is at its max_size or the disk is full; nothing changed. CORRUPT - a structure that was

@@ -93,8 +93,8 @@ class Heap {
   [[nodiscard]] memlith_heap* handle() const { return handle_; }
   [[nodiscard]] memlith_region* region() const { return memlith_heap_region(handle_); }
   // The commit of `txn` has what a persist of the heap would make durable, too. See memlith_txn_add_region.
-  Result<void> join(const Transaction& txn) const {
-    return detail::result_of(memlith_txn_add_region(txn.handle(), region()));
+  Result<void> join(const Transaction& txn, OnAbort on_abort = OnAbort::keeps) const {
+    return detail::result_of(memlith_txn_add_region(txn.handle(), region(), static_cast<std::uint32_t>(on_abort)));
   }
 
   Result<void*> allocate(std::uint64_t bytes, std::uint64_t alignment = 16) const {
@@ -199,13 +199,11 @@ class Heap {
   //     });
   template <class Change>
   auto transact(Change&& change) const {
-    memlith_region* const one = region();
-    return detail::transact(store_, &one, 1, std::forward<Change>(change));
+    return detail::transact(store_, region(), std::forward<Change>(change));
   }
   template <class Mutex, class Change>
   auto transact(std::unique_lock<Mutex>& lock, Change&& change) const {
-    memlith_region* const one = region();
-    return detail::transact(store_, &one, 1, lock, std::forward<Change>(change));
+    return detail::transact(store_, region(), lock, std::forward<Change>(change));
   }
   // The heap and all that is in it is as it was last persisted. No other thread may use the heap meanwhile. Containers
   // outside of the heap that allocated in it since must not be used any more.

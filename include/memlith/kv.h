@@ -253,17 +253,13 @@ MEMLITH_API int32_t memlith_kv_cursor_remove(memlith_kv_cursor* cursor);
  * try again. */
 MEMLITH_API int32_t memlith_kv_persist(memlith_kv* kv);
 
-/* memlith_wait of the memlith store: returns when everything up to that ticket is durable. Hurries it: nothing waits
- * for the window. Errors: INVALID - no such ticket yet; those of memlith_kv_persist. */
-MEMLITH_API int32_t memlith_kv_wait(memlith_kv* kv, uint64_t ticket);
-
 /* The newest ticket up to which the commits of this kv store are durable. Only rises. memlith_store_durable is about
  * all structures of the memlith store. */
 MEMLITH_API uint64_t memlith_kv_durable(memlith_kv* kv);
 
-/* The window: a weak commit becomes durable at most `interval_ms` (and a flush) after it returned, or as soon as
- * `bytes` of changes wait. 0 = 100 ms, 0 = 16 MiB. Errors: INVALID (more than a day). */
-MEMLITH_API int32_t memlith_kv_set_window(memlith_kv* kv, uint64_t interval_ms, uint64_t bytes);
+/* The window: a weak commit becomes durable at most `window_ms` (and a flush) after it returned, or as soon as
+ * `window_bytes` of changes wait. 0 = 100 ms, 0 = 16 MiB. Errors: INVALID (more than a day). */
+MEMLITH_API int32_t memlith_kv_set_window(memlith_kv* kv, uint64_t window_ms, uint64_t window_bytes);
 
 /* Adds 1 to the eventfd `fd` when more commits have become durable, and when the store is poisoned. -1 ends that. */
 MEMLITH_API int32_t memlith_kv_set_eventfd(memlith_kv* kv, int fd);

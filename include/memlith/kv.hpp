@@ -376,15 +376,15 @@ class Kv {
   }
 
   Result<void> persist() const { return detail::result_of(memlith_kv_persist(handle_)); }
-  Result<void> wait(std::uint64_t ticket) const { return detail::result_of(memlith_kv_wait(handle_, ticket)); }
-  [[nodiscard]] std::uint64_t durable() const { return memlith_kv_durable(handle_); }
-  Result<void> set_window(std::uint64_t interval_ms, std::uint64_t bytes = 0) const {
-    return detail::result_of(memlith_kv_set_window(handle_, interval_ms, bytes));
+  // The newest durable ticket of this kv store. Store::wait() waits for one.
+  [[nodiscard]] Ticket durable() const { return memlith_kv_durable(handle_); }
+  Result<void> set_window(std::uint64_t window_ms, std::uint64_t window_bytes = 0) const {
+    return detail::result_of(memlith_kv_set_window(handle_, window_ms, window_bytes));
   }
   Result<void> set_eventfd(int fd) const { return detail::result_of(memlith_kv_set_eventfd(handle_, fd)); }
   // Calls `done(code)` once, from a thread of the library, when the commit is durable or will not be. It does not
   // throw.
-  Result<void> on_durable(std::uint64_t ticket, std::function<void(std::int32_t code)> done) const {
+  Result<void> on_durable(Ticket ticket, std::function<void(std::int32_t code)> done) const {
     auto kept = std::make_unique<std::function<void(std::int32_t)>>(std::move(done));
     auto call = [](void* context, std::uint64_t, std::int32_t code) {
       const std::unique_ptr<std::function<void(std::int32_t)>>

@@ -155,10 +155,6 @@ MEMLITH_API int32_t memlith_region_release(memlith_region* region);
  * pages are as they were; after NO_MEMORY they are zeros or as they were, in memory and on disk alike. */
 MEMLITH_API int32_t memlith_region_discard(memlith_region* region, void* address, uint64_t bytes);
 
-/* Writes one line into `buffer` that says how a tracker would work on this kernel, cut to `bytes` and terminated by a
- * zero. */
-MEMLITH_API int32_t memlith_tracker_describe(uint32_t tracker, char* buffer, size_t bytes);
-
 /* ---- persist --------------------------------------------------------------------------------------------------- */
 
 /* Whose stores a persist or a rollback covers. */
@@ -202,7 +198,7 @@ MEMLITH_API int32_t memlith_persist_range(memlith_region* region, const void* ad
  * A ticket is an LSN, a place in the log of the store. Tickets rise in the order of the captures. They are numbers of
  * this opening of the store: what was not durable when the process ended may be lost, and its number is given again.
  * Persists become durable in the same order, within the window of
- * memlith_store_set_flush_window. A persist of more than 1 MiB also waits for its own write. A failed flush is reported
+ * memlith_store_set_window. A persist of more than 1 MiB also waits for its own write. A failed flush is reported
  * by memlith_wait and by every later persist. Small persists that wait for one flush are packed in the log: each takes
  * its bytes, 16 bytes for each range and 8.
  * Source: MemSnap, MS_ASYNC; failure-atomic msync (EuroSys 2013), MS_ASYNC with a meaning. */
@@ -254,7 +250,7 @@ MEMLITH_API const void* memlith_snapshot_address(const memlith_snapshot* snapsho
 MEMLITH_API uint64_t memlith_snapshot_size(const memlith_snapshot* snapshot, uint64_t index);
 
 /* The persist that the view shows: the view holds every ticket up to this number, and no later one. Constant. */
-MEMLITH_API uint64_t memlith_snapshot_lsn(const memlith_snapshot* snapshot);
+MEMLITH_API uint64_t memlith_snapshot_ticket(const memlith_snapshot* snapshot);
 
 /* For a forked child: maps the views over the regions' own addresses in this process, so that pointers that are stored
  * in the regions point into the snapshot. The parent is not affected. memlith_snapshot_address is unchanged. If a

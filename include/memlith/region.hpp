@@ -119,7 +119,7 @@ class Snapshot {
   [[nodiscard]] const void* address(std::uint64_t index = 0) const { return memlith_snapshot_address(handle_, index); }
   [[nodiscard]] std::uint64_t size(std::uint64_t index = 0) const { return memlith_snapshot_size(handle_, index); }
   // The view holds every ticket up to this one, and no later one.
-  [[nodiscard]] Ticket lsn() const { return memlith_snapshot_lsn(handle_); }
+  [[nodiscard]] Ticket ticket() const { return memlith_snapshot_ticket(handle_); }
   // In a forked child: maps the view over the regions' own addresses, so that pointers in the regions work. See
   // memlith_snapshot_place.
   Result<void> place() { return detail::result_of(memlith_snapshot_place(handle_)); }
@@ -158,8 +158,8 @@ class Region {
   [[nodiscard]] void* address() const { return memlith_region_address(handle_); }
   [[nodiscard]] std::uint64_t size() const { return memlith_region_size(handle_); }
   // The commit of `txn` has what a persist would make durable of this region, too. See memlith_txn_add_region.
-  Result<void> join(const Transaction& txn) const {
-    return detail::result_of(memlith_txn_add_region(txn.handle(), handle_));
+  Result<void> join(const Transaction& txn, OnAbort on_abort = OnAbort::keeps) const {
+    return detail::result_of(memlith_txn_add_region(txn.handle(), handle_, static_cast<std::uint32_t>(on_abort)));
   }
   [[nodiscard]] memlith_region* handle() const { return handle_; }
 
@@ -198,11 +198,11 @@ class Region {
   // Calls the function, and makes durable what it changed in the region, or undoes all of that. See Store::transact.
   template <class Change>
   auto transact(Change&& change) const {
-    return detail::transact(store_, &handle_, 1, std::forward<Change>(change));
+    return detail::transact(store_, handle_, std::forward<Change>(change));
   }
   template <class Mutex, class Change>
   auto transact(std::unique_lock<Mutex>& lock, Change&& change) const {
-    return detail::transact(store_, &handle_, 1, lock, std::forward<Change>(change));
+    return detail::transact(store_, handle_, lock, std::forward<Change>(change));
   }
   // A read-only view of the region's last durable state. See memlith_region_snapshot.
   [[nodiscard]] Result<Snapshot> snapshot() const { return Snapshot::of(&handle_, 1); }
@@ -211,7 +211,7 @@ class Region {
     return detail::result_of(memlith_prepare(handle_, address, bytes));
   }
   // Gives the memory of clean pages back to the system. See memlith_region_release.
-  Result<void> release_memory() const { return detail::result_of(memlith_region_release(handle_)); }
+  Result<void> release() const { return detail::result_of(memlith_region_release(handle_)); }
   // Makes whole pages zeros and gives their memory and disk space back; durable on ok. See memlith_region_discard.
   Result<void> discard(void* address, std::uint64_t bytes) const {
     return detail::result_of(memlith_region_discard(handle_, address, bytes));

@@ -74,10 +74,10 @@ typedef struct memlith_store_options {
   /* Called a few times per second, by the opening thread, while opening replays a long log. May be null. */
   void (*progress)(void* context, uint64_t bytes_done, uint64_t bytes_total);
   void* progress_context;
-  /* The flush window, as memlith_store_set_flush_window sets it. */
-  uint64_t flush_interval_ms; /* how long an asynchronous persist may wait for its flush; 0 = only while the flush
-                                 before it is under way, or about 0.2 ms */
-  uint64_t flush_bytes;       /* how many bytes may wait in the log before the flush starts at once; 0 = 16 MiB */
+  /* The flush window, as memlith_store_set_window sets it. */
+  uint64_t window_ms;    /* how long an asynchronous persist may wait for its flush; 0 = only while the flush before it
+                            is under way, or about 0.2 ms */
+  uint64_t window_bytes; /* how many bytes may wait in the log before the flush starts at once; 0 = 16 MiB */
   /* Approximate limit of the memory for changed pages of regions; 0 = no limit. When persists and transactions have
    * captured half of the limit, the call that finds this runs a checkpoint and releases the memory of clean pages; of
    * EXPLICIT and INSTRUMENTED regions, pages that equal their home file, so changes that were not touched stay. Nothing
@@ -142,12 +142,12 @@ MEMLITH_API int32_t memlith_file_open(const char* path, const memlith_store_opti
  *         before, keep it and can be tried again. */
 MEMLITH_API int32_t memlith_store_close(memlith_store* store);
 
-/* Sets the flush window (weak durability): an asynchronous persist becomes durable at most `interval_ms` after its
- * capture, or as soon as `bytes` of log wait, and always in order: a crash leaves a prefix of the order of persists.
- * 0 ms, the default, means no waiting; 0 bytes = 16 MiB. A synchronous persist does not wait for the window, and makes
- * everything captured before it durable, too.
+/* Sets the flush window (weak durability): an asynchronous persist becomes durable at most `window_ms` after its
+ * capture, or as soon as `window_bytes` of log wait, and always in order: a crash leaves a prefix of the order of
+ * persists. 0 ms, the default, means no waiting; 0 bytes = 16 MiB. A synchronous persist does not wait for the window,
+ * and makes everything captured before it durable, too.
  * Source: AciKV, weak durability. Errors: INVALID (more than a day). */
-MEMLITH_API int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_ms, uint64_t bytes);
+MEMLITH_API int32_t memlith_store_set_window(memlith_store* store, uint64_t window_ms, uint64_t window_bytes);
 
 /* Lets the log grow to `bytes` from now on: log_max_bytes for a store that is open. After a persist or a commit that
  * was FULL, raise the limit and call it again; nothing that was stored is lost meanwhile. Any thread, at any time.
@@ -170,7 +170,7 @@ MEMLITH_API uint64_t memlith_store_newest(const memlith_store* store);
 MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
 
 /* Moves a store that was opened with MEMLITH_OPEN_FOLLOW on to the newest durable commit, and stores its ticket at
- * `lsn`, which may be null. All open regions change together, in place, and none of them changes between two calls.
+ * `ticket`, which may be null. All open regions change together, in place, and none of them changes between two calls.
  * Regions that were grown have their new size; a region that was removed stays as it was until it is closed. Regions,
  * heaps and kv stores stay open.
  * The call reads only what was committed since the last one, if the log still has that, and else copies the open
@@ -182,7 +182,7 @@ MEMLITH_API int32_t memlith_wait(memlith_store* store, uint64_t ticket);
  * Errors, after which everything is as before: INVALID (the store was not opened with FOLLOW), BUSY (the writer
  * filled its log several times while the regions were copied; or a kv transaction is active), NOT_FOUND (the store
  * was removed, or another has taken its place), NO_MEMORY, CORRUPT, IO. */
-MEMLITH_API int32_t memlith_store_refresh(memlith_store* store, uint64_t* lsn);
+MEMLITH_API int32_t memlith_store_refresh(memlith_store* store, uint64_t* ticket);
 
 /* Adds 1 to the eventfd `fd` whenever more has become durable, and when the store is poisoned
  * (memlith_store_info.poisoned). -1 ends that. The caller must keep `fd` open until another call has replaced it or the
@@ -305,12 +305,6 @@ typedef struct memlith_stats {
 
 /* Statistics of a store that this process has open. Errors: INVALID, READ_ONLY (the store was opened read-only). */
 MEMLITH_API int32_t memlith_store_get_stats(memlith_store* store, memlith_stats* stats);
-
-/* Statistics of a store that another process has open for writing, from the statistics file beside the store. Takes no
- * lock and does not disturb the other process. The numbers may be slightly old. The numbers of a process that was
- * killed remain, with `alive` 0, until the store is opened again.
- * Errors: NOT_FOUND (no process has the store open for writing), INCOMPATIBLE. */
-MEMLITH_API int32_t memlith_stat(const char* path, memlith_stats* stats);
 
 /* ---- looking at a store from outside --------------------------------------------------------------------------- */
 

@@ -39,8 +39,8 @@ struct StoreOptions {
   bool manual_checkpoint = false;   // checkpoints only when asked for, or when the log is full
   std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
-  std::uint64_t flush_interval_ms = 0;
-  std::uint64_t flush_bytes = 0;           // 0 = 16 MiB
+  std::uint64_t window_ms = 0;
+  std::uint64_t window_bytes = 0;          // 0 = 16 MiB
   std::uint64_t memory_max_bytes = 0;      // 0 = no limit
   std::uint32_t physical_block_bytes = 0;  // 4096: for disks that tear whole physical blocks; see memlith.h
   std::uint64_t open_wait_ms = 0;          // how long opening waits for another process to close the store; then BUSY
@@ -98,17 +98,17 @@ class Store {
   // Calls the function, and makes durable what it changed in the store's open regions and heaps, all or nothing. If the
   // function throws, or returns a Result with an error, everything that it changed there is undone, memory as well as
   // the blocks and names of heaps, and the exception, or the error, comes back. So it is if the change cannot be made
-  // durable. See memlith_change_begin for what was stored before, for what returns BUSY meanwhile, and for threads.
+  // durable. See MEMLITH_UNDO for what was stored before, for what returns BUSY meanwhile, and for threads.
   // Returns what the function returns, in a Result. docs/heap.md, "Undo".
   template <class Change>
   auto transact(Change&& change) const {
-    return detail::transact(handle_, nullptr, 0, std::forward<Change>(change));
+    return detail::transact(handle_, nullptr, std::forward<Change>(change));
   }
   // For threads that change shared data under a lock, which is held at the call: released when the change is captured;
   // held still if an exception or an error comes back. lock.owns_lock() tells.
   template <class Mutex, class Change>
   auto transact(std::unique_lock<Mutex>& lock, Change&& change) const {
-    return detail::transact(handle_, nullptr, 0, lock, std::forward<Change>(change));
+    return detail::transact(handle_, nullptr, lock, std::forward<Change>(change));
   }
   // Begins a transaction. End it before the store is closed. See memlith_begin.
   [[nodiscard]] Result<Transaction> begin() const {
@@ -116,20 +116,6 @@ class Store {
     const std::int32_t code = memlith_begin(handle_, &txn);
     if (code != MEMLITH_OK) return Error(code);
     return Transaction(txn);
-  }
-  // Logs the buffers' bytes and copies them to their targets, all or nothing; durable on ok. See
-  // memlith_commit_buffers.
-  Result<void> commit(const std::vector<memlith_write>& writes) const {
-    return detail::result_of(memlith_commit_buffers(handle_, writes.data(), writes.size(), MEMLITH_COMMIT_SYNC,
-                                                    nullptr));
-  }
-  // The same; durable when wait() has returned ok.
-  [[nodiscard]] Result<Ticket> commit_weak(const std::vector<memlith_write>& writes) const {
-    Ticket ticket = 0;
-    const std::int32_t code =
-        memlith_commit_buffers(handle_, writes.data(), writes.size(), MEMLITH_COMMIT_WEAK, &ticket);
-    if (code != MEMLITH_OK) return Error(code);
-    return ticket;
   }
   // A view of several regions, as one and the same persist left them.
   static Result<Snapshot> snapshot(std::initializer_list<const Region*> regions) {
@@ -146,16 +132,16 @@ class Store {
   Result<void> set_log_max(std::uint64_t bytes) const {
     return detail::result_of(memlith_store_set_log_max(handle_, bytes));
   }
-  // Limits how long asynchronous persists may wait. See memlith_store_set_flush_window.
-  Result<void> set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes = 0) const {
-    return detail::result_of(memlith_store_set_flush_window(handle_, interval_ms, bytes));
+  // Limits how long asynchronous persists may wait. See memlith_store_set_window.
+  Result<void> set_window(std::uint64_t window_ms, std::uint64_t window_bytes = 0) const {
+    return detail::result_of(memlith_store_set_window(handle_, window_ms, window_bytes));
   }
   Result<void> checkpoint() const { return detail::result_of(memlith_store_checkpoint(handle_)); }
   // For a store that was opened with `follow`: moves on to the newest durable commit, and returns its ticket.
-  Result<std::uint64_t> refresh() const {
-    std::uint64_t lsn = 0;
-    if (const std::int32_t code = memlith_store_refresh(handle_, &lsn); code != MEMLITH_OK) return Error(code);
-    return lsn;
+  Result<Ticket> refresh() const {
+    Ticket ticket = 0;
+    if (const std::int32_t code = memlith_store_refresh(handle_, &ticket); code != MEMLITH_OK) return Error(code);
+    return ticket;
   }
   [[nodiscard]] memlith_store_info info() const {
     memlith_store_info info{};
@@ -199,8 +185,8 @@ class Store {
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;
     plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;
-    plain.flush_interval_ms = options.flush_interval_ms;
-    plain.flush_bytes = options.flush_bytes;
+    plain.window_ms = options.window_ms;
+    plain.window_bytes = options.window_bytes;
     plain.memory_max_bytes = options.memory_max_bytes;
     plain.physical_block_bytes = options.physical_block_bytes;
     plain.io = static_cast<std::uint32_t>(options.io);

@@ -22,8 +22,7 @@ extern "C" {
 
 typedef struct memlith_txn memlith_txn;
 
-/* When a commit of any kind returns (memlith_commit, memlith_commit_buffers, memlith_change_commit,
- * memlith_kv_commit): */
+/* When a commit of any kind returns (memlith_commit, memlith_kv_commit, memlith_applog_write): */
 enum {
   MEMLITH_COMMIT_SYNC = 0, /* when it is durable */
   MEMLITH_COMMIT_WEAK = 1  /* when it has taken effect in memory; it becomes durable in order, within the window */
@@ -46,6 +45,10 @@ MEMLITH_API int32_t memlith_begin(memlith_store* store, memlith_txn** txn);
  *         NO_MEMORY. Nothing was announced. */
 MEMLITH_API int32_t memlith_touch_before(memlith_txn* txn, const void* address, uint64_t bytes);
 
+/* Copies `count` bytes to `target`, which it announces before, as memlith_touch_before: for programs that build a
+ * change aside. `bytes` may lie anywhere. Errors: those of memlith_touch_before; memory is as it was. */
+MEMLITH_API int32_t memlith_txn_write(memlith_txn* txn, void* target, const void* bytes, uint64_t count);
+
 /* Makes the announced ranges, as they are now, durable: all of them or none, in all regions together. `mode` is
  * MEMLITH_COMMIT_*. `ticket` may be null; memlith_wait waits for it, as after memlith_persist_async. A growth of these
  * regions that was not persisted becomes durable before. On 0, the transaction has ended. On an error it is still open,
@@ -56,10 +59,19 @@ MEMLITH_API int32_t memlith_touch_before(memlith_txn* txn, const void* address, 
  * Source: undo images as in NV-Heaps and libpmemobj; the log is memlith's. */
 MEMLITH_API int32_t memlith_commit(memlith_txn* txn, uint32_t mode, uint64_t* ticket);
 
-/* Gives every announced range its old bytes back and ends the transaction. Takes as long as copying the bytes: no I/O,
- * and other threads are not disturbed. Null is ignored. Durability: none; what is undone was never durable.
- * Errors: INVALID (a forked child). */
+/* Gives every announced range its old bytes back, undoes what was stored to regions with MEMLITH_UNDO, aborts the other
+ * parts, and ends the transaction, whatever is returned. Null is ignored. Durability: none; what is undone was never
+ * durable.
+ * Announced ranges take as long as copying the bytes: no I/O, and other threads are not disturbed. Regions with UNDO
+ * are as they were, with the blocks and names of heaps; a growth stays, and pointers to what was allocated since lead
+ * nowhere. That costs as much as memlith_rollback: FAULT regions have copies of the pages in memory; the others run a
+ * checkpoint and read.
+ * Errors: INVALID (a forked child). With UNDO, those of memlith_rollback: a region in which that failed holds half of
+ *         the change in memory; memlith never persists that half: every later persist of the region returns BUSY, until
+ *         it is opened again. After a commit that failed with IO: POISONED, and the memory of these regions stays. */
 MEMLITH_API int32_t memlith_abort(memlith_txn* txn);
+
+enum { MEMLITH_UNDO = 1 }; /* memlith_abort undoes what was stored to the region */
 
 /* Has memlith_commit commit, in the same frame, what memlith_persist with process scope would make durable of the
  * region: the stores of all threads to a region with any tracker, or to the region of a heap. Other structures of the
@@ -69,78 +81,41 @@ MEMLITH_API int32_t memlith_abort(memlith_txn* txn);
  *
  *     memlith_txn* txn = NULL;
  *     memlith_begin(store, &txn);
- *     memlith_txn_add_region(txn, counters);        // what was stored there
- *     memlith_txn_add_kv(txn, records);                 // the records that it puts and removes
+ *     memlith_txn_add_region(txn, counters, 0);     // what was stored there
+ *     memlith_txn_add_kv(txn, records);             // the records that it puts and removes
  *     memlith_txn_consume(txn, log, entry.number);  // the entry that was the cause
  *     if (memlith_commit(txn, MEMLITH_COMMIT_SYNC, NULL) != 0) memlith_abort(txn);
  *
  * With parts, memlith_commit holds the locks of all of them until the frame is in memory of the log. Its errors leave
  * everything as it was, with the transaction open, except for IO, after which the store is poisoned. memlith_abort
  * aborts a kv transaction, forgets entries and positions, and leaves the memory of this region as it is: its stores
- * stay due for the next persist; memlith_rollback undoes them.
+ * stay due for the next persist.
  * Until the transaction has ended, the region is not closed and releases no memory (BUSY). A region may be named twice.
- * Errors: INVALID - the region is of another store; READ_ONLY. */
-MEMLITH_API int32_t memlith_txn_add_region(memlith_txn* txn, memlith_region* region);
-
-/* Bytes that memlith_commit_buffers copies to their place. */
-typedef struct memlith_write {
-  void* target;      /* in an EXPLICIT region of the store */
-  const void* bytes; /* not in a region that the call writes to */
-  uint64_t count;
-} memlith_write;
-
-/* Logs the bytes of `count` buffers and copies them to their targets, in one step: after a crash, all of them are there
- * or none. For programs that build a change aside. If targets overlap, the later write counts. On an error other than
- * IO nothing has changed, in memory neither. No other thread may store to the targets during the call. `mode` and
- * `ticket` as in memlith_commit. Errors: those of memlith_touch_before and memlith_commit. After IO the memory has the
- * new bytes. */
-MEMLITH_API int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes, uint64_t count,
-                                           uint32_t mode, uint64_t* ticket);
-
-/* ---- changes that are undone ------------------------------------------------------------------------------------- */
-
-typedef struct memlith_change memlith_change;
-
-/* Begins a change of these regions of the store (count 0: of all its open regions): whatever is stored to them from now
- * on becomes durable as a whole, with memlith_change_commit, or is undone, with memlith_change_undo. Works with every
- * tracker and with heaps, and needs no announcements; with EXPLICIT and INSTRUMENTED regions, what is not touched or
- * recorded is neither captured nor undone. Of a heap, blocks and names are undone, too: what was allocated is free,
- * what was freed is there again.
  *
- *     memlith_change* change = NULL;
- *     if (memlith_change_begin(store, &region, 1, &change) != 0) return;
- *     if (!rename_everything(region)) memlith_change_undo(change);
- *     else if (memlith_change_commit(change, MEMLITH_COMMIT_SYNC, NULL) != 0) memlith_change_undo(change);
+ * UNDO: memlith_abort undoes what was stored to the region since this call. Works with every tracker and with heaps,
+ * and needs no announcements; with EXPLICIT and INSTRUMENTED regions, what is not touched or recorded is neither
+ * committed nor undone. Of a heap, blocks and names are undone, too: what was allocated is free, what was freed is
+ * there again. A null region stands for all open regions of the store.
  *
- * Earlier stores that were not persisted are persisted first, by itself: it becomes durable, as after
- * memlith_persist_async, and is not undone.
- * Until the change has ended, persists, rollbacks and discards of these regions that any thread asks for, this one
+ *     memlith_txn* txn = NULL;
+ *     if (memlith_begin(store, &txn) != 0) return;
+ *     if (memlith_txn_add_region(txn, region, MEMLITH_UNDO) != 0 || !rename_everything(region) ||
+ *         memlith_commit(txn, MEMLITH_COMMIT_SYNC, NULL) != 0) {
+ *       memlith_abort(txn);
+ *     }
+ *
+ * Earlier stores that were not persisted are persisted first, by themselves: they become durable, as after
+ * memlith_persist_async, and are not undone.
+ * Until the transaction has ended, persists, rollbacks and discards of these regions that any thread asks for, this one
  * included, return BUSY and do nothing, as they would make half of the change durable; so does closing a region, and
- * beginning a change in it: changes do not nest. Transactions (memlith_begin), kv stores and application logs have
- * commits of their own, which are not part of the change. End a change before its store is closed.
+ * adding the region to another transaction: changes do not nest. End the transaction before its store is closed.
  * Threads: a change covers the stores of all threads. No other thread stores to these regions, or allocates in these
- * heaps, until the change has ended: threads that share data hold one lock from the beginning to the end.
- * Cost: what memlith_persist_async costs if nothing was stored since the last persist, which is a look at what changed,
- * without I/O.
- * Errors: BUSY (a change is under way in one of the regions), INVALID (a region of another store), READ_ONLY, and
- * those of memlith_persist_async. Nothing has begun then. */
-MEMLITH_API int32_t memlith_change_begin(memlith_store* store, memlith_region* const* regions, uint64_t count,
-                                         memlith_change** change);
-
-/* Makes what was stored since the beginning durable, all or nothing, and ends the change, whose handle is freed. `mode`
- * and `ticket` as in memlith_commit. After an error memlith_change_undo has to end the change.
- * Errors: FULL, NO_SPACE, NO_MEMORY - nothing was written. IO - whether the change became durable is unknown until the
- * store is reopened. POISONED - as memlith_persist. */
-MEMLITH_API int32_t memlith_change_commit(memlith_change* change, uint32_t mode, uint64_t* ticket);
-
-/* Undoes what was stored since the beginning, and ends the change: memory is as it was then, and so are the blocks and
- * names of heaps. A growth stays. Pointers to what was allocated since lead nowhere. The handle is freed, whatever is
- * returned. Null is ignored.
- * Cost: as memlith_rollback. FAULT regions have copies of the pages in memory; the others run a checkpoint and read.
- * Errors: those of memlith_rollback. A region in which that failed holds half of the change in memory; memlith never
- * persists it: every later persist of it returns BUSY, until it is opened again. After a commit that failed with IO:
- * POISONED, and memory stays as it is. */
-MEMLITH_API int32_t memlith_change_undo(memlith_change* change);
+ * heaps, until the transaction has ended: threads that share data hold one lock from the beginning to the end.
+ * Cost of UNDO: what memlith_persist_async costs if nothing was stored since the last persist, which is a look at what
+ * changed, without I/O.
+ * Errors: INVALID - the region is of another store, or takes part without UNDO; READ_ONLY. With UNDO also BUSY (a
+ *         change is under way in the region), and those of memlith_persist_async. The region takes no part then. */
+MEMLITH_API int32_t memlith_txn_add_region(memlith_txn* txn, memlith_region* region, uint32_t flags);
 
 #ifdef __cplusplus
 }

@@ -155,7 +155,7 @@ func (b *Bucket) clear() error {
 	}
 	b.tx.changes++
 	return b.tx.with(func(txn *kv.Txn) error {
-		_, err := txn.DeleteRange(b.tx.db.m, b.prefix, prefixOf(b.number+1))
+		_, err := txn.RemoveRange(b.tx.db.m, b.prefix, prefixOf(b.number+1))
 		return err
 	})
 }

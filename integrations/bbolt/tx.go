@@ -124,7 +124,7 @@ func (tx *Tx) put(key, value []byte) error {
 
 func (tx *Tx) remove(key []byte) error {
 	tx.changes++
-	return tx.with(func(txn *kv.Txn) error { return txn.Delete(tx.db.m, key) })
+	return tx.with(func(txn *kv.Txn) error { return txn.Remove(tx.db.m, key) })
 }
 
 func (tx *Tx) number(key []byte) (uint64, error) {

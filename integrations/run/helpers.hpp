@@ -35,7 +35,7 @@ inline memlith_store_options options_of_run() {
   options.struct_size = sizeof options;
   options.flags = MEMLITH_OPEN_CREATE;
   if (settings().guard) options.flags |= MEMLITH_IMAGE_GUARD;
-  options.flush_interval_ms = settings().weak_ms;
+  options.window_ms = settings().weak_ms;
   return options;
 }
 

@@ -266,7 +266,7 @@ Status AppLog::make_room(std::uint64_t bytes) {
     if (options_.when_full == WhenFull::fail || bytes + kMarkBytes > capacity) return no_room(bytes, capacity);
   }
   // The reader may wait for what was appended and not written.
-  MEMLITH_TRY(write_async().status());
+  MEMLITH_TRY(write_weak().status());
   const LockGuard lock(mutex_);
   ++writers_wait_;
   const std::uint64_t seen = consumed_.at;
@@ -407,19 +407,11 @@ Status AppLog::write() {
   return kOk;
 }
 
-Result<std::uint64_t> AppLog::write_async() {
+Result<Lsn> AppLog::write_weak() {
   MEMLITH_TRY(need_writable());
-  const std::uint64_t number = newest();
-  MEMLITH_TRY_ASSIGN(const Lsn end, hand_over(number, false));
+  MEMLITH_TRY_ASSIGN(const Lsn end, hand_over(newest(), false));
   if (end != Lsn{0}) region_.store().flush_soon(end);
-  return number;
-}
-
-Status AppLog::wait(std::uint64_t number) {
-  if (const std::uint64_t known = newest(); number > known) {
-    return fail(Errc::invalid, Detail::argument, "there is no entry {} yet; the newest is {}", number, known);
-  }
-  return number <= durable() ? kOk : make_durable(number);
+  return end != Lsn{0} ? end : region_.newest_commit();
 }
 
 std::uint64_t AppLog::durable() {

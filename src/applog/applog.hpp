@@ -66,9 +66,8 @@ class AppLog final : public RegionUser, private Collector {
   Result<std::uint64_t> append(std::span<const Content> entries);
   // Makes durable what was appended.
   Status write();
-  // The same without waiting; wait() waits for the number that it returns.
-  Result<std::uint64_t> write_async();
-  Status wait(std::uint64_t number);
+  // The same without waiting, for Store::wait().
+  Result<Lsn> write_weak();
   std::uint64_t durable();
 
   // ---- the reader

@@ -127,26 +127,20 @@ int32_t memlith_applog_append(memlith_applog* handle, const memlith_bytes* entri
   });
 }
 
-int32_t memlith_applog_write(memlith_applog* handle) {
+int32_t memlith_applog_write(memlith_applog* handle, uint32_t mode, uint64_t* ticket) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    return log_of(handle).write();
-  });
-}
-
-int32_t memlith_applog_write_async(memlith_applog* handle, uint64_t* number) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(handle));
-    MEMLITH_TRY_ASSIGN(const std::uint64_t newest, log_of(handle).write_async());
-    if (number != nullptr) *number = newest;
+    MEMLITH_TRY(check_commit_mode(mode));
+    AppLog& log = log_of(handle);
+    Lsn written;
+    if (mode == MEMLITH_COMMIT_SYNC) {
+      MEMLITH_TRY(log.write());
+      written = log.region().newest_commit();
+    } else {
+      MEMLITH_TRY_ASSIGN(written, log.write_weak());
+    }
+    if (ticket != nullptr) *ticket = written.value;
     return kOk;
-  });
-}
-
-int32_t memlith_applog_wait(memlith_applog* handle, uint64_t number) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(handle));
-    return log_of(handle).wait(number);
   });
 }
 

@@ -31,7 +31,7 @@ int32_t memlith_store_copy(const char* path, const char* target, const memlith_c
     }
     MEMLITH_TRY_ASSIGN(const CopyReport copied, copy_store(request));
     if (report == nullptr) return kOk;
-    full.lsn = copied.lsn.value;
+    full.ticket = copied.lsn.value;
     full.bytes = copied.bytes;
     full.shared_bytes = copied.shared;
     return write_info(report, full);
@@ -53,7 +53,7 @@ int32_t memlith_check_data(const char* path, void (*found)(void* context, const 
                          if (found != nullptr) found(found_context, sentence.c_str());
                        }));
     if (report == nullptr) return kOk;
-    full.lsn = seen.lsn.value;
+    full.ticket = seen.lsn.value;
     full.blocks = seen.blocks;
     full.blocks_unknown = seen.unknown;
     full.blocks_damaged = seen.damaged;

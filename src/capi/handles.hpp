@@ -39,11 +39,6 @@ inline OpenTransaction& transaction_of(const memlith_txn* tx) {
   return *reinterpret_cast<OpenTransaction*>(const_cast<memlith_txn*>(tx));
 }
 
-inline OpenChange& change_of(const memlith_change* change) {
-  return *reinterpret_cast<OpenChange*>(const_cast<memlith_change*>(change));
-}
-
-inline memlith_change* handle_of(OpenChange* open) { return reinterpret_cast<memlith_change*>(open); }
 inline memlith_txn* handle_of(OpenTransaction* open) { return reinterpret_cast<memlith_txn*>(open); }
 inline memlith_store* handle_of(Session* session) { return reinterpret_cast<memlith_store*>(session); }
 inline memlith_region* handle_of(OpenRegion* region) { return reinterpret_cast<memlith_region*>(region); }
@@ -72,10 +67,6 @@ inline Status need_ours(const memlith_region* region) {
   return open_region_of(region).session.check_process();
 }
 
-inline Status need_ours(const memlith_change* change) {
-  MEMLITH_TRY(need_handle(change, "change"));
-  return change_of(change).session.check_process();
-}
 inline Status need_ours(const memlith_txn* tx) {
   MEMLITH_TRY(need_handle(tx, "transaction"));
   return transaction_of(tx).session.check_process();

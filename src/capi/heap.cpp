@@ -10,6 +10,7 @@
 #include "capi/in_region.hpp"
 #include "heap/heap.hpp"
 #include "heap/open_heaps.hpp"
+#include "private/inside.h"
 
 using namespace memlith::core;
 

@@ -368,21 +368,14 @@ int32_t memlith_kv_persist(memlith_kv* handle) {
   });
 }
 
-int32_t memlith_kv_wait(memlith_kv* handle, uint64_t ticket) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(handle));
-    return kv_of(handle).wait(Lsn{ticket});
-  });
-}
-
 uint64_t memlith_kv_durable(memlith_kv* handle) {
   return need_ours(handle).ok() ? kv_of(handle).durable_ticket().value : 0;
 }
 
-int32_t memlith_kv_set_window(memlith_kv* handle, uint64_t interval_ms, uint64_t bytes) {
+int32_t memlith_kv_set_window(memlith_kv* handle, uint64_t window_ms, uint64_t window_bytes) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    MEMLITH_TRY_ASSIGN(const kv::Window window, window_of(interval_ms, bytes));
+    MEMLITH_TRY_ASSIGN(const kv::Window window, window_of(window_ms, window_bytes));
     kv_of(handle).weak_commits().set_window(window);
     return kOk;
   });

@@ -4,6 +4,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "private/inside.h"
 
 using namespace memlith::core;
 

@@ -26,7 +26,7 @@ uint64_t memlith_snapshot_size(const memlith_snapshot* snapshot, uint64_t index)
   return snapshot == nullptr ? 0 : snapshot_of(snapshot).size(index);
 }
 
-uint64_t memlith_snapshot_lsn(const memlith_snapshot* snapshot) {
+uint64_t memlith_snapshot_ticket(const memlith_snapshot* snapshot) {
   return snapshot == nullptr ? 0 : snapshot_of(snapshot).lsn().value;
 }
 

@@ -1,6 +1,7 @@
 // Counters of stores, of this process and of others; include/memlith/memlith.h. Floor: capi.
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "private/inside.h"
 
 using namespace memlith::core;
 

@@ -22,8 +22,7 @@ constexpr std::uint64_t kDayMs = 24ull * 60 * 60 * 1000;
 
 Result<FlushWindow> flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
   if (interval_ms > kDayMs) {
-    return fail(Errc::invalid, Detail::argument, "flush_interval_ms is {}; it can be at most a day (86400000)",
-                interval_ms);
+    return fail(Errc::invalid, Detail::argument, "window_ms is {}; it can be at most a day (86400000)", interval_ms);
   }
   FlushWindow window;
   window.interval_ms = interval_ms;
@@ -107,7 +106,7 @@ Result<memlith_store*> open_any(const char* path, StoreKind kind, const memlith_
   memlith_store_options given;
   MEMLITH_TRY(read_options(options, given));
   MEMLITH_TRY(check_store_options(given, kind));
-  MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(given.flush_interval_ms, given.flush_bytes));
+  MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(given.window_ms, given.window_bytes));
   MEMLITH_TRY(need(path, "path"));
   MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, kind, static_cast<IoBackend>(given.io)));
   StoreOptions wanted = store_options(given, kind, window);
@@ -178,10 +177,10 @@ int32_t memlith_store_set_log_max(memlith_store* store, uint64_t bytes) {
   });
 }
 
-int32_t memlith_store_set_flush_window(memlith_store* store, uint64_t interval_ms, uint64_t bytes) {
+int32_t memlith_store_set_window(memlith_store* store, uint64_t window_ms, uint64_t window_bytes) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(store));
-    MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(interval_ms, bytes));
+    MEMLITH_TRY_ASSIGN(const FlushWindow window, flush_window(window_ms, window_bytes));
     session_of(store).store().set_flush_window(window);
     return kOk;
   });

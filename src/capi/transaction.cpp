@@ -1,9 +1,10 @@
-// Transactions, commits from buffers, and changes; include/memlith/memlith.h. Floor: capi.
+// Transactions; include/memlith/transaction.h. Floor: capi.
+#include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
-#include "region/per_thread.hpp"
 #include "region/region_part.hpp"
 
 using namespace memlith::core;
@@ -41,13 +42,35 @@ int32_t memlith_touch_before(memlith_txn* tx, const void* address, uint64_t byte
   });
 }
 
-int32_t memlith_txn_add_region(memlith_txn* tx, memlith_region* region) {
+int32_t memlith_txn_write(memlith_txn* txn, void* target, const void* bytes, uint64_t count) {
+  if (count > 0 && bytes == nullptr) return guarded([] { return need(nullptr, "bytes"); });
+  const int32_t announced = memlith_touch_before(txn, target, count);
+  if (announced == 0 && count > 0) std::memmove(target, bytes, count);
+  return announced;
+}
+
+int32_t memlith_txn_add_region(memlith_txn* txn, memlith_region* region, uint32_t flags) {
   return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(tx));
+    MEMLITH_TRY(need_ours(txn));
+    OpenTransaction& open = transaction_of(txn);
+    if ((flags & ~std::uint32_t{MEMLITH_UNDO}) != 0) {
+      return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}; see MEMLITH_UNDO", flags);
+    }
+    if (flags == MEMLITH_UNDO && region == nullptr) return open.session.begin_change(open, {});
     MEMLITH_TRY(need_ours(region));
-    Transaction& transaction = transaction_of(tx).transaction;
-    if (transaction.part_in(Participant::Kind::region, region_of(region)) != nullptr) return kOk;
-    return transaction.add(std::make_unique<RegionPart>(region_of(region)));
+    if (&open_region_of(region).session != &open.session) {
+      return fail(Errc::invalid, Detail::argument, "region \"{}\" belongs to another store than the transaction",
+                  region_of(region).shown_name());
+    }
+    Region* const inner = &region_of(region);
+    if (std::find(open.changing.begin(), open.changing.end(), inner) != open.changing.end()) return kOk;
+    const bool takes_part = open.transaction.part_in(Participant::Kind::region, *inner) != nullptr;
+    if (flags == 0) return takes_part ? kOk : open.transaction.add(std::make_unique<RegionPart>(*inner));
+    if (takes_part) {
+      return fail(Errc::invalid, Detail::argument,
+                  "region \"{}\" takes part in the transaction already, without MEMLITH_UNDO", inner->shown_name());
+    }
+    return open.session.begin_change(open, {&inner, 1});
   });
 }
 
@@ -67,67 +90,7 @@ int32_t memlith_abort(memlith_txn* tx) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(tx));
     OpenTransaction& open = transaction_of(tx);
-    open.session.abort(open);
-    return kOk;
-  });
-}
-
-int32_t memlith_commit_buffers(memlith_store* store, const memlith_write* writes, uint64_t count, uint32_t mode,
-                               uint64_t* ticket) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(store));
-    MEMLITH_TRY(check_commit_mode(mode));
-    Session& session = session_of(store);
-    MEMLITH_TRY(need_writable(session));
-    if (count > 0) MEMLITH_TRY(need(writes, "writes"));
-    std::vector<BufferedWrite>& all = of_this_thread<std::vector<BufferedWrite>>();
-    all.clear();
-    for (std::uint64_t i = 0; i < count; ++i) {
-      if (writes[i].count > 0) MEMLITH_TRY(need(writes[i].bytes, "bytes"));
-      all.push_back({static_cast<std::byte*>(writes[i].target), static_cast<const std::byte*>(writes[i].bytes),
-                     writes[i].count});
-    }
-    MEMLITH_TRY_ASSIGN(const Lsn end, session.commit_buffers(all, mode == MEMLITH_COMMIT_SYNC));
-    if (ticket != nullptr) *ticket = end.value;
-    return kOk;
-  });
-}
-
-int32_t memlith_change_begin(memlith_store* store, memlith_region* const* regions, uint64_t count,
-                             memlith_change** change) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(store));
-    MEMLITH_TRY(need(change, "change"));
-    Session& session = session_of(store);
-    MEMLITH_TRY(need_writable(session));
-    MEMLITH_TRY_ASSIGN(const Selection selected, selection_of(regions, count));
-    if (selected.session != nullptr && selected.session != &session) {
-      return fail(Errc::invalid, Detail::argument, "{}: a region of another store was given", session.store().path());
-    }
-    MEMLITH_TRY_ASSIGN(std::unique_ptr<OpenChange> open, session.begin_change(selected.regions));
-    *change = handle_of(open.release());
-    return kOk;
-  });
-}
-
-int32_t memlith_change_commit(memlith_change* change, uint32_t mode, uint64_t* ticket) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(change));
-    MEMLITH_TRY(check_commit_mode(mode));
-    OpenChange& open = change_of(change);
-    MEMLITH_TRY_ASSIGN(const Lsn end, open.session.commit_change(open, mode == MEMLITH_COMMIT_SYNC));
-    if (ticket != nullptr) *ticket = end.value;
-    delete &open;
-    return kOk;
-  });
-}
-
-int32_t memlith_change_undo(memlith_change* change) {
-  if (change == nullptr) return 0;
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(change));
-    const std::unique_ptr<OpenChange> open(&change_of(change));
-    return open->session.undo_change(*open);
+    return open.session.abort(open);
   });
 }
 

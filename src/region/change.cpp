@@ -10,7 +10,7 @@ Status Region::check_unchanging() const {
   if (change == Change::none) return kOk;
   if (change == Change::under_way) {
     return fail(Errc::busy, Detail::object,
-                "region \"{}\": a change that is committed as a whole or undone (transact, memlith_change_begin) is "
+                "region \"{}\": a change that is committed as a whole or undone (transact, MEMLITH_UNDO) is "
                 "under way, and only its end may capture or undo it; threads that share the region hold one lock from "
                 "its beginning to its end",
                 shown_name_);

@@ -150,6 +150,8 @@ class Region {
   // The regions are as they were when the change began, and it has ended; a growth stays. A region in which that failed
   // holds half of the change: it is captured no more, until it is opened again.
   static Status undo_change(std::span<Region* const> regions);
+  // The stores of the change are captured. In the region's lock.
+  void end_change() { change_ = Change::none; }
   [[nodiscard]] bool changing() const { return change_.load() == Change::under_way; }
 
   // True if the region is still mapped at its addresses; outlives the region.

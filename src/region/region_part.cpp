@@ -16,7 +16,7 @@ Result<FrameNeed> RegionPart::prepare() {
   held_.emplace(region_);
   Undo undo{this};
   region_.capture_mutex_.assert_held();
-  MEMLITH_TRY(region_.check_unchanging());
+  if (!ends_change_) MEMLITH_TRY(region_.check_unchanging());
   taken_ = true;
   MEMLITH_TRY(region_.take(kAllThreads, kWholeRegion, captured_));
   if (pointers_are_checked()) region_.append_addresses(addresses_);
@@ -37,6 +37,7 @@ void RegionPart::finish(Lsn end) noexcept {
   region_.capture_mutex_.assert_held();
   region_.keep_taken(kWholeRegion, end);
   taken_ = false;
+  if (ends_change_) region_.end_change();
   held_.reset();
   report_addresses(addresses_);
 }

@@ -11,9 +11,10 @@
 namespace memlith::core {
 
 // The stores of all threads since the region's last capture. An abort leaves them as they are: due for the next one.
+// With `ends_change`, the stores of a change (Region::begin_change), which the commit ends.
 class RegionPart final : public Participant {
  public:
-  explicit RegionPart(Region& region) : region_(region) {}
+  explicit RegionPart(Region& region, bool ends_change = false) : region_(region), ends_change_(ends_change) {}
 
   [[nodiscard]] Kind kind() const override { return Kind::region; }
   [[nodiscard]] Region& region() const override { return region_; }
@@ -24,6 +25,7 @@ class RegionPart final : public Participant {
 
  private:
   Region& region_;
+  bool ends_change_;
   std::optional<Region::Held> held_;  // from prepare() to finish() or cancel()
   bool taken_ = false;                // from the region, in captured_
   JointFrame captured_;

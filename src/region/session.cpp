@@ -119,7 +119,8 @@ Status Session::close_region(OpenRegion& region) {
   const LockGuard lock(regions_mutex_);
   if (region.region->changing()) {
     return fail(Errc::busy, Detail::object,
-                "region \"{}\" cannot be closed while a change is under way in it; commit or undo the change first",
+                "region \"{}\" cannot be closed while a change is under way in it; commit or abort its transaction "
+                "first",
                 region.region->name());
   }
   const bool closed = region.region->transactions().if_none([&]() MEMLITH_REQUIRES(regions_mutex_) {

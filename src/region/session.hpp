@@ -43,6 +43,8 @@ struct OpenTransaction {
   Session& session;
   SessionPart& part;
   Transaction transaction;
+  std::vector<Region*> changing;  // an abort undoes all that was stored to them since (Region::begin_change)
+  bool captured = false;          // what was stored to them is in the log
 };
 
 // The needs of transactions from a session, for the threads of one part.
@@ -51,13 +53,6 @@ struct SessionPart {
   std::vector<Region*> places MEMLITH_GUARDED_BY(mutex);  // the open regions
   std::vector<std::unique_ptr<OpenTransaction>> transactions MEMLITH_GUARDED_BY(mutex);
   std::vector<OpenTransaction*> idle MEMLITH_GUARDED_BY(mutex);  // of these, those that are not open
-};
-
-// A change of regions that is under way.
-struct OpenChange {
-  Session& session;
-  std::vector<Region*> regions;
-  bool captured = false;
 };
 
 class Session {
@@ -108,32 +103,21 @@ class Session {
   Status persist_all(Scope scope);
   Status rollback(std::span<Region* const> regions, Scope scope);
 
-  // ---- changes (Region::begin_change)
-
-  // For these regions of the session; none given: all that are open. Earlier stores are captured, and a
-  // background thread makes it durable. None of the regions can be closed until the change has ended.
-  Result<std::unique_ptr<OpenChange>> begin_change(std::span<Region* const> regions);
-  // Durable on ok if `wait`; otherwise captured, and a background thread makes it durable. Returns the LSN for wait().
-  // After an error undo_change() has to end it.
-  Result<Lsn> commit_change(OpenChange& open, bool wait);
-  // The memory is as it was. After a commit that captured the change and could not make it durable: the store's
-  // failure, and memory stays as it is.
-  Status undo_change(OpenChange& open);
-
   // ---- transactions (region/transaction.hpp)
 
   // The session keeps it until commit() returns ok or abort(). Any thread.
   OpenTransaction* begin();
   // Keeps an image of the bytes. `invalid` if they lie in no open region of this session.
   Status touch_before(OpenTransaction& open, const void* address, std::uint64_t bytes);
+  // Begins a change of these regions of the session; none given: of all that are open. Earlier stores are captured, and
+  // a background thread makes them durable. None of the regions can be closed until the transaction has ended.
+  Status begin_change(OpenTransaction& open, std::span<Region* const> regions);
   // Durable on ok if `wait`; otherwise captured, and a background thread makes it durable. Returns the LSN for wait().
   // After a failure the transaction is still open.
   Result<Lsn> commit(OpenTransaction& open, bool wait);
-  // The memory is as it was; never fails.
-  void abort(OpenTransaction& open);
-  // Commits the buffers' bytes and copies them to their targets.
-  Result<Lsn> commit_buffers(std::span<const BufferedWrite> writes, bool wait);
-
+  // The memory is as it was, and the transaction has ended. A failure is that of undoing a change, or, after a commit
+  // that captured a change and could not make it durable, the store's: memory stays as it is then.
+  Status abort(OpenTransaction& open);
   // Releases memory if the budget is used up. After each persist and commit, without locks.
   void keep_to_memory() {
     if (memory_budget_.limited()) release_if_used_up();

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "region/per_thread.hpp"
+#include "region/region_part.hpp"
 #include "region/session.hpp"
 
 namespace memlith::core {
@@ -54,6 +54,8 @@ OpenTransaction* Session::begin() {
 
 void Session::give_back(OpenTransaction& open) {
   open.transaction.forget();
+  open.changing.clear();
+  open.captured = false;
   const LockGuard lock(open.part.mutex);
   open.part.idle.push_back(&open);
 }
@@ -78,71 +80,50 @@ Status Session::finish(Lsn end, bool wait, const PersistTimer& timer) {
   return kOk;
 }
 
-Result<Lsn> Session::commit(OpenTransaction& open, bool wait) {
-  const PersistTimer timer;
-  MEMLITH_TRY_ASSIGN(const Lsn end, open.transaction.capture(wait));
-  MEMLITH_TRY(finish(end, wait, timer));
-  give_back(open);
-  keep_to_memory();
-  return end;
-}
-
-void Session::abort(OpenTransaction& open) {
-  open.transaction.abort();
-  give_back(open);
-}
-
-Result<Lsn> Session::commit_buffers(std::span<const BufferedWrite> writes, bool wait) {
-  const PersistTimer timer;
-  std::vector<Region*>& regions = empty_region_list();
-  for (const BufferedWrite& write : writes) {
-    MEMLITH_TRY_ASSIGN(Region* const region, region_at(write.target));
-    regions.push_back(region);
-  }
-  // Ends the transaction on every path.
-  struct Used {
-    Session& session;
-    OpenTransaction& open;
-    ~Used() {
-      session.give_back(open);
-      session.keep_to_memory();
-    }
-  } used{*this, *begin()};
-  MEMLITH_TRY_ASSIGN(const Lsn end, used.open.transaction.capture_buffers(writes, regions, wait));
-  MEMLITH_TRY(finish(end, wait, timer));
-  return end;
-}
-
-// ---- changes ---------------------------------------------------------------------------------------------------
-
-Result<std::unique_ptr<OpenChange>> Session::begin_change(std::span<Region* const> given) {
+Status Session::begin_change(OpenTransaction& open, std::span<Region* const> given) {
   if (given.empty()) given = all_open();
-  auto open = std::make_unique<OpenChange>(OpenChange{*this, {given.begin(), given.end()}});
-  // A region that is named twice is in the change once.
-  std::sort(open->regions.begin(), open->regions.end());
-  open->regions.erase(std::unique(open->regions.begin(), open->regions.end()), open->regions.end());
-  if (open->regions.empty()) return open;
-  MEMLITH_TRY_ASSIGN(const Lsn before, Region::begin_change(open->regions));
+  std::vector<Region*> added;
+  for (Region* const region : given) {
+    const bool known = std::find(open.changing.begin(), open.changing.end(), region) != open.changing.end();
+    if (!known && std::find(added.begin(), added.end(), region) == added.end()) added.push_back(region);
+  }
+  if (added.empty()) return kOk;
+  open.changing.reserve(open.changing.size() + added.size());
+  MEMLITH_TRY_ASSIGN(const Lsn before, Region::begin_change(added));
+  open.changing.insert(open.changing.end(), added.begin(), added.end());
   store_->flush_soon(before);
-  return open;
+  return kOk;
 }
 
-Result<Lsn> Session::commit_change(OpenChange& open, bool wait) {
-  if (open.regions.empty()) return Lsn{};
+Result<Lsn> Session::commit(OpenTransaction& open, bool wait) {
+  if (open.captured) return store_->failure();  // a commit was tried, and could not make it durable
   const PersistTimer timer;
-  MEMLITH_TRY_ASSIGN(const Lsn end, Region::capture_change(open.regions, wait));
-  open.captured = true;
+  Transaction& transaction = open.transaction;
+  Lsn end;
+  if (!open.changing.empty() && transaction.empty()) {
+    MEMLITH_TRY_ASSIGN(end, Region::capture_change(open.changing, wait));
+  } else {
+    for (Region* const region : open.changing) {
+      if (transaction.part_in(Participant::Kind::region, *region) != nullptr) continue;  // the commit is tried again
+      MEMLITH_TRY(transaction.add(std::make_unique<RegionPart>(*region, true)));
+    }
+    MEMLITH_TRY_ASSIGN(end, transaction.capture(wait));
+  }
+  open.captured = !open.changing.empty();
   MEMLITH_TRY(finish(end, wait, timer));
+  give_back(open);
   keep_to_memory();
   return end;
 }
 
-Status Session::undo_change(OpenChange& open) {
-  if (open.regions.empty()) return kOk;
-  if (open.captured) return store_->failure();
-  MEMLITH_TRY(Region::undo_change(open.regions));
-  keep_to_memory();
-  return kOk;
+Status Session::abort(OpenTransaction& open) {
+  open.transaction.abort();
+  const bool changes = !open.changing.empty();
+  Status undone = kOk;
+  if (changes) undone = open.captured ? store_->failure() : Region::undo_change(open.changing);
+  give_back(open);
+  if (changes) keep_to_memory();
+  return undone;
 }
 
 }  // namespace memlith::core

@@ -135,30 +135,6 @@ Result<Lsn> Transaction::capture(bool will_sync) {
   return commit(will_sync);
 }
 
-Result<Lsn> Transaction::capture_buffers(std::span<const BufferedWrite> writes, std::span<Region* const> regions,
-                                         bool will_sync) {
-  MEMLITH_ASSERT(touched_.empty() && writes.size() == regions.size());
-  extents_.clear();
-  sources_.clear();
-  for (std::size_t i = 0; i < writes.size(); ++i) {
-    MEMLITH_TRY_ASSIGN(const Range range, regions[i]->range_of(writes[i].target, writes[i].count));
-    MEMLITH_TRY(join(*regions[i]));
-    for (std::uint64_t done = 0; done < range.bytes; done += kExtentBytesMax) {
-      extents_.push_back({regions[i]->object(), range.offset + done, std::min(range.bytes - done, kExtentBytesMax)});
-      sources_.push_back(writes[i].bytes + done);
-    }
-  }
-  if (extents_.empty()) {
-    MEMLITH_TRY(store_.failure());
-    return Lsn{};
-  }
-  MEMLITH_TRY_ASSIGN(const Lsn end, commit(will_sync));
-  for (const BufferedWrite& write : writes) {
-    if (write.count > 0) std::memcpy(write.target, write.bytes, write.count);
-  }
-  return end;
-}
-
 void Transaction::abort() {
   // ORDER newest-image-first: a range that was announced twice gets the bytes of its first image.
   // [mutant abort_oldest_image_last]

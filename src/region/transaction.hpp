@@ -26,18 +26,13 @@
 
 namespace memlith::core {
 
-// Bytes to be copied to a place in a region.
-struct BufferedWrite {
-  std::byte* target = nullptr;
-  const std::byte* bytes = nullptr;
-  std::uint64_t count = 0;
-};
-
 class Transaction {
  public:
   explicit Transaction(Store& store) : store_(store) {}
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
+
+  [[nodiscard]] bool empty() const { return touched_.empty() && parts_.empty(); }
 
   // The region in which the address lies, if the transaction has ranges in that region.
   [[nodiscard]] Region* joined(const void* address) const;
@@ -73,10 +68,6 @@ class Transaction {
   // poisoned
   // store.
   Result<Lsn> capture(bool will_sync);
-
-  // Logs the buffers' bytes, then copies the bytes to their targets, which lie in the regions given, one for each
-  // write. On failure nothing has changed. The transaction has no ranges before, and none after forget().
-  Result<Lsn> capture_buffers(std::span<const BufferedWrite> writes, std::span<Region* const> regions, bool will_sync);
 
   // Copies the images back, the newest first, aborts the parts, and forgets both. No I/O, and no failure.
   void abort();

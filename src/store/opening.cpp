@@ -242,15 +242,16 @@ Status Opening::tell_who_holds(Status busy) {
     const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
     if (!text.empty() && printable) holder = text;
   }
+  const char* const advice = files_.read_only() ? ", or follow the writer (MEMLITH_OPEN_FOLLOW)" : "";
   if (holder == own_note()) {
     return fail(busy.category, Detail::lock,
                 "{}: the store is in use, and this very process, {}, was the last to open it for writing. If the store "
                 "is still open here (in a notebook: by an earlier run of the cell), use that one, or close it first{}",
-                files_.path(), holder, files_.read_only() ? "" : "; if it is not, readers have it open");
+                files_.path(), holder, files_.read_only() ? advice : "; if it is not, readers have it open");
   }
   return fail(busy.category, Detail::lock,
-              "{}: the store is in use by {}; close it there, or wait. Last opened for writing by: {}{}", files_.path(),
-              files_.read_only() ? "a writer" : "a writer or readers", holder,
+              "{}: the store is in use by {}; close it there, or wait{}. Last opened for writing by: {}{}",
+              files_.path(), files_.read_only() ? "a writer" : "a writer or readers", advice, holder,
               has_ended(holder)
                   ? ", of which nothing is seen here: it has ended, and a process that was cloned from it "
                     "or a reader has the store, or it is in another container. `fuser -v` on the log "

@@ -66,7 +66,7 @@ const char* applog_c_first(const char* path) {
   CHECK(memlith_applog_append(log, three, 3, &number) == 0 && number == 3);
   CHECK(memlith_applog_durable(log) == 0);
   CHECK(memlith_category(memlith_applog_read(log, 0, &entry)) == MEMLITH_NOT_FOUND);
-  CHECK(memlith_applog_write(log) == 0);
+  CHECK(memlith_applog_write(log, MEMLITH_COMMIT_SYNC, NULL) == 0);
   CHECK(memlith_applog_durable(log) == 3);
   CHECK(memlith_applog_read(log, 0, &entry) == 0 && entry.number == 1 && is(entry.content, "one"));
   CHECK(memlith_applog_read(log, 0, &entry) == 0 && entry.number == 2 && is(entry.content, "two"));
@@ -92,9 +92,9 @@ const char* applog_c_first(const char* path) {
 
   const memlith_bytes four = bytes_of("four");
   CHECK(memlith_applog_append(log, &four, 1, NULL) == 0);
-  CHECK(memlith_applog_write_async(log, &number) == 0 && number == 4);
-  CHECK(memlith_applog_wait(log, number) == 0);
-  CHECK(memlith_category(memlith_applog_wait(log, 5)) == MEMLITH_INVALID);
+  CHECK(memlith_applog_write(log, MEMLITH_COMMIT_WEAK, &ticket) == 0);
+  CHECK(memlith_wait(store, ticket) == 0 && memlith_applog_durable(log) == 4);
+  CHECK(memlith_category(memlith_applog_write(log, 2, NULL)) == MEMLITH_INVALID);
   CHECK(memlith_applog_append(log, &four, 1, NULL) == 0); /* and is lost */
   return NULL;
 }
@@ -144,7 +144,7 @@ const char* applog_c_second(const char* path) {
   CHECK(memlith_applog_durable(log) == 4);
   const memlith_bytes five = bytes_of("five");
   CHECK(memlith_category(memlith_applog_append(log, &five, 1, NULL)) == MEMLITH_READ_ONLY);
-  CHECK(memlith_category(memlith_applog_write(log)) == MEMLITH_READ_ONLY);
+  CHECK(memlith_category(memlith_applog_write(log, MEMLITH_COMMIT_SYNC, NULL)) == MEMLITH_READ_ONLY);
   CHECK(memlith_category(memlith_applog_consume(log, 4)) == MEMLITH_READ_ONLY);
   CHECK(memlith_applog_close(log) == 0);
   CHECK(memlith_store_close(store) == 0);

@@ -78,8 +78,12 @@ void live(const Backend& backend, WhenFull when_full, const std::vector<std::uin
   for (int w = 0; w < kWriters; ++w) {
     threads.emplace_back([&, w] {
       for (std::uint64_t count = done[static_cast<std::size_t>(w)] + 1;; ++count) {
-        const std::uint64_t number = or_leave(opened.log.append(entry_of(w, count)), 8);
-        or_leave(count % 3 == 0 ? opened.log.wait(number) : opened.log.write(), 9);
+        (void)or_leave(opened.log.append(entry_of(w, count)), 8);
+        if (count % 3 == 0) {
+          or_leave(opened.store.wait(or_leave(opened.log.write_weak(), 9)), 9);
+        } else {
+          or_leave(opened.log.write(), 9);
+        }
         acknowledged[static_cast<std::size_t>(w)] = count;
       }
     });

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "memlith/memlith.h"
+#include "private/inside.h"
 
 char capi_c_found[1400];
 
@@ -607,7 +608,7 @@ int capi_c_asynchronous(const char* folder) {
   char* const bytes = memlith_region_address(region);
   uint64_t ticket = 0;
   uint64_t later = 0;
-  EXPECT_OK(memlith_store_set_flush_window(store, 60000, 0));
+  EXPECT_OK(memlith_store_set_window(store, 60000, 0));
   bytes[1] = 1;
   EXPECT_OK(memlith_persist_async(&region, 1, MEMLITH_SCOPE_PROCESS, &ticket));
   bytes[2] = 2;
@@ -635,7 +636,7 @@ int capi_c_asynchronous(const char* folder) {
   bytes[40000] = 3;
   EXPECT_OK(memlith_region_discard(region, bytes + 36864, 4096));
   EXPECT(bytes[40000] == 0);
-  EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_flush_window(store, ~(uint64_t)0, 0));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_window(store, ~(uint64_t)0, 0));
   EXPECT_CODE(MEMLITH_INVALID, memlith_store_set_eventfd(NULL, -1));
   EXPECT_OK(memlith_store_set_eventfd(store, -1));
   EXPECT(memlith_store_durable(NULL) == 0);

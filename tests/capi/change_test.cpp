@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "memlith/heap.hpp"
+#include "memlith/kv.hpp"
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
@@ -296,7 +297,7 @@ TEST_P(Undo, Kill) {
   EXPECT_GT(acknowledged->load(), 0u);
 }
 
-TEST(UndoInC, HandlesAreCheckedAndFreed) {
+TEST(UndoInC, RegionsAreCheckedAndHandlesFreed) {
   const TempFolder folder;
   const Store store = open_store(folder / "store");
   const Store other = open_store(folder / "other");
@@ -304,26 +305,62 @@ TEST(UndoInC, HandlesAreCheckedAndFreed) {
   const Region foreign = open_region(other, "a");
   auto* const word = static_cast<int*>(region.address());
   memlith_region* handle = region.handle();
-  memlith_region* const wrong = foreign.handle();
-  memlith_change* change = nullptr;
-  EXPECT_EQ(memlith_category(memlith_change_begin(store.handle(), &wrong, 1, &change)), MEMLITH_INVALID);
-  EXPECT_EQ(memlith_category(memlith_change_begin(nullptr, nullptr, 0, &change)), MEMLITH_INVALID);
-  EXPECT_EQ(memlith_category(memlith_change_begin(store.handle(), nullptr, 0, nullptr)), MEMLITH_INVALID);
-  memlith_region* const twice[] = {handle, handle};
-  ASSERT_EQ(memlith_change_begin(store.handle(), twice, 2, &change), 0);
+  memlith_txn* txn = nullptr;
+  ASSERT_EQ(memlith_begin(store.handle(), &txn), 0);
+  EXPECT_EQ(memlith_category(memlith_txn_add_region(txn, foreign.handle(), MEMLITH_UNDO)), MEMLITH_INVALID);
+  EXPECT_EQ(memlith_category(memlith_txn_add_region(txn, handle, 2)), MEMLITH_INVALID);
+  EXPECT_EQ(memlith_category(memlith_txn_add_region(txn, nullptr, 0)), MEMLITH_INVALID);
+  EXPECT_EQ(memlith_category(memlith_txn_add_region(nullptr, handle, MEMLITH_UNDO)), MEMLITH_INVALID);
+  ASSERT_EQ(memlith_txn_add_region(txn, handle, MEMLITH_UNDO), 0);
+  ASSERT_EQ(memlith_txn_add_region(txn, handle, MEMLITH_UNDO), 0);
+  ASSERT_EQ(memlith_txn_add_region(txn, handle, 0), 0);
   *word = 1;
-  EXPECT_EQ(memlith_category(memlith_change_commit(change, 9, nullptr)), MEMLITH_INVALID);
-  ASSERT_EQ(memlith_change_undo(change), 0);
+  EXPECT_EQ(memlith_category(memlith_commit(txn, 9, nullptr)), MEMLITH_INVALID);
+  EXPECT_EQ(memlith_category(memlith_persist(&handle, 1, MEMLITH_SCOPE_PROCESS)), MEMLITH_BUSY);
+  ASSERT_EQ(memlith_abort(txn), 0);
   EXPECT_EQ(*word, 0);
-  ASSERT_EQ(memlith_change_begin(store.handle(), nullptr, 0, &change), 0);
+  ASSERT_EQ(memlith_begin(store.handle(), &txn), 0);
+  ASSERT_EQ(memlith_txn_add_region(txn, nullptr, MEMLITH_UNDO), 0);
   *word = 2;
   std::uint64_t ticket = 0;
-  ASSERT_EQ(memlith_change_commit(change, MEMLITH_COMMIT_WEAK, &ticket), 0);
+  ASSERT_EQ(memlith_commit(txn, MEMLITH_COMMIT_WEAK, &ticket), 0);
   EXPECT_GT(ticket, 0u);
   ASSERT_EQ(memlith_wait(store.handle(), ticket), 0);
-  EXPECT_EQ(memlith_change_undo(nullptr), 0);
   ASSERT_EQ(memlith_rollback(&handle, 1, MEMLITH_SCOPE_PROCESS), 0);
   EXPECT_EQ(*word, 2);
+}
+
+// An abort undoes all parts: stores to a region, announced bytes, records. A commit has all of them in one frame.
+TEST(UndoInC, AllPartsAreUndoneOrCommitted) {
+  const TempFolder folder;
+  const Store store = open_store(folder / "store");
+  const Region region = open_region(store, "a");
+  auto announced = store.region("b", {.create = true, .tracker = Tracker::touched, .size = 4096});
+  ASSERT_TRUE(announced);
+  auto kv = Kv::open(store, "kv", {.create = true});
+  ASSERT_TRUE(kv);
+  auto map = kv->map("map", {.create = true});
+  ASSERT_TRUE(map);
+  auto* const word = static_cast<int*>(region.address());
+  auto* const other = static_cast<int*>(announced->address());
+  for (const bool commits : {false, true}) {
+    auto txn = store.begin();
+    auto records = kv->begin();
+    ASSERT_TRUE(txn && records);
+    ASSERT_TRUE(fine(region.join(*txn, OnAbort::undoes)));
+    ASSERT_TRUE(txn->touch_before(other));
+    ASSERT_TRUE(records->put(*map, "key", "value"));
+    ASSERT_TRUE(records->join(*txn));
+    *word = 3;
+    *other = 4;
+    ASSERT_TRUE(fine(commits ? txn->commit() : txn->abort()));
+    EXPECT_EQ(*word, commits ? 3 : 0);
+    EXPECT_EQ(*other, commits ? 4 : 0);
+    EXPECT_EQ(kv->begin({.read_only = true})->get(*map, "key").ok(), commits);
+    EXPECT_TRUE(fine(region.persist())) << "the change has ended";
+  }
+  ASSERT_TRUE(fine(region.rollback()));
+  EXPECT_EQ(*word, 3);
 }
 
 }  // namespace

@@ -86,9 +86,9 @@ TEST_P(CopyOf, AStoreInUseWhileCopiesAndWritersAreKilled) {
     const std::uint64_t count = check_copy(target_, one_file_);
     EXPECT_GE(count, least) << "the copy lacks what was acknowledged";
     EXPECT_GE(count, copied);
-    EXPECT_GE(made->lsn, lsn);
+    EXPECT_GE(made->ticket, lsn);
     copied = count;
-    lsn = made->lsn;
+    lsn = made->ticket;
     remove_copy(target_);
     for (const auto& entry : std::filesystem::directory_iterator(std::string(folder_ / ""))) {
       EXPECT_EQ(entry.path().filename().string().find("memlith-copy"), std::string::npos) << entry.path();

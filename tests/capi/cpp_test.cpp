@@ -101,7 +101,7 @@ TEST_F(CppInterface, RootIsFoundAgain) {
 TEST_F(CppInterface, ReopeningShowsWhatWasCaptured) {
   for (const Tracker tracker : {Tracker::automatic, Tracker::touched, Tracker::fault}) {
     Store store = open();
-    EXPECT_TRUE(fine(store.set_flush_window(60'000, 1 << 30)));  // nothing is flushed by itself
+    EXPECT_TRUE(fine(store.set_window(60'000, 1 << 30)));  // nothing is flushed by itself
     const std::string name = std::to_string(static_cast<int>(tracker));
     {
       Region region = open(store, name, tracker);
@@ -150,7 +150,7 @@ TEST_F(CppInterface, AForkedChildMayCloseWhatItInherited) {
   EXPECT_TRUE(fine(open(store, "other").close()));
   *static_cast<std::uint64_t*>(region.address()) = 1;
   EXPECT_TRUE(fine(region.persist()));
-  EXPECT_TRUE(fine(store.set_flush_window(60'000, 1 << 30)));
+  EXPECT_TRUE(fine(store.set_window(60'000, 1 << 30)));
   *static_cast<std::uint64_t*>(region.address()) = 2;
   EXPECT_TRUE(fine(region.persist_async(Scope::process)));  // in memory, to be written by the next leader
   const std::string log = read_file(folder_ / "store/log");

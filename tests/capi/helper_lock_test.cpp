@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "memlith/memlith.hpp"
+#include "private/inside.h"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::helper_lock_test {

@@ -218,7 +218,7 @@ static void called(void* context, uint64_t ticket, int32_t code) {
   __atomic_add_fetch((int*)context, 1, __ATOMIC_SEQ_CST);
 }
 
-static int durabilities(memlith_kv* kv, memlith_kv_map map) {
+static int durabilities(memlith_store* store, memlith_kv* kv, memlith_kv_map map) {
   memlith_kv_txn* txn = NULL;
   uint64_t ticket = 0;
   uint64_t count = 0;
@@ -229,12 +229,12 @@ static int durabilities(memlith_kv* kv, memlith_kv_map map) {
   CHECK(memlith_kv_set_window(kv, 3600 * 1000, 0) == MEMLITH_OK);
   CHECK(memlith_kv_begin(kv, 0, &txn) == MEMLITH_OK && put(txn, map, "a", "1") == MEMLITH_OK);
   CHECK(memlith_kv_commit(txn, MEMLITH_COMMIT_WEAK, &ticket) == MEMLITH_OK);
-  CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_wait(kv, UINT64_MAX));
+  CHECK_CATEGORY(MEMLITH_INVALID, memlith_wait(store, UINT64_MAX));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_on_durable(kv, UINT64_MAX, called, &calls));
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_on_durable(kv, ticket, NULL, NULL));
   __atomic_store_n(&calls, 0, __ATOMIC_SEQ_CST);
   CHECK(memlith_kv_on_durable(kv, ticket, called, &calls) == MEMLITH_OK);
-  CHECK(memlith_kv_wait(kv, ticket) == MEMLITH_OK && memlith_kv_durable(kv) >= ticket);
+  CHECK(memlith_wait(store, ticket) == MEMLITH_OK && memlith_kv_durable(kv) >= ticket);
   CHECK(read(fd, &count, sizeof count) == sizeof count && count > 0);
   while (__atomic_load_n(&calls, __ATOMIC_SEQ_CST) == 0) sched_yield();
   CHECK(called_code == MEMLITH_OK);
@@ -348,7 +348,7 @@ static int one_run(const char* path, int run) {
   }
   if ((line = appends(kv)) != 0) return line;
   if ((line = transactions(kv, map)) != 0) return line;
-  if ((line = durabilities(kv, map)) != 0) return line;
+  if ((line = durabilities(store, kv, map)) != 0) return line;
   if ((line = nulls(store, kv, map)) != 0) return line;
   if ((line = inside(kv)) != 0) return line;
   if (run % 2 == 0) CHECK(memlith_kv_close(kv) == MEMLITH_OK); /* else the store closes it */

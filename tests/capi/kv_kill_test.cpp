@@ -92,7 +92,7 @@ void live(const std::string& path, Acknowledged& acknowledged) {
         const std::uint64_t commit = or_leave(std::move(ticket), 6);
         if (sync) acknowledge(acknowledged, number);
         if (draw() % 16 != 0) continue;
-        if (!opened.kv.wait(commit)) ::_exit(7);
+        if (!opened.store.wait(commit)) ::_exit(7);
         acknowledge(acknowledged, number);
       }
     });

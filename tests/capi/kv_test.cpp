@@ -473,7 +473,7 @@ TEST_F(KvInCpp, WaitsAndCallsWhenDurable) {
   EXPECT_LT(kv->durable(), first);
   std::atomic<int> called{0};
   ASSERT_TRUE(kv->on_durable(first, [&](std::int32_t code) { called += code == 0 ? 1 : 100; }));
-  ASSERT_TRUE(kv->wait(second));
+  ASSERT_TRUE(store_->wait(second));
   EXPECT_GE(kv->durable(), second);
   while (called == 0) std::this_thread::yield();
   EXPECT_EQ(called, 1);

@@ -93,7 +93,7 @@ TEST_F(Limits, AForkedChildIsRefusedAtOnce) {
     while (!over) {
       memlith_region_close(open_region("b"));
       memlith_region_remove(store_, "b");
-      memlith_store_set_flush_window(store_, 1, 0);
+      memlith_store_set_window(store_, 1, 0);
     }
   });
   for (int i = 0; i < 100 && !HasFailure(); ++i) {
@@ -125,7 +125,7 @@ TEST_F(Limits, AForkedChildIsRefusedAtOnce) {
                                               memlith_store_region_at(store_, 0, &region),
                                               memlith_store_get_info(store_, &info),
                                               memlith_store_get_stats(store_, &stats),
-                                              memlith_store_set_flush_window(store_, 0, 0),
+                                              memlith_store_set_window(store_, 0, 0),
                                               memlith_store_set_eventfd(store_, -1),
                                               memlith_store_checkpoint(store_),
                                               memlith_region_close(region_),

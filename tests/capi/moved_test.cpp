@@ -11,6 +11,7 @@
 #include <string>
 
 #include "memlith/memlith.h"
+#include "private/inside.h"
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "memlith/shared.hpp"
+#include "private/inside.h"
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,5 +1,6 @@
 // Regions that several processes write: every call, through C++, with the program `memlith` as the keeper.
 #include "memlith/shared.hpp"
+#include "private/inside.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

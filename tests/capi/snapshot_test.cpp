@@ -106,7 +106,7 @@ TEST_P(Snapshots, ShowTheLastPersistForEver) {
   put(a, 1, 77);  // not persisted
   memlith_snapshot* const made = snapshot({a});
   ASSERT_EQ(memlith_snapshot_size(made, 0), kSize);
-  EXPECT_EQ(memlith_snapshot_lsn(made), memlith_store_durable(store_));
+  EXPECT_EQ(memlith_snapshot_ticket(made), memlith_store_durable(store_));
   const auto check = [&] {
     for (std::uint64_t page = 0; page < 64; ++page) {
       ASSERT_EQ(seen(made, 0, page), page % 3 == 0 ? page + 1 : 0) << page;
@@ -125,7 +125,7 @@ TEST_P(Snapshots, ShowTheLastPersistForEver) {
   }
   memlith_snapshot* const later = snapshot({a});
   EXPECT_EQ(seen(later, 0, 9), 5009u);
-  EXPECT_GT(memlith_snapshot_lsn(later), memlith_snapshot_lsn(made));
+  EXPECT_GT(memlith_snapshot_ticket(later), memlith_snapshot_ticket(made));
   memlith_snapshot_close(made);
   EXPECT_EQ(seen(later, 0, 9), 5009u);
   memlith_snapshot_close(later);
@@ -349,7 +349,7 @@ TEST_P(Snapshots, RefuseWhatMakesNoSense) {
   EXPECT_EQ(memlith_category(memlith_snapshot_place(nullptr)), MEMLITH_INVALID);
   EXPECT_EQ(memlith_snapshot_address(nullptr, 0), nullptr);
   EXPECT_EQ(memlith_snapshot_size(nullptr, 0), 0u);
-  EXPECT_EQ(memlith_snapshot_lsn(nullptr), 0u);
+  EXPECT_EQ(memlith_snapshot_ticket(nullptr), 0u);
   memlith_snapshot_close(nullptr);
   EXPECT_IN_CHILD([&]() -> std::string { return try_snapshot({a}) == MEMLITH_INVALID ? "" : last_error(); });
 }
@@ -375,7 +375,7 @@ TEST(SnapshotsInCpp, OfAFile) {
   auto two = Store::snapshot({&*region, &*region});
   ASSERT_TRUE(two) << two.error().message();
   EXPECT_EQ(two->size(1), 9000u);
-  EXPECT_GT(two->lsn(), one->lsn());
+  EXPECT_GT(two->ticket(), one->ticket());
   const Snapshot kept = std::move(*one);
   ASSERT_TRUE(store->close());
   const std::string_view view(static_cast<const char*>(kept.address()), kept.size());

@@ -1,4 +1,4 @@
-// memlith_stat of a store with a kv store and an application log: their commits and writes are counted and timed.
+// Statistics of a store with a kv store and an application log: their commits and writes are counted and timed.
 #include <gtest/gtest.h>
 
 #include <string>

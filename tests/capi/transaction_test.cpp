@@ -1,4 +1,4 @@
-// Transactions and commits from buffers through the interface: memlith.h, memlith.hpp.
+// Transactions through the interface: memlith/transaction.h, memlith/transaction.hpp.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -54,22 +54,22 @@ TEST_F(TransactionCalls, CommitOrAbort) {
   EXPECT_EQ(accounts_[1].balance, 7);
 }
 
-TEST_F(TransactionCalls, CommitBuffers) {
+TEST_F(TransactionCalls, WriteWhatWasBuiltAside) {
   const Account given[2] = {{5}, {6}};
-  ASSERT_TRUE(store_->commit({{&accounts_[3], &given[0], sizeof(Account)},
-                              {&accounts_[9], &given[1], sizeof(Account)}}));
+  auto transaction = store_->begin();
+  ASSERT_TRUE(transaction->write(&accounts_[3], &given[0], sizeof(Account)));
+  ASSERT_TRUE(transaction->write(&accounts_[9], &given[1], sizeof(Account)));
   EXPECT_EQ(accounts_[3].balance, 5);
-  EXPECT_EQ(accounts_[9].balance, 6);
+  ASSERT_TRUE(transaction->commit());
+  auto refused = store_->begin();
   int outside = 0;
-  const auto refused = store_->commit({{&accounts_[3], &given[1], sizeof(Account)}, {&outside, &given[0], 4}});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().category(), MEMLITH_INVALID);
+  ASSERT_TRUE(refused->write(&accounts_[3], &given[1], sizeof(Account)));
+  EXPECT_EQ(refused->write(&outside, &given[0], 4).error().category(), MEMLITH_INVALID);
+  EXPECT_EQ(outside, 0);
+  refused->abort();
   EXPECT_EQ(accounts_[3].balance, 5);
-  auto ticket = store_->commit_weak({{&accounts_[3], &given[1], sizeof(Account)}});
-  ASSERT_TRUE(ticket);
-  ASSERT_TRUE(store_->wait(*ticket));
   reopen();
-  EXPECT_EQ(accounts_[3].balance, 6);
+  EXPECT_EQ(accounts_[3].balance, 5);
   EXPECT_EQ(accounts_[9].balance, 6);
 }
 
@@ -83,11 +83,12 @@ TEST_F(TransactionCalls, RefuseWhatCannotBe) {
   EXPECT_EQ(memlith_category(memlith_region_close(region_->handle())), MEMLITH_BUSY);
   EXPECT_EQ(memlith_category(memlith_region_release(region_->handle())), MEMLITH_BUSY);
   EXPECT_EQ(memlith_category(memlith_commit(tx, 2, nullptr)), MEMLITH_INVALID);
+  EXPECT_EQ(memlith_category(memlith_txn_write(tx, accounts_, nullptr, 1)), MEMLITH_INVALID);
+  EXPECT_EQ(memlith_category(memlith_txn_write(nullptr, accounts_, &outside, 1)), MEMLITH_INVALID);
+  EXPECT_EQ(memlith_txn_write(tx, accounts_, nullptr, 0), 0);
   EXPECT_EQ(memlith_abort(tx), 0);
   EXPECT_EQ(memlith_abort(nullptr), 0);
-  EXPECT_EQ(memlith_category(memlith_commit_buffers(store_->handle(), nullptr, 1, 0, nullptr)), MEMLITH_INVALID);
-  EXPECT_EQ(memlith_commit_buffers(store_->handle(), nullptr, 0, 0, nullptr), 0);
-  ASSERT_TRUE(region_->release_memory());
+  ASSERT_TRUE(region_->release());
 }
 
 // A transaction that the log cannot take is still open, and an abort undoes it.

@@ -235,7 +235,7 @@ TEST_F(FullDisk, ApplicationLogs) {
       wrong.must(log->write(), "write on a full disk");
       wrong.must(append(std::string(3 * kMegabyte, 'l')), "an entry that is larger than the redo log");
       wrong.must_be_refused(log->write(), "its write");
-      wrong.must_be_refused(log->write_async(), "its asynchronous write");
+      wrong.must_be_refused(log->write_weak(), "its asynchronous write");
       for (int i = 0; i < 1000; ++i) wrong.must_be_refused(append("refused"), "an append behind it");
       wrong(log->durable() == 5000, "an entry that is in memory only is called durable");
       wrong.must_be_refused(log->close(), "close on a full disk");

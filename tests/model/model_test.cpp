@@ -208,7 +208,7 @@ void kill_and_look(const std::string& path, std::uint32_t tracker, std::uint32_t
     const auto live = [&] {
       const Opened opened = open_stream(path, tracker, io);
       if (opened.store == nullptr) ::_exit(1);
-      if (random.one_in(2)) (void)memlith_store_set_flush_window(opened.store, 5, 0);
+      if (random.one_in(2)) (void)memlith_store_set_window(opened.store, 5, 0);
       ::_exit(run_stream(opened, stream, at, *progress, ~std::uint64_t{0} / 2) == MEMLITH_OK ? 2 : 3);
     };
     // Three of four are killed among their commits, however slow the machine is; the others perhaps while they open the

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "model/world.hpp"
+#include "private/inside.h"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
@@ -67,7 +68,7 @@ const std::vector<World::Step>& World::steps() {
       {"roll back", 12, &World::roll_back},
       {"a transaction", 40, &World::transact},
       {"a change", 40, &World::change},
-      {"commit buffers", 20, &World::commit_buffers},
+      {"write in a transaction", 20, &World::write_in_transaction},
       {"release memory", 4, &World::release},
       {"checkpoint", 6, &World::checkpoint},
       {"look at a region", 200, &World::look_at_region},
@@ -146,10 +147,6 @@ void World::look_at_store() {
     expect(MEMLITH_CALL(memlith_store_region_at, store->handle, store->regions.size(), &region), MEMLITH_NOT_FOUND,
            "region_at behind the last");
   }
-  std::array<char, 200> text{};
-  expect(MEMLITH_CALL(memlith_tracker_describe, static_cast<std::uint32_t>(random_.below(4)), text.data(), text.size()),
-         MEMLITH_OK, "tracker_describe");
-  EXPECT_NE(text[0], 0) << story();
 }
 
 void World::look_from_outside() {
@@ -465,8 +462,8 @@ void World::persist_soon() {
   ModelStore* const store = open_one(true);
   if (store == nullptr) return;
   if (random_.one_in(6)) {
-    expect(MEMLITH_CALL(memlith_store_set_flush_window, store->handle, random_.below(2), random_.below(3) * 4096),
-           MEMLITH_OK, "set_flush_window");
+    expect(MEMLITH_CALL(memlith_store_set_window, store->handle, random_.below(2), random_.below(3) * 4096), MEMLITH_OK,
+           "set_flush_window");
   }
   std::vector<memlith_region*> handles;
   const auto chosen = choose_regions(*store, handles);
@@ -601,27 +598,31 @@ void World::change() {
       if (region.handle != nullptr) chosen.push_back(&region);
     }
   }
-  memlith_change* change = nullptr;
-  expect(MEMLITH_CALL(memlith_change_begin, store->handle, handles.data(), handles.size(), &change), MEMLITH_OK,
-         "change_begin");
-  if (change == nullptr) return;
+  memlith_txn* change = nullptr;
+  expect(MEMLITH_CALL(memlith_begin, store->handle, &change), MEMLITH_OK, "begin");
+  if (handles.empty()) handles.push_back(nullptr);  // all that are open
+  for (memlith_region* const each : handles) {
+    expect(MEMLITH_CALL(memlith_txn_add_region, change, each, MEMLITH_UNDO), MEMLITH_OK, "add a region with undo");
+  }
   for (ModelRegion* const region : chosen) captured_all(*region);
   for (ModelRegion* const region : chosen) store_into(*region);
   memlith_region* const one = chosen.front()->handle;
-  memlith_change* none = nullptr;
+  memlith_txn* other = nullptr;
   expect(MEMLITH_CALL(memlith_persist_all, store->handle, MEMLITH_SCOPE_PROCESS), MEMLITH_BUSY, "persist_all, inside");
   expect(MEMLITH_CALL(memlith_rollback, &one, 1, MEMLITH_SCOPE_PROCESS), MEMLITH_BUSY, "rollback, inside");
-  expect(MEMLITH_CALL(memlith_change_begin, store->handle, &one, 1, &none), MEMLITH_BUSY, "change_begin, inside");
+  expect(MEMLITH_CALL(memlith_begin, store->handle, &other), MEMLITH_OK, "begin, inside");
+  expect(MEMLITH_CALL(memlith_txn_add_region, other, one, MEMLITH_UNDO), MEMLITH_BUSY, "undo, inside");
+  expect(MEMLITH_CALL(memlith_abort, other), MEMLITH_OK, "abort, inside");
   expect(MEMLITH_CALL(memlith_region_close, one), MEMLITH_BUSY, "closing a region, inside");
   if (random_.one_in(2)) {
-    expect(MEMLITH_CALL(memlith_change_undo, change), MEMLITH_OK, "change_undo");
+    expect(MEMLITH_CALL(memlith_abort, change), MEMLITH_OK, "undo");
     for (ModelRegion* const region : chosen) undone(*region);
     return;
   }
   std::uint64_t ticket = 0;
   const bool waits = random_.one_in(2);
-  expect(MEMLITH_CALL(memlith_change_commit, change, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_WEAK, &ticket),
-         MEMLITH_OK, "change_commit");
+  expect(MEMLITH_CALL(memlith_commit, change, waits ? MEMLITH_COMMIT_SYNC : MEMLITH_COMMIT_WEAK, &ticket), MEMLITH_OK,
+         "commit of a change");
   for (ModelRegion* const region : chosen) captured_all(*region);
   if (!waits && random_.one_in(2)) expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
 }
@@ -651,7 +652,7 @@ void World::transact() {
   std::vector<ModelRegion*> parts;
   if (random_.one_in(2)) parts = choose_regions(*store, handles);
   for (memlith_region* const each : handles) {
-    expect(MEMLITH_CALL(memlith_txn_add_region, tx, each), MEMLITH_OK, "tx_add_region");
+    expect(MEMLITH_CALL(memlith_txn_add_region, tx, each, 0), MEMLITH_OK, "tx_add_region");
   }
   if (random_.one_in(3)) {
     expect(MEMLITH_CALL(memlith_abort, tx), MEMLITH_OK, "abort");
@@ -668,7 +669,7 @@ void World::transact() {
   if (!waits && random_.one_in(2)) expect(MEMLITH_CALL(memlith_wait, store->handle, ticket), MEMLITH_OK, "wait");
 }
 
-void World::commit_buffers() {
+void World::write_in_transaction() {
   ModelStore* const store = open_one(true);
   ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
   if (region == nullptr || !finds_no_stores(*region)) return;
@@ -676,19 +677,18 @@ void World::commit_buffers() {
     expect(MEMLITH_CALL(memlith_store_set_log_max, store->handle, std::uint64_t{2} << 30), MEMLITH_OK, "set_log_max");
   }
   auto* const memory = static_cast<unsigned char*>(MEMLITH_CALL(memlith_region_address, region->handle));
-  std::array<std::array<unsigned char, 50>, 2> bytes{};
-  std::array<memlith_write, 2> writes{};
+  memlith_txn* txn = nullptr;
+  expect(MEMLITH_CALL(memlith_begin, store->handle, &txn), MEMLITH_OK, "begin");
+  std::array<unsigned char, 50> bytes{};
   std::array<Range, 2> ranges{};
-  for (std::size_t i = 0; i < writes.size(); ++i) {
-    bytes[i].fill(static_cast<unsigned char>(random_.below(256)));
-    const std::uint64_t count = 1 + random_.below(std::min<std::uint64_t>(region->now.size(), bytes[i].size()));
-    ranges[i] = {random_.below(region->now.size() - count + 1), count};
-    writes[i] = {memory + ranges[i].offset, bytes[i].data(), count};
-    std::copy_n(bytes[i].begin(), count, region->now.begin() + static_cast<std::ptrdiff_t>(ranges[i].offset));
+  for (Range& range : ranges) {
+    bytes.fill(static_cast<unsigned char>(random_.below(256)));
+    const std::uint64_t count = 1 + random_.below(std::min<std::uint64_t>(region->now.size(), bytes.size()));
+    range = {random_.below(region->now.size() - count + 1), count};
+    expect(MEMLITH_CALL(memlith_txn_write, txn, memory + range.offset, bytes.data(), count), MEMLITH_OK, "txn_write");
+    std::copy_n(bytes.begin(), count, region->now.begin() + static_cast<std::ptrdiff_t>(range.offset));
   }
-  expect(MEMLITH_CALL(memlith_commit_buffers, store->handle, writes.data(), writes.size(), MEMLITH_COMMIT_SYNC,
-                      nullptr),
-         MEMLITH_OK, "commit_buffers");
+  expect(MEMLITH_CALL(memlith_commit, txn, MEMLITH_COMMIT_SYNC, nullptr), MEMLITH_OK, "commit");
   for (const Range& range : ranges) captured_range(*region, range);
   compare_part(*region);
 }
@@ -739,7 +739,7 @@ void World::look_at_snapshot() {
   memlith_snapshot* snapshot = nullptr;
   expect(MEMLITH_CALL(memlith_region_snapshot, handles.data(), handles.size(), &snapshot), MEMLITH_OK, "snapshot");
   if (snapshot == nullptr) return;
-  EXPECT_LE(MEMLITH_CALL(memlith_snapshot_lsn, snapshot), MEMLITH_CALL(memlith_store_durable, store->handle))
+  EXPECT_LE(MEMLITH_CALL(memlith_snapshot_ticket, snapshot), MEMLITH_CALL(memlith_store_durable, store->handle))
       << story();
   store_bytes();
   expect(MEMLITH_CALL(memlith_persist_all, store->handle, MEMLITH_SCOPE_PROCESS), MEMLITH_OK, "persist_all");

@@ -142,7 +142,7 @@ class World {
   void roll_back();
   void transact();
   void change();
-  void commit_buffers();
+  void write_in_transaction();
   void release();
   void checkpoint();
   void look_at_region();

@@ -312,7 +312,7 @@ class Life {
     options.log_bytes = kLogBytes[core::Random(options_.seed + (file ? 1 : 0)).below(3)];
     options.log_max_bytes = 16 << 20;
     options.manual_checkpoint = random_.one_in(3);
-    if (random_.one_in(3)) options.flush_interval_ms = 1 + random_.below(20);
+    if (random_.one_in(3)) options.window_ms = 1 + random_.below(20);
     // In all the ways of reading and writing; one life recovers what another wrote.
     constexpr Io kIo[] = {Io::automatic, Io::posix, static_cast<Io>(MEMLITH_IO_URING)};
     options.io = options_.dax ? Io::dax : kIo[random_.below(3)];

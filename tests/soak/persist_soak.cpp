@@ -160,9 +160,9 @@ void disturb_for_ever(const World& world, Told& told, std::uint64_t salt) {
   for (;;) {
     switch (random() % 8) {
       case 0: World::must(world.store->checkpoint()); break;
-      case 1: World::must(world.regions[0]->release_memory()); break;
+      case 1: World::must(world.regions[0]->release()); break;
       case 2:
-        World::must(world.store->set_flush_window(random() % 3 == 0 ? 0 : random() % 20, 1 << (10 + random() % 12)));
+        World::must(world.store->set_window(random() % 3 == 0 ? 0 : random() % 20, 1 << (10 + random() % 12)));
         break;
       case 3: {
         const std::uint64_t size = world.regions[0]->size() + kPageBytes * (random() % 4);

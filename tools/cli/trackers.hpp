@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "memlith/memlith.h"
+#include "private/inside.h"
 
 namespace memlith::tool {
 

@@ -45,7 +45,7 @@ void print(const CopyArguments& arguments, const Done& done) {
   if (arguments.format == Format::json) {
     write_json({{"source", arguments.path},
                 {"target", arguments.target},
-                {"lsn", done.report.lsn},
+                {"lsn", done.report.ticket},
                 {"bytes", done.report.bytes},
                 {"shared_bytes", done.report.shared_bytes},
                 {"seconds", seconds},
@@ -53,7 +53,7 @@ void print(const CopyArguments& arguments, const Done& done) {
     return;
   }
   write_line(fmt::format("{}: a copy of {} as of LSN {}, {} in {:.1f} s{}{}", printable(arguments.target),
-                         printable(arguments.path), done.report.lsn, human_bytes(done.report.bytes), seconds,
+                         printable(arguments.path), done.report.ticket, human_bytes(done.report.bytes), seconds,
                          done.report.shared_bytes > 0 ? fmt::format("; {} of it share their blocks with the original",
                                                                     human_bytes(done.report.shared_bytes))
                                                       : "",

@@ -18,6 +18,7 @@
 #include "kit/stats.hpp"
 #include "memlith/archive.h"
 #include "memlith/memlith.h"
+#include "private/inside.h"
 
 namespace memlith::tool {
 

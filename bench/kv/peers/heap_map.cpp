@@ -44,7 +44,7 @@ class HeapMapStore final : public KvStore {
       persisting_ = Persisting::never;
     }
     MEMLITH_TOOL_GET(store_, checked(Store::open(options.folder + "/store", {.create = true}), "opening a store"));
-    if (kWindow) MEMLITH_TOOL_TRY(failure_of(store_->set_flush_window(kWindowMs), "setting the window"));
+    if (kWindow) MEMLITH_TOOL_TRY(failure_of(store_->set_window(kWindowMs), "setting the window"));
     const RegionOptions heap{
         .create = true, .tracker = kTracker, .max_size = std::max(kHeapBytesMaxMin, options.bytes_expected * 4)};
     MEMLITH_TOOL_GET(heap_, checked(Heap::open(*store_, "map", heap), "opening a heap"));

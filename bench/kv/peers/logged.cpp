@@ -42,7 +42,7 @@ class LoggedStore final : public KvStore {
     entry.reserve(sizeof head + key.size() + value.size());
     entry.append(head, sizeof head).append(key).append(value);
     MEMLITH_TOOL_GET(newest_, checked(log_->append(entry), "appending"));
-    return waits_ ? failure_of(log_->write(), "writing the log") : failure_of(log_->write_async(), "writing the log");
+    return waits_ ? failure_of(log_->write(), "writing the log") : failure_of(log_->write_weak(), "writing the log");
   }
   // Everything that was logged is in the kv store.
   [[nodiscard]] MaybeFailure settle() {

@@ -156,7 +156,7 @@ class MemlithStore final : public KvStore {
   }
 
  private:
-  KvUse use_of(KvMap map) { return {&*opened_.kv, map, durability_, waits_}; }
+  KvUse use_of(KvMap map) { return {&*opened_.store, &*opened_.kv, map, durability_, waits_}; }
 
   OpenedKv opened_;
   Durability durability_ = Durability::weak;

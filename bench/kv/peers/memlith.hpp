@@ -26,6 +26,7 @@ struct OpenedKv {
 
 // A kv store of memlith as a session uses it.
 struct KvUse {
+  Store* store = nullptr;
   Kv* kv = nullptr;
   KvMap map = 0;
   Durability durability = Durability::weak;
@@ -44,7 +45,7 @@ struct KvUse {
   [[nodiscard]] MaybeFailure commit(KvTransaction& txn) const {
     const auto ticket = txn.commit(durability);
     if (!ticket || !waits) return failure_of(ticket, "committing");
-    return failure_of(kv->wait(*ticket), "waiting for a commit");
+    return failure_of(store->wait(*ticket), "waiting for a commit");
   }
   // A transaction that is to be begun again.
   [[nodiscard]] Result<KvTransaction> transaction(bool reads) const {

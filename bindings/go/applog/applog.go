@@ -91,20 +91,13 @@ func (l *Log) append(entries [][]byte, write bool) (number uint64, err error) {
 // Write makes durable what was appended, consumed and truncated. Goroutines share flushes.
 func (l *Log) Write() error { return l.call(capi.ApplogWrite) }
 
-// WriteAsync begins to; the number is for Wait.
-func (l *Log) WriteAsync() (number uint64, err error) {
+// WriteWeak begins to; Store.Wait waits for the ticket.
+func (l *Log) WriteWeak() (ticket uint64, err error) {
 	err = l.call(func(log capi.Handle) (failed *capi.Failure) {
-		number, failed = capi.ApplogWriteAsync(log)
+		ticket, failed = capi.ApplogWriteWeak(log)
 		return failed
 	})
-	return number, err
-}
-
-// Wait returns when that entry, and so every earlier one, is durable, or when the context ends.
-func (l *Log) Wait(ctx context.Context, number uint64) error {
-	return memlith.Await(ctx, func() error {
-		return l.call(func(log capi.Handle) *capi.Failure { return capi.ApplogWait(log, number) })
-	})
+	return ticket, err
 }
 
 // Durable is the number of the newest durable entry; 0: none, or the log is closed.

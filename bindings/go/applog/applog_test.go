@@ -132,9 +132,9 @@ func TestGoroutines(t *testing.T) {
 		go func() {
 			defer all.Done()
 			for i := 0; i < each; i++ {
-				number, err := log.Append(bytes.Repeat([]byte{byte(writer)}, 100))
+				_, err := log.Append(bytes.Repeat([]byte{byte(writer)}, 100))
 				if err == nil {
-					err = log.Wait(context.Background(), number)
+					err = log.Write()
 				}
 				if err != nil {
 					t.Error(err)

@@ -155,13 +155,6 @@ func (k *KV) Maps() ([]string, error) {
 // Persist makes every commit that has returned durable.
 func (k *KV) Persist() error { return k.call(capi.KvPersist) }
 
-// Wait returns when the commit with that ticket is durable, without waiting for the window, or when the context ends.
-func (k *KV) Wait(ctx context.Context, ticket uint64) error {
-	return memlith.Await(ctx, func() error {
-		return k.call(func(kv capi.Handle) *capi.Failure { return capi.KvWait(kv, ticket) })
-	})
-}
-
 // Durable is the newest ticket up to which the commits of this kv store are durable; 0 of a closed kv store.
 func (k *KV) Durable() uint64 { return k.object.Number(capi.KvDurable) }
 

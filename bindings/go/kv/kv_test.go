@@ -25,6 +25,12 @@ func check(t testing.TB, err error) {
 
 func open(t testing.TB) (*kv.KV, kv.Map) {
 	t.Helper()
+	_, records, m := openStore(t)
+	return records, m
+}
+
+func openStore(t testing.TB) (*memlith.Store, *kv.KV, kv.Map) {
+	t.Helper()
 	store, err := memlith.Open(filepath.Join(child.Folder(t), "store"), memlith.Options{Create: true})
 	check(t, err)
 	records, err := kv.Open(store, "kv", kv.Options{Create: true, Window: time.Hour})
@@ -35,7 +41,7 @@ func open(t testing.TB) (*kv.KV, kv.Map) {
 	})
 	m, err := records.CreateMap("map")
 	check(t, err)
-	return records, m
+	return store, records, m
 }
 
 func key(i int) []byte { return []byte(fmt.Sprintf("key %06d", i)) }
@@ -51,7 +57,7 @@ func TestRecords(t *testing.T) {
 	}))
 	own := errors.New("changed my mind")
 	err := records.Update(ctx, func(txn *kv.Txn) error {
-		check(t, txn.Delete(m, key(1)))
+		check(t, txn.Remove(m, key(1)))
 		return own
 	})
 	if err != own {
@@ -154,7 +160,7 @@ func TestACancelledUpdateCommitsNothing(t *testing.T) {
 }
 
 func TestWeakCommitsAreWaitedFor(t *testing.T) {
-	records, m := open(t)
+	store, records, m := openStore(t)
 	ticket, err := records.UpdateWeak(context.Background(), func(txn *kv.Txn) error { return txn.Put(m, key(1), nil) })
 	check(t, err)
 	if records.Durable() >= ticket {
@@ -162,7 +168,7 @@ func TestWeakCommitsAreWaitedFor(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	check(t, records.Wait(ctx, ticket))
+	check(t, store.Wait(ctx, ticket))
 	if records.Durable() < ticket {
 		t.Fatal("waited for, and not durable")
 	}
@@ -298,12 +304,12 @@ func TestScansAndRemovedRanges(t *testing.T) {
 			}
 			delete(there, j)
 		}
-		if removed, err := txn.DeleteRange(m, key(from), key(to)); err != nil || removed != wanted {
+		if removed, err := txn.RemoveRange(m, key(from), key(to)); err != nil || removed != wanted {
 			t.Fatal(removed, wanted, err)
 		}
 	}
 	expectSome()
-	if removed, err := txn.DeleteRange(m, nil, nil); err != nil || removed != uint64(len(there)) {
+	if removed, err := txn.RemoveRange(m, nil, nil); err != nil || removed != uint64(len(there)) {
 		t.Fatal(removed, err)
 	}
 	there = map[int]bool{}
@@ -486,7 +492,7 @@ func TestCursors(t *testing.T) {
 	expect(0)(cursor.Prev())
 	expect(-1)(cursor.Prev())
 	expect(4)(cursor.Seek(key(3)))
-	check(t, cursor.Delete())
+	check(t, cursor.Remove())
 	expect(6)(cursor.Next())
 	expect(2)(cursor.Prev())
 	expect(8)(cursor.Last())

@@ -124,14 +124,14 @@ func (t *Txn) Put(m Map, key, value []byte) error {
 	return t.call(func(txn capi.Handle) *capi.Failure { return capi.KvPut(txn, uint32(m), key, value) })
 }
 
-// Delete removes a record; memlith.ErrNotFound: there is none.
-func (t *Txn) Delete(m Map, key []byte) error {
+// Remove removes a record; memlith.ErrNotFound: there is none.
+func (t *Txn) Remove(m Map, key []byte) error {
 	return t.call(func(txn capi.Handle) *capi.Failure { return capi.KvRemove(txn, uint32(m), key) })
 }
 
-// DeleteRange removes the records with from <= key < to with one call into the library, and returns their number. Nil
+// RemoveRange removes the records with from <= key < to with one call into the library, and returns their number. Nil
 // bounds are none.
-func (t *Txn) DeleteRange(m Map, from, to []byte) (count uint64, err error) {
+func (t *Txn) RemoveRange(m Map, from, to []byte) (count uint64, err error) {
 	err = t.call(func(txn capi.Handle) (failed *capi.Failure) {
 		count, failed = capi.KvRemoveRange(txn, uint32(m), from, to)
 		return failed
@@ -365,8 +365,8 @@ func (c *Cursor) SetPrefix(prefix []byte) error {
 	return c.call(func(cursor capi.Handle) *capi.Failure { return capi.CursorSetPrefix(cursor, prefix) })
 }
 
-// Delete removes the record on which the cursor stands; Next and Prev go on from its place.
-func (c *Cursor) Delete() error { return c.call(capi.CursorRemove) }
+// Remove removes the record on which the cursor stands; Next and Prev go on from its place.
+func (c *Cursor) Remove() error { return c.call(capi.CursorRemove) }
 
 // Close frees the cursor. After the end of the transaction, which freed it, this does nothing.
 func (c *Cursor) Close() {

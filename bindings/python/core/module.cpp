@@ -3,6 +3,7 @@
 #include <memlith/memlith.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <private/inside.h>
 
 #include <cstdint>
 #include <memory>
@@ -50,9 +51,9 @@ NB_MODULE(_core, module) {
         run_hearing_signals([report, from = std::string(path.c_str()), to = std::string(target.c_str())] {
           check(memlith_store_copy(from.c_str(), to.c_str(), nullptr, report.get()));
         });
-        return report->lsn;
+        return report->ticket;
       },
-      nb::arg("path"), nb::arg("target"), "Copies a store, and returns the LSN of the commit that the copy has.");
+      nb::arg("path"), nb::arg("target"), "Copies a store, and returns the ticket of the commit that the copy has.");
   module.def(
       "describe_tracker",
       [](std::uint32_t tracker) {

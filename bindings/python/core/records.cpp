@@ -84,7 +84,8 @@ std::shared_ptr<Dictionary> Records::dictionary(const std::string& name, const s
     if (active_) fail(MEMLITH_INVALID, "a transaction cannot create \"" + name + "\"; create it before");
     begin();
     check(memlith_kv_put(writer_, meta_, key.data(), key.size(), kind.data(), kind.size()));
-    wait(commit());
+    commit();
+    persist();
     stored = kind;
   }
   if (stored.empty()) fail(MEMLITH_NOT_FOUND, "there is no dictionary \"" + name + "\", and the store is read-only");
@@ -105,12 +106,14 @@ std::shared_ptr<Dictionary> Records::dictionary(const std::string& name, const s
 void Records::remake(Dictionary& which) {
   begin();                         // which also frees the transaction that was too large
   put_count(which, std::nullopt);  // a crash before the end leaves the count to restore_count
-  wait(commit());
+  commit();
+  persist();
   check(memlith_kv_map_remove(handle_, which.name.c_str()));
   which.map = map_of(which.name);
   begin();
   put_count(which, 0);
-  wait(commit());
+  commit();
+  persist();
 }
 
 // ---- transactions --------------------------------------------------------------------------------------------------
@@ -248,8 +251,6 @@ void Records::restore_count(const Dictionary& of) {
   put_count(of, count(writer_, meta_, of));
   commit();
 }
-
-void Records::wait(std::uint64_t ticket) { check(memlith_kv_wait(handle_, ticket)); }
 
 void Records::persist() { check(memlith_kv_persist(handle_)); }
 

@@ -74,7 +74,6 @@ class Records {
   static std::uint64_t count(memlith_kv_txn* txn, memlith_kv_map meta, const Dictionary& of);
   memlith_kv_map meta() const { return meta_; }
 
-  void wait(std::uint64_t ticket);
   void persist();
 
  private:

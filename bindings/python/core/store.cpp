@@ -66,14 +66,7 @@ struct Opening {
   ~Opening() { memlith_store_close(handle); }
 
   void open() {
-    std::int32_t code = memlith_store_open(name.c_str(), &wanted, &handle);
-    if ((wanted.flags & (MEMLITH_OPEN_READ_ONLY | MEMLITH_OPEN_FOLLOW)) == MEMLITH_OPEN_READ_ONLY &&
-        memlith_category(code) == MEMLITH_BUSY) {
-      // A process writes.
-      wanted.flags = (wanted.flags & ~std::uint32_t{MEMLITH_OPEN_READ_ONLY}) | MEMLITH_OPEN_FOLLOW;
-      code = memlith_store_open(name.c_str(), &wanted, &handle);
-    }
-    check(code);
+    check(memlith_store_open(name.c_str(), &wanted, &handle));
     auto now = sized<memlith_store_info>();
     struct stat folder{};
     if (memlith_store_get_info(handle, &now) == MEMLITH_OK && ::stat(name.c_str(), &folder) == 0) {
@@ -93,8 +86,8 @@ Store::Store(const nb::bytes& path, const nb::kwargs& options) {
   wanted.log_bytes = option(options, "log_bytes");
   wanted.log_max_bytes = option(options, "log_max_bytes");
   wanted.manual_checkpoint = static_cast<std::uint32_t>(option(options, "manual_checkpoint"));
-  wanted.flush_interval_ms = option(options, "flush_interval_ms");
-  wanted.flush_bytes = option(options, "flush_bytes");
+  wanted.window_ms = option(options, "window_ms");
+  wanted.window_bytes = option(options, "window_bytes");
   wanted.memory_max_bytes = option(options, "memory_max_bytes");
   wanted.open_wait_ms = option(options, "open_wait_ms");
   wanted.physical_block_bytes = static_cast<std::uint32_t>(option(options, "physical_block_bytes"));
@@ -105,7 +98,6 @@ Store::Store(const nb::bytes& path, const nb::kwargs& options) {
   const auto opening = std::make_shared<Opening>(std::move(name), wanted);
   run_hearing_signals([opening] { opening->open(); });
   handle_ = std::exchange(opening->handle, nullptr);
-  follows_ = (opening->wanted.flags & MEMLITH_OPEN_FOLLOW) != 0;
   identity_ = opening->identity;
   for (const std::string& notice : opening->notices) {
     if (PyErr_WarnEx(PyExc_RuntimeWarning, notice.c_str(), 2) == 0) continue;
@@ -310,8 +302,8 @@ std::uint64_t Store::refresh() {
   return memlith_store_durable(handle_);
 }
 
-void Store::set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes) {
-  with_handle([&] { check(memlith_store_set_flush_window(handle_, interval_ms, bytes)); });
+void Store::set_window(std::uint64_t window_ms, std::uint64_t bytes) {
+  with_handle([&] { check(memlith_store_set_window(handle_, window_ms, bytes)); });
 }
 
 void Store::begin(const OwnerPtr& owner, std::optional<double> wait, bool whole) {
@@ -373,7 +365,7 @@ std::uint64_t Store::commit(const OwnerPtr& owner) {
     memlith_txn* tx = nullptr;
     try {
       check(memlith_begin(handle_, &tx));
-      for (memlith_region* const region : all) check(memlith_txn_add_region(tx, region));
+      for (memlith_region* const region : all) check(memlith_txn_add_region(tx, region, 0));
       if (with_records) records_->join(tx);
       check(memlith_commit(tx, MEMLITH_COMMIT_WEAK, &ticket));
     } catch (const Failure&) {
@@ -665,7 +657,7 @@ void define_store(nb::module_& module) {
       .def("checkpoint", &Store::checkpoint)
       .def("refresh", &Store::refresh)
       .def_prop_ro("follows", &Store::follows)
-      .def("set_flush_window", &Store::set_flush_window, nb::arg("interval_ms"), nb::arg("bytes"))
+      .def("set_window", &Store::set_window, nb::arg("window_ms"), nb::arg("bytes"))
       .def("info", &Store::info, nb::sig("def info(self) -> dict[str, int]"))
       .def("stats", &Store::stats, nb::sig("def stats(self) -> dict[str, int]"))
       .def("regions", &Store::regions, nb::sig("def regions(self) -> list[dict[str, typing.Any]]"))

@@ -49,7 +49,7 @@ class Store {
   // For a followed store: moves on to the newest durable commit, and returns its ticket.
   std::uint64_t refresh();
   bool follows() const { return follows_; }
-  void set_flush_window(std::uint64_t interval_ms, std::uint64_t bytes);
+  void set_window(std::uint64_t window_ms, std::uint64_t bytes);
 
   // A transaction begins, commits (weakly: returns the ticket) and is undone; of an end only one call has an effect.
   // `whole`: dictionaries are a part of it from the beginning, so that no change of one has to wait later.

@@ -316,7 +316,7 @@ def test_wrong_numbers_are_told_in_words_of_python(folder: pathlib.Path) -> None
         memlith.open(folder / "s", log_bytes="1")  # type: ignore[arg-type]
     with memlith.open(folder / "s", log_bytes=1 << 20, log_max_bytes=1 << 20) as store:
         with pytest.raises(memlith.Invalid, match="not negative"):
-            store.set_flush_window(-1)
+            store.set_window(-1)
         with pytest.raises(memlith.Invalid, match="max_bytes"):
             store.array("a", 3, max_bytes=-1)
         store.array("b", 1 << 20)[:] = 1

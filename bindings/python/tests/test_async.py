@@ -32,7 +32,7 @@ def test_a_ticket_is_like_a_future(folder: pathlib.Path) -> None:
 def test_a_ticket_stays_open_within_the_flush_window_until_somebody_waits(folder: pathlib.Path) -> None:
     with memlith.open(folder / "s") as store:
         array = store.array("a", 1000)
-        store.set_flush_window(3600)
+        store.set_window(3600)
         array[0] = 1
         first = store.persist_async()
         array[1] = 1
@@ -78,7 +78,7 @@ def test_await(folder: pathlib.Path) -> None:
         assert sorted(await asyncio.gather(*(write(store, array, number) for number in range(10)))) == list(range(10))
         assert array.all()
         # A task that is cancelled, and a loop that ends, while a persist is under way.
-        store.set_flush_window(3600)
+        store.set_window(3600)
         array[:] = 7
         waiting = asyncio.ensure_future(_wait(store.persist_async()))
         await asyncio.sleep(0)

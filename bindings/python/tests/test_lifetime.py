@@ -132,7 +132,7 @@ def test_calls_on_a_closed_store_raise(folder: pathlib.Path) -> None:
     for call in (store.persist, store.persist_async, store.rollback, store.checkpoint, store.info, store.stats,
                  store.names, store.snapshot, lambda: store.array("a"), lambda: store.array("b", 3),
                  lambda: store.resize("a", 3), lambda: store.remove("a"), lambda: store.touch("a", array),
-                 lambda: store.set_flush_window(1), lambda: store.transaction().__enter__()):
+                 lambda: store.set_window(1), lambda: store.transaction().__enter__()):
         with pytest.raises(memlith.Invalid, match="closed"):
             call()
     assert ticket.done() and ticket.result() is None and array.sum() == 0

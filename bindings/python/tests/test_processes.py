@@ -166,9 +166,15 @@ def test_processes_of_multiprocessing(folder: pathlib.Path, method: str) -> None
         assert pool.map(total, [str(folder / "s")] * 4) == [5000] * 4
 
 
+def test_read_only_beside_the_writer_is_busy(folder: pathlib.Path) -> None:
+    with memlith.open(folder / "s") as store, pytest.raises(memlith.Busy, match="follow=True"):
+        store.array("a", 10)
+        memlith.open(folder / "s", read_only=True)
+
+
 def followed(path: str, told: "multiprocessing.connection.Connection") -> None:
     """A reader beside the writer: tells what it sees, and moves on when it is told to."""
-    with memlith.open(path, read_only=True) as store:
+    with memlith.open(path, follow=True) as store:
         array = store["a"]
         words = memlith.Dict(store, "words")
         lengths = memlith.Dict(store, "lengths")
@@ -385,7 +391,7 @@ def test_a_forked_child_reads_the_store_that_its_parent_has_open(folder: pathlib
         child = os.fork()
         if child == 0:
             try:
-                with memlith.open(folder / "s", read_only=True) as reader:
+                with memlith.open(folder / "s", follow=True) as reader:
                     seen = int(reader["a"].sum()) == 499500 and not reader["a"].flags.writeable
             finally:
                 os._exit(0 if seen else 1)

@@ -114,15 +114,16 @@ def test_waiting_for_a_transaction_hears_signals(store: memlith.Store, what: str
 
 SLOW = """
 #include <dlfcn.h>
+#include <sys/uio.h>
 #include <unistd.h>
 int fdatasync(int fd) {
   while (access("slow", F_OK) == 0) usleep(10000);
   return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd);
 }
-ssize_t pwritev64v2(int fd, const struct iovec* pieces, int count, off_t at, int flags) {  /* with RWF_DSYNC */
+ssize_t pwritev2(int fd, const struct iovec* pieces, int count, off_t at, int flags) {  // durable with flags
   while (flags != 0 && access("slow", F_OK) == 0) usleep(10000);
-  return ((ssize_t (*)(int, const struct iovec*, int, off_t, int))dlsym(RTLD_NEXT, "pwritev64v2"))(fd, pieces, count,
-                                                                                                 at, flags);
+  return ((ssize_t (*)(int, const struct iovec*, int, off_t, int))dlsym(RTLD_NEXT, "pwritev2"))(fd, pieces, count, at,
+                                                                                              flags);
 }
 """
 

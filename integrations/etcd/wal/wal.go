@@ -264,7 +264,7 @@ func (w *WAL) append(batch *batch, sync bool) error {
 		return nil
 	}
 	if w.unsafeNoSync {
-		_, err := w.log.WriteAsync()
+		_, err := w.log.WriteWeak()
 		return err
 	}
 	w.observe(began)
@@ -290,7 +290,7 @@ func (w *WAL) Sync() error {
 	case w.readOnly:
 		return nil
 	case w.unsafeNoSync:
-		_, err := w.log.WriteAsync()
+		_, err := w.log.WriteWeak()
 		return err
 	}
 	began := time.Now()

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "memlith/heap.h"
+#include "private/inside.h"
 
 namespace memlith::diverted {
 

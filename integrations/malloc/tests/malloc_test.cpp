@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "memlith/heap.hpp"
+#include "private/inside.h"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {

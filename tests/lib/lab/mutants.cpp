@@ -45,7 +45,6 @@ constexpr ShownBy kShownBy[] = {
     {"blocks_not_flushed", "blocks"},
     {"blocks_not_kept", "blocks"},
     {"blocks_taken_for_sectors", "blocks-pieces"},
-    {"buffers_not_applied", "transactions"},
     {"bytes_beyond_the_end", "file-pages"},
     {"bytes_over_the_end_dropped", "file-lengths"},
     {"cache_not_flushed", "nvme-files"},

@@ -243,7 +243,7 @@ Step change(std::string text, const std::vector<Write>& writes, Run::Ending endi
 
 }  // namespace
 
-// Transactions that are committed, aborted, and open while their regions are persisted; and commits from buffers.
+// Transactions that are committed, aborted, and open while their regions are persisted.
 std::vector<Step> transactions(Random& random) {
   const std::uint64_t shift = random.below(500);
   const auto commit = [](const std::vector<Write>& writes, const std::vector<std::string>& persisted = {}) {
@@ -254,9 +254,6 @@ std::vector<Step> transactions(Random& random) {
   };
   const auto abort = [](const std::vector<Write>& writes) {
     return change("abort a transaction", writes, Run::Ending::abort);
-  };
-  const auto buffers = [](const std::vector<Write>& writes, Run::Ending ending) {
-    return Step{"commit buffers", [=](Run& run) { run.commit_buffers(writes, ending); }};
   };
   const Step wait{"wait for those", [](Run& run) { run.wait(); }};
   return {open(),
@@ -272,14 +269,14 @@ std::vector<Step> transactions(Random& random) {
           store("b", 2000, 64),
           commit({{"b", 300, 100 + shift}}, {"b"}),
           checkpoint(),
-          buffers({{"a", 5000, 600 + shift}, {"b", 0, 16}, {"a", 5100, 16}}, Run::Ending::commit),
+          commit({{"a", 5000, 600 + shift}, {"b", 0, 16}, {"a", 5100, 16}}),
           unmap("a"),
           map("a", 8192),  // its newest bytes are in the log only
           grow("a", 12288),
           commit({{"a", 9000, 900}}),
           checkpoint(),
           abort({{"a", 9000, 900}, {"b", 0, 64}}),
-          buffers({{"b", 3000, 30}}, Run::Ending::commit_soon),
+          soon({{"b", 3000, 30}}),
           soon({{"a", 0, 40 + shift}}),
           abandon(),
           open(),
@@ -287,7 +284,7 @@ std::vector<Step> transactions(Random& random) {
           map("b", 0),
           commit({{"a", 100, 8}, {"b", 100, 8}}),
           grow("b", 8192),
-          buffers({{"b", 5000, 700}}, Run::Ending::commit),
+          commit({{"b", 5000, 700}}),
           close()};
 }
 
@@ -305,7 +302,7 @@ std::vector<Step> transactions_too_large(Random& random) {
           store("c", 10, 20),
           commit(both),
           commit({{"a", 100, 8000 + shift}}),
-          {"commit buffers", [=](Run& run) { run.commit_buffers(both, Run::Ending::commit); }},
+          commit(both),
           persist({"c"}),
           commit({{"a", 0, 7}, {"b", 9000, 900}}),
           commit({{"b", 0, 8000}})};

@@ -134,8 +134,6 @@ class Run {
   // Changes the writes' bytes, a quarter of each twice, in one transaction; persists regions meanwhile; ends it.
   enum class Ending : std::uint8_t { commit, commit_soon, abort };
   void transaction(const std::vector<Write>& writes, Ending ending, const std::vector<std::string>& persisted = {});
-  // The same from buffers; not with an abort.
-  void commit_buffers(const std::vector<Write>& writes, Ending ending);
   // A file of which nothing has room on the disk, and that it has when the store is open.
   void make_holes();
   void check_holes();

@@ -1,4 +1,4 @@
-// Transactions of mapped regions, and commits from buffers.
+// Transactions of mapped regions.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -108,39 +108,6 @@ void Run::transaction(const std::vector<Write>& writes, Ending ending, const std
                                                                        [&] { return transaction.capture(wait); });
   committed ? transaction.forget() : transaction.abort();
   check_memory(writes, committed ? "after a transaction" : "after an abort");
-}
-
-void Run::commit_buffers(const std::vector<Write>& writes, Ending ending) {
-  if (!can_write(writes)) return;
-  Transaction transaction(*store_);
-  std::vector<std::vector<std::byte>> buffers;
-  std::vector<BufferedWrite> given;
-  std::vector<Region*> regions;
-  Contents captured;
-  Contents expected;
-  for (const Write& write : writes) {
-    const Memory& memory = regions_.at(write.object);
-    buffers.push_back(bytes_of(fill_of(part_++), write));
-    given.push_back({memory.region->address() + write.offset, buffers.back().data(), write.bytes});
-    regions.push_back(memory.region.get());
-    std::vector<std::byte>& capture = captured.try_emplace(write.object, memory.captured).first->second;
-    std::vector<std::byte>& expect = expected.try_emplace(write.object, memory.expected).first->second;
-    capture.resize(expect.size());
-    put(capture, write.offset, buffers.back());
-    put(expect, write.offset, buffers.back());
-  }
-  const bool wait = ending == Ending::commit;
-  bool changed = false;
-  (void)commit_transaction("commit buffers", captured, expected, wait, [&] {
-    auto end = transaction.capture_buffers(given, regions, wait);
-    changed = end.ok();
-    return end;
-  });
-  transaction.forget();
-  if (changed) {  // in memory, even if the wait failed
-    for (const auto& [name, bytes] : expected) regions_.at(name).expected = bytes;
-  }
-  check_memory(writes, "after a commit from buffers");
 }
 
 }  // namespace memlith::lab

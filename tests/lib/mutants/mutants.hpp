@@ -150,7 +150,6 @@
   X(joint_region_forgotten, region, "a transaction commits its other parts without a region's stores")             \
   X(joint_commit_in_two, region, "the parts of a transaction go to the log in two frames")                         \
   X(abort_oldest_image_last, region, "an abort restores a range that was announced twice to its second image")     \
-  X(buffers_not_applied, region, "a commit from buffers does not change the memory")                               \
   X(discard_not_replayed, store, "replay leaves discards out")                                                       \
   X(discard_keeps_memory, region, "after a discard the memory is as it was")                                         \
   X(twin_not_renewed, region, "a page goes on being compared with what it was before the last capture")            \

@@ -86,25 +86,6 @@ TEST_F(Transactions, TakeAGrowthAlong) {
   EXPECT_EQ(get(again, 2 * kSize - 8), 7u);
 }
 
-TEST_F(Transactions, BuffersAreLoggedAndApplied) {
-  Region& region = world_.open("a", kSize);
-  Transaction transaction(world_.store());
-  const std::uint64_t values[3] = {1, 2, 3};
-  const auto* const bytes = reinterpret_cast<const std::byte*>(values);
-  const BufferedWrite writes[] = {
-      {region.address(), bytes, 8}, {region.address() + kPageBytes, bytes + 8, 8}, {region.address(), bytes + 16, 8}};
-  Region* const regions[] = {&region, &region, &region};
-  const auto end = transaction.capture_buffers(writes, regions, true);
-  ASSERT_OK(end.status());
-  transaction.forget();
-  EXPECT_EQ(get(region, 0), 3u);
-  EXPECT_EQ(get(region, kPageBytes), 2u);
-  ASSERT_OK(world_.store().sync(*end));
-  world_.crash();
-  EXPECT_EQ(get(world_.open("a"), 0), 3u);
-  EXPECT_EQ(get(world_["a"], kPageBytes), 2u);
-}
-
 // The tracker does not know of a transaction's pages.
 TEST_F(Transactions, MemoryIsNotReleasedUnderThem) {
   Region& region = world_.open("a", kSize);

@@ -1,4 +1,4 @@
-// docs/guarantees.md, "memlith_stat": the counters of an open store can be looked at from outside, and are never a
+// docs/guarantees.md, "memlith stat": the counters of an open store can be looked at from outside, and are never a
 // danger to it.
 #include "store/stats.hpp"
 

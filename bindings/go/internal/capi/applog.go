@@ -80,17 +80,13 @@ func TxConsume(tx, log Handle, number uint64) *Failure {
 }
 
 func ApplogWrite(log Handle) *Failure {
-	return check(func() C.int32_t { return C.memlith_applog_write(logOf(log)) })
+	return check(func() C.int32_t { return C.memlith_applog_write(logOf(log), CommitSync, nil) })
 }
 
-func ApplogWriteAsync(log Handle) (uint64, *Failure) {
-	var number C.uint64_t
-	failed := check(func() C.int32_t { return C.memlith_applog_write_async(logOf(log), &number) })
-	return uint64(number), failed
-}
-
-func ApplogWait(log Handle, number uint64) *Failure {
-	return check(func() C.int32_t { return C.memlith_applog_wait(logOf(log), C.uint64_t(number)) })
+func ApplogWriteWeak(log Handle) (uint64, *Failure) {
+	var ticket C.uint64_t
+	failed := check(func() C.int32_t { return C.memlith_applog_write(logOf(log), CommitWeak, &ticket) })
+	return uint64(ticket), failed
 }
 
 func ApplogDurable(log Handle) uint64 { return uint64(C.memlith_applog_durable(logOf(log))) }

@@ -140,8 +140,8 @@ func StoreOpen(path string, options StoreOptions) (handle Handle, failed *Failur
 	with(path, func(plain *C.char) {
 		plainOptions := C.memlith_store_options{
 			flags: C.uint32_t(options.Flags), log_bytes: C.uint64_t(options.LogBytes),
-			log_max_bytes: C.uint64_t(options.LogMaxBytes), flush_interval_ms: C.uint64_t(options.WindowMs),
-			flush_bytes: C.uint64_t(options.WindowBytes), memory_max_bytes: C.uint64_t(options.MemoryMaxBytes),
+			log_max_bytes: C.uint64_t(options.LogMaxBytes), window_ms: C.uint64_t(options.WindowMs),
+			window_bytes: C.uint64_t(options.WindowBytes), memory_max_bytes: C.uint64_t(options.MemoryMaxBytes),
 			open_wait_ms: C.uint64_t(options.OpenWaitMs),
 		}
 		plainOptions.struct_size = C.uint64_t(unsafe.Sizeof(plainOptions))

@@ -63,6 +63,7 @@ const (
 	TrackerFault         = C.MEMLITH_TRACKER_FAULT
 	TrackerInstrumented  = C.MEMLITH_TRACKER_INSTRUMENTED
 	TrackerScan          = C.MEMLITH_TRACKER_SCAN
+	Undo                 = C.MEMLITH_UNDO
 	Unsupported          = C.MEMLITH_UNSUPPORTED
 	VersionMajor         = C.MEMLITH_VERSION_MAJOR
 	VersionMinor         = C.MEMLITH_VERSION_MINOR

@@ -67,10 +67,6 @@ func KvPersist(kv Handle) *Failure {
 	return check(func() C.int32_t { return C.memlith_kv_persist(kvOf(kv)) })
 }
 
-func KvWait(kv Handle, ticket uint64) *Failure {
-	return check(func() C.int32_t { return C.memlith_kv_wait(kvOf(kv), C.uint64_t(ticket)) })
-}
-
 func KvDurable(kv Handle) uint64 { return uint64(C.memlith_kv_durable(kvOf(kv))) }
 
 func KvVerify(kv Handle) *Failure {

@@ -303,7 +303,7 @@ static inline mgo_result mgo_applog_append(uintptr_t log, const char* flat, cons
   uint64_t number = 0;
   int32_t code = memlith_applog_append((memlith_applog*)log, all, count, &number);
   if (all != few) free(all);
-  if (code == 0 && write) code = memlith_applog_write((memlith_applog*)log);
+  if (code == 0 && write) code = memlith_applog_write((memlith_applog*)log, MEMLITH_COMMIT_SYNC, NULL);
   mgo_result result = mgo_of(code);
   result.number = number;
   return result;

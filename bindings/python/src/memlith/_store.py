@@ -43,13 +43,13 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
 ) -> Store:
     """Opens the store in folder `path`, and creates it if it does not exist. Recovers it after a crash.
 
-    One process has a store open for writing; any number of processes read it. With read_only=True the store is
-    followed if a process has it open for writing at this moment: arrays and dictionaries show one durable commit, and
-    move on to a later one in refresh(). Otherwise it cannot be opened for writing until it is closed here.
-    follow=True follows it in any case, and keeps no writer out. While another process has the store, opening waits for
-    `wait` seconds, such as for a server that is being replaced, before it raises Busy.
-    `options` are those of memlith_store_options: log_bytes, log_max_bytes, memory_max_bytes, flush_interval_ms,
-    flush_bytes, physical_block_bytes, manual_checkpoint, io.
+    One process has a store open for writing. Any number of processes read the store beside it with follow=True: arrays
+    and dictionaries show one durable commit, and move on to a later one in refresh(). With read_only=True no process
+    can open the store for writing until it is closed here; if a process has it open for writing already, that is Busy.
+    While another process has the store, opening waits for `wait` seconds, such as for a server that is being replaced,
+    before it raises Busy.
+    `options` are those of memlith_store_options: log_bytes, log_max_bytes, memory_max_bytes, window_ms,
+    window_bytes, physical_block_bytes, manual_checkpoint, io.
     """
     return Store(
         path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, wait=wait,
@@ -207,11 +207,11 @@ class Store:
             raise Invalid("autosave takes a positive number of seconds, or None")
         self._threads.autosave(seconds)
 
-    def set_flush_window(self, seconds: float, bytes: int = 0) -> None:  # noqa: A002
+    def set_window(self, seconds: float, bytes: int = 0) -> None:  # noqa: A002
         """How long asynchronous persists may wait for their flush, in time and in bytes of log (weak durability)."""
         if seconds < 0 or bytes < 0:
             raise Invalid("a flush window has a time and a number of bytes that are not negative")
-        self._core.set_flush_window(round(seconds * 1000), bytes)
+        self._core.set_window(round(seconds * 1000), bytes)
 
     # ---- arrays ----
 
@@ -421,7 +421,7 @@ class Store:
         return low - memory.address, high - low
 
 
-_OPTIONS = ("log_bytes", "log_max_bytes", "memory_max_bytes", "flush_interval_ms", "flush_bytes",
+_OPTIONS = ("log_bytes", "log_max_bytes", "memory_max_bytes", "window_ms", "window_bytes",
             "physical_block_bytes", "manual_checkpoint", "io")
 _OPTIONS_32 = ("physical_block_bytes", "manual_checkpoint", "io")
 

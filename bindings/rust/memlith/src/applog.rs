@@ -88,13 +88,7 @@ impl AppLog {
     /// Makes durable what was appended before the call. Threads share flushes.
     pub fn write(&self) -> Result<()> {
         // SAFETY: the handle is open.
-        check(unsafe { sys::memlith_applog_write(self.raw) })
-    }
-
-    /// Returns when that entry, and so every earlier one, is durable.
-    pub fn wait(&self, number: u64) -> Result<()> {
-        // SAFETY: the handle is open.
-        check(unsafe { sys::memlith_applog_wait(self.raw, number) })
+        check(unsafe { sys::memlith_applog_write(self.raw, sys::MEMLITH_COMMIT_SYNC, std::ptr::null_mut()) })
     }
 
     /// The number of the newest durable entry; 0: none.

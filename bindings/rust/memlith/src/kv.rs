@@ -172,12 +172,6 @@ impl Kv {
         check(unsafe { sys::memlith_kv_persist(self.raw) })
     }
 
-    /// Returns when the commit with that ticket is durable.
-    pub fn wait(&self, ticket: u64) -> Result<()> {
-        // SAFETY: the handle is open.
-        check(unsafe { sys::memlith_kv_wait(self.raw, ticket) })
-    }
-
     /// Every commit of this kv store up to this ticket is durable.
     #[must_use]
     pub fn durable(&self) -> u64 {

@@ -246,7 +246,13 @@ impl<'a> Transaction<'a> {
     /// What was stored to a region is a part.
     pub fn join_region(&mut self, part: &'a region::Region) -> Result<()> {
         // SAFETY: both are open.
-        check(unsafe { sys::memlith_txn_add_region(self.raw, part.raw()) })
+        check(unsafe { sys::memlith_txn_add_region(self.raw, part.raw(), 0) })
+    }
+
+    /// What is stored to a region from now on is a part, and is undone if the transaction is dropped.
+    pub fn join_region_undoing(&mut self, part: &'a region::Region) -> Result<()> {
+        // SAFETY: both are open.
+        check(unsafe { sys::memlith_txn_add_region(self.raw, part.raw(), sys::MEMLITH_UNDO) })
     }
 
     /// Everything in the log up to entry `number`, which was read, is consumed with this transaction.
