@@ -22,28 +22,17 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "kit"))
+from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 INTEGRATIONS = ROOT / "integrations"
 PLOT_PACKAGES = ["python3-matplotlib"]
 PYTHON_PACKAGES = ["python3-dev", "python3-torch", "python3-venv"]  # pip installs the other peers
 KV_TARGET = "bin/memlith-kv-bench"
-# What the inner shell does in a mount namespace of its own: the file has no name once it is mounted, so nothing
-# outlives the command.
-MOUNT_AND_RUN = """
-image=$1 target=$2
-shift 2
-if mount -o loop "$image" "$target"; then
-  # Or it goes through the page cache, and the tool says so.
-  losetup --direct-io=on "$(findmnt -no SOURCE "$target")" 2>/dev/null
-  set -- "$@" --fsync-dir "$target"
-else
-  echo "no XFS beside it: its image could not be mounted" >&2
-fi
-rm -f "$image"
-"$@"
-"""
+# These mount file systems for a while: as root they run in a mount namespace, which ends with them.
+MOUNTING = ("all", "persist", "files", "rocksdb", "postgres", "pmdk")
 
 
 class Misused(Exception):
@@ -57,20 +46,9 @@ def say(text):
 def on_xfs(parent, mib, command):
     """Runs the command with `--fsync-dir FOLDER`, an XFS of so many MiB on a loop device; without root or mkfs.xfs, as
     it is."""
-    if os.geteuid() != 0 or not all(map(shutil.which, ("mkfs.xfs", "losetup", "unshare"))):
-        say("no XFS beside it: that takes root, mkfs.xfs (package xfsprogs), losetup and unshare")
-        return subprocess.run(command, check=False).returncode
-    with tempfile.TemporaryDirectory(prefix="memlith-bench-xfs.", dir=parent) as folder:
-        image, target = pathlib.Path(folder, "xfs.img"), pathlib.Path(folder, "xfs")
-        target.mkdir()
-        # Written, not only reserved: a flush must not have to note that blocks of the image are in use now.
-        made = subprocess.run(["dd", "if=/dev/zero", f"of={image}", "bs=1M", f"count={mib}", "conv=fsync",
-                               "status=none"], check=False)
-        if made.returncode != 0 or subprocess.run(["mkfs.xfs", "-q", "-f", image], check=False).returncode != 0:
-            say("no XFS beside it: its image could not be made")
-            return subprocess.run(command, check=False).returncode
-        return subprocess.run(["unshare", "--mount", "--propagation", "private", "bash", "-c", MOUNT_AND_RUN, "on_xfs",
-                               image, target, *command], check=False).returncode
+    with loop_device(parent, mib, ["mkfs.xfs", "-q", "-f"], "loop", say) as folder:
+        more = ["--fsync-dir", folder] if folder else []
+        return subprocess.run([*command, *more], check=False).returncode
 
 
 def plotting_python():
@@ -141,7 +119,7 @@ def run_all(programs, words):
     options, rest = Options("plot", "dir", "out", "report").split(words)
     folder = folder_of(options.dir)
     out, record, rows = options.out or folder / "performance.md", folder / "peers.jsonl", folder / "performance.jsonl"
-    status = on_xfs(folder, 768, [sys.executable, "-B", ROOT / "bench/engine/all.py", "--memlith",
+    status = on_xfs(folder, 768, [sys.executable, "-B", ROOT / "bench/engine/all.py", "--bench",
                                   programs / "memlith", "--dir", folder, "--out", out, "--record", record, "--rows",
                                   rows, *rest])
     say(f"the figures: {out}")
@@ -209,9 +187,12 @@ def run_in_folder(command, words, field="ops_per_s"):
     return status or bars(field, record, options.plot)
 
 
-def own_mounts():
-    """What runs a command in a mount namespace of its own, where that is possible."""
-    return ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 and shutil.which("unshare") else []
+def enter_namespace(name, words):
+    """Starts the program anew in a mount namespace of its own, where that is possible and wanted."""
+    variable = "MEMLITH_BENCH_NAMESPACE"
+    if name in MOUNTING and variable not in os.environ and os.geteuid() == 0 and shutil.which("unshare"):
+        os.environ[variable] = "own"
+        os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, "-B", __file__, *words])
 
 
 def run_shared(programs, words):
@@ -241,14 +222,14 @@ def run_redis(programs, words):
 
 
 def run_rocksdb(programs, words):
-    """integrations/rocksdb/bench/bench.py; as root in a mount namespace of its own, because of its loop device."""
-    return run_in_folder([*own_mounts(), sys.executable, "-B", INTEGRATIONS / "rocksdb/bench/bench.py", "--bin",
+    """integrations/rocksdb/bench/bench.py."""
+    return run_in_folder([sys.executable, "-B", INTEGRATIONS / "rocksdb/bench/bench.py", "--bin",
                           programs], words)
 
 
 def run_postgres(programs, words):
-    """integrations/postgres/bench/bench.py; as root in a mount namespace of its own, because of its loop device."""
-    return run_in_folder([*own_mounts(), sys.executable, "-B", INTEGRATIONS / "postgres/bench/bench.py", "--bin",
+    """integrations/postgres/bench/bench.py."""
+    return run_in_folder([sys.executable, "-B", INTEGRATIONS / "postgres/bench/bench.py", "--bin",
                           programs], words)
 
 
@@ -281,9 +262,8 @@ def run_instrumented(programs, words):
 
 
 def run_pmdk(programs, words):
-    """Data structures on memlith and on PMDK, and how lines are written; the files lie in /dev/shm. As root in a mount
-    namespace of its own, because of --msync."""
-    return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "bench/pmdk/pmdk.py", "--bin", programs], words)
+    """Data structures on memlith and on PMDK, and how lines are written; the files lie in /dev/shm."""
+    return run_in_folder([sys.executable, "-B", ROOT / "bench/pmdk/pmdk.py", "--bin", programs], words)
 
 
 def run_copy(programs, words):
@@ -344,8 +324,8 @@ def run_etcd(programs, words):
 
 
 def run_files(programs, words):
-    """bench/files/bench.py; as root in a mount namespace of its own, because it also measures on other file systems."""
-    return run_in_folder([*own_mounts(), sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words,
+    """bench/files/bench.py, which also measures on other file systems."""
+    return run_in_folder([sys.executable, "-B", ROOT / "bench/files/bench.py", "--bin", programs], words,
                          "mean_us")
 
 
@@ -418,6 +398,7 @@ def main(words):
             return 0
         if words[:1] != ["--bin"] or len(words) < 2:
             raise Misused(__doc__)
+        enter_namespace(words[2] if len(words) > 2 else "", words)
         programs, words = pathlib.Path(words[1]), words[2:]
         if words and words[0] in SUBJECTS:
             return SUBJECTS[words[0]][1](programs, words[1:])

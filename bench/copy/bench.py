@@ -2,36 +2,31 @@
 """bench copy: `memlith copy` of a store in use, and restoring an archive. What a copy costs the writer, and how fast it
 is beside cp.
 
-    bench.py --bin FOLDER --dir FOLDER [--region-mib N] [--pages N] [--seconds N] [--turns N]
-             [--restore-mib N] [--restore-log-mib N] [--json]
-
 In turns: `memlith bench persist` alone, and the same while its store is copied over and over. In both, plain writes and
 flushes of as many bytes take turns with the persists, and show what the disk charges by itself. Everything is durable.
 Then, also in turns, `memlith copy` of a store that no process has open, and `cp` and `sync` of its files, to new files
 of the same folder, without reflink where cp has the choice. At last a store of --restore-mib is archived, so many MiB
 of log are added, and the archive is restored. Each is durable when it ends. With the defaults, all takes a minute.
 """
-import argparse
 import json
 import pathlib
 import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 from filled_store import FilledStore
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
+import contest  # noqa: E402 pylint: disable=wrong-import-position
 
 
 def told_by(memlith, *words):
     """What the command says, and how long it took."""
     began = time.monotonic()
-    done = subprocess.run([memlith, *words, "--json"], capture_output=True, text=True, check=False)
-    seconds = time.monotonic() - began
-    if done.returncode == 0:
-        return json.loads(done.stdout), seconds
-    raise SystemExit(f"memlith {words[0]} failed: {done.stdout}{done.stderr}")
+    told = contest.told_by([memlith, *words, "--json"])
+    return told, time.monotonic() - began
 
 
 def copied(memlith, store, target):
@@ -66,12 +61,9 @@ def persist(memlith, folder, options, with_copies):
 
 
 def bench_persists(memlith, folder, options):
-    alone, beside, copies = [], [], []
-    for _ in range(options.turns):
-        alone.append(persist(memlith, folder, options, False)[0])
-        line, made = persist(memlith, folder, options, True)
-        beside.append(line)
-        copies += made
+    runs = contest.in_turns(options.rounds, (False, True), lambda copied: persist(memlith, folder, options, copied))
+    alone, beside = ([line for line, _ in turns] for turns in runs.values())
+    copies = [each for _, made in runs[True] for each in made]
 
     def median(lines, field):
         return statistics.median(line[field] for line in lines)
@@ -99,13 +91,19 @@ def bench_speeds(memlith, library, folder, options):
     filled = FilledStore(library, folder / "store", options.region_mib << 20, 64 << 20)
     filled.fill()
     filled.close()
-    ours, plain = [], []
-    for _ in range(options.turns):
-        told, seconds = told_by(memlith, "copy", folder / "store", folder / "copy")
-        ours.append(told["bytes"] / seconds)
+    told = {}
+
+    def seconds_of(side):
+        if side == "cp":
+            return copy_plainly(folder / "store", folder / "plain")
+        last, seconds = told_by(memlith, "copy", folder / "store", folder / "copy")
+        told.update(last)
         shutil.rmtree(folder / "copy")
-        plain.append(told["bytes"] / copy_plainly(folder / "store", folder / "plain"))
-    result = {"bytes_per_s": statistics.median(ours), "cp_bytes_per_s": statistics.median(plain)}
+        return seconds
+
+    runs = contest.in_turns(options.rounds, ("memlith", "cp"), seconds_of)
+    ours, plain = (told["bytes"] / statistics.median(seconds) for seconds in runs.values())
+    result = {"bytes_per_s": ours, "cp_bytes_per_s": plain}
     result["ratio_speed"] = result["bytes_per_s"] / result["cp_bytes_per_s"]
     shutil.rmtree(folder / "store")
     return result
@@ -129,22 +127,17 @@ def bench_restore(memlith, library, folder, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bin", type=pathlib.Path, required=True)
-    parser.add_argument("--dir", type=pathlib.Path, required=True)
+    parser = contest.options_of(__doc__, folder="where the stores go", rounds=3)
     parser.add_argument("--region-mib", type=int, default=256)
     parser.add_argument("--pages", type=int, default=16, help="changed by each persist")
     parser.add_argument("--seconds", type=float, default=3, help="of persists and plain writes, in each turn")
-    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--restore-mib", type=int, default=1024, help="the store that is archived and restored")
     parser.add_argument("--restore-log-mib", type=int, default=64, help="what its log has beyond the full copy")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     memlith = options.bin / "memlith"
-    library = options.bin.resolve().parent / "lib" / "libmemlith.so"
-    result = {"bench": "copy", "region_mib": options.region_mib, "pages": options.pages, "turns": options.turns}
-    with tempfile.TemporaryDirectory(dir=options.dir, prefix="bench-copy-") as place:
-        folder = pathlib.Path(place)
+    library = options.bin.parent / "lib" / "libmemlith.so"
+    result = {"bench": "copy", "region_mib": options.region_mib, "pages": options.pages, "turns": options.rounds}
+    with contest.own_folder(options.dir, "bench-copy-") as folder:
         result.update(bench_persists(memlith, folder, options))
         result.update(bench_speeds(memlith, library, folder, options))
         result.update(bench_restore(memlith, library, folder, options))

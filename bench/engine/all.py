@@ -7,10 +7,9 @@ the command that repeats it.
 Takes ten to twenty minutes; --quick, seconds, with figures that mean nothing. A benchmark that fails leaves its message
 where its table would be, the others go on, and the exit code is 1.
 """
-import argparse
 import json
-import subprocess
 import pathlib
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
@@ -18,28 +17,19 @@ import machine  # noqa: E402
 from machine import table  # noqa: E402
 
 
-def preamble(arguments):
-    version = subprocess.run([arguments.memlith, "--version"], capture_output=True, text=True,
-                             check=True).stdout.split()[-1]
-    yield from machine.measured("./dev bench all", arguments.dir, f"memlith {version}")
-    if arguments.quick:
-        yield "**With `--quick`: the figures mean nothing.**"
+class Report(machine.Report):
+    title, blank = "", False
 
-
-# ---- running and tables --------------------------------------------------------------------------------------------
-
-
-class Runner:
-    def __init__(self, arguments):
-        self.arguments = arguments
-        self.failures = 0
-        self.title = ""
+    def line(self, text=""):
+        if text or not self.blank:
+            super().line(text)
+        self.blank = not text
 
     def run(self, *words):
         """The JSON objects of `memlith bench WORDS`."""
         said = {"section": self.title, "words": words}
         try:
-            said["rows"] = machine.run("memlith bench", [self.arguments.memlith, "bench"], words, self.arguments.dir)
+            said["rows"] = machine.run("memlith bench", [self.arguments.bench, "bench"], words, self.arguments.dir)
         except machine.Failed as failure:
             said["failed"] = str(failure)
             raise
@@ -53,16 +43,18 @@ class Runner:
                 print(json.dumps(record), file=file)
 
     def section(self, title, body):
-        """The lines of a section, whose tables `body` yields."""
+        """A section, whose lines `body` yields."""
         self.title = title
-        yield ""
-        yield f"## {title}"
-        yield ""
+        self.line(f"\n## {title}\n")
         try:
-            yield from body
+            for text in body:
+                self.line(text)
         except machine.Failed as failure:
             self.failures += 1
-            yield f"FAILED: {failure}"
+            self.line(f"FAILED: {failure}")
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
 
 
 def command_lines(commands):
@@ -263,40 +255,32 @@ SECTIONS = [("persist, one thread", one_thread), ("Small changes, against whole 
             ("Group commit", group_commit), ("Recovery and opening", recovery)]
 
 
+def head(report):
+    arguments = report.arguments
+    if arguments.rows is not None:
+        pathlib.Path(arguments.rows).unlink(missing_ok=True)
+    version = subprocess.run([arguments.bench, "--version"], capture_output=True, text=True,
+                             check=True).stdout.split()[-1]
+    measured = list(machine.measured("./dev bench all", arguments.dir, f"memlith {version}"))
+    report.note({"measured": [*measured, *([machine.QUICK] if arguments.quick else [])]})
+    for text in ("# Figures", "", *measured):
+        report.line(text)
+
+
+def sections(report):
+    sizes = Sizes(report.arguments)
+    for title, body in SECTIONS:
+        report.section(title, body(report, sizes))
+
+
 def main():
-    parser = argparse.ArgumentParser(prog="./dev bench all", description=__doc__.splitlines()[0])
-    parser.add_argument("--memlith", required=True, help="the program; ./dev gives it")
-    parser.add_argument("--dir", required=True, help="where the temporary stores go; ./dev gives build/bench")
-    parser.add_argument("--out", required=True, help="the Markdown; ./dev gives build/bench/performance.md")
+    parser = machine.report_arguments(__doc__, "performance")
     parser.add_argument("--record", help="JSON lines of the comparison with peers, for peers/plot.py")
     parser.add_argument("--rows", help="JSON lines of every command, for report.py")
     parser.add_argument("--fsync-dir", action="append", default=[],
                         help="a folder on another file system for pwrite + fsync")
     parser.add_argument("--seconds", default="5", help="time of a line (5)")
-    parser.add_argument("--quick", action="store_true", help="hardly anything, to see whether it works")
-    arguments = parser.parse_args()
-    runner = Runner(arguments)
-    sizes = Sizes(arguments)
-    measured = list(preamble(arguments))
-    lines = ["# Figures", "", *measured]
-    if arguments.rows is not None:
-        pathlib.Path(arguments.rows).unlink(missing_ok=True)
-    runner.note({"measured": measured})
-    try:
-        with open(arguments.out, "w", encoding="utf-8") as out:
-            print("\n".join(lines), file=out)
-            blank = False
-            for title, body in SECTIONS:
-                for line in runner.section(title, body(runner, sizes)):
-                    if line or not blank:
-                        print(line, file=out, flush=True)
-                    blank = not line
-    except KeyboardInterrupt:
-        print(f"all.py: interrupted; {arguments.out} holds what there was", file=sys.stderr)
-        return 130
-    if runner.failures:
-        print(f"all.py: {runner.failures} benchmarks failed, see {arguments.out}", file=sys.stderr)
-    return 1 if runner.failures else 0
+    return machine.write_report(Report, parser.parse_args(), head, sections)
 
 
 if __name__ == "__main__":

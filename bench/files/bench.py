@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Failure-atomic files beside plain ones: what `./dev bench files [SUITE]` runs.
+"""Failure-atomic files beside plain ones: what `./dev bench files [SUITE...]` runs; without a suite, all.
 
     kyoto     Kyoto Cabinet's HashDB and TreeDB: one record replaced and made durable. Light load (one thread that
               thinks for 10 ms), and four threads flat out
@@ -7,69 +7,44 @@
               reflinks, each on a loop device, as root
     tycoon    examples/tycoon, a server over HTTP, at rising load
     overhead  a program whose files do not match, under `memlith run`
-    all       all of these
 
 The sides of a line take turns; of each, the turn with the median of the mean times is shown. `write` is a program that
 writes 4 KiB of an ordinary file and flushes it. --json prints one object a line.
 """
-import argparse
-import contextlib
-import json
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
+import contest  # noqa: E402 pylint: disable=wrong-import-position
+from contest import told_by  # noqa: E402 pylint: disable=wrong-import-position
 from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
-
-FIELDS = ["ops_per_s", "mean_us", "p50_us", "p99_us", "p999_us"]
 
 
 class Bench:
     def __init__(self, arguments):
-        self.arguments, self.programs = arguments, pathlib.Path(arguments.bin).resolve()
-        self.parent = pathlib.Path(arguments.dir)
-
-    def say(self, text=""):
-        if not self.arguments.json:
-            print(text, flush=True)
+        self.arguments, self.programs = arguments, arguments.bin
 
     def under_memlith(self, pattern, *options):
         return [self.programs / "memlith", "run", "--match", pattern, *options, "--"]
 
-    def take(self, command, **more):
-        done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, check=False, **more)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(map(str, command))} ended with {done.returncode}")
-        return json.loads(done.stdout)
-
-    @contextlib.contextmanager
     def folder(self, parent=None):
-        with tempfile.TemporaryDirectory(prefix="memlith-bench-files.", dir=parent or self.parent) as made:
-            yield pathlib.Path(made)
+        return contest.own_folder(parent or self.arguments.dir, "memlith-bench-files.")
 
     def in_turns(self, suite, workload, threads, sides):
         """`sides`: (name, durability, a function that measures once). One line for each."""
-        taken = {name: [] for name, _, _ in sides}
-        for _ in range(self.arguments.rounds):
-            for name, _, measure in sides:
-                taken[name].append(measure())
+        measures = {name: measure for name, _, measure in sides}
+        runs = contest.in_turns(self.arguments.rounds, measures, lambda name: measures[name]())
         for name, durability, _ in sides:
-            middle = statistics.median_low([each["mean_us"] for each in taken[name]])
-            row = next(each for each in taken[name] if each["mean_us"] == middle)
-            if self.arguments.json:
-                print(json.dumps({"suite": suite, "side": name, "workload": workload, "durability": durability,
-                                  "threads": threads} | row), flush=True)
-            else:
-                print(f"{workload:<24}{name:<20}{threads:>3}" + "".join(f"{row[field]:>12.1f}" for field in FIELDS),
-                      flush=True)
+            contest.say(self.arguments, {"suite": suite, "side": name, "workload": workload, "durability": durability,
+                                         "threads": threads} | contest.middle(runs[name], "mean_us"))
 
     def head(self, title):
-        self.say(f"\n{title}\n{'workload':<24}{'side':<20}{'thr':>3}" + "".join(f"{field:>12}" for field in FIELDS))
+        if not self.arguments.json:
+            print(f"\n{title}", flush=True)
 
     # ---- kyoto
 
@@ -80,7 +55,7 @@ class Bench:
                 def side(how, prefix, kind=kind, name=name, threads=threads, think_ms=think_ms):
                     def measure():
                         with self.folder() as folder:
-                            return self.take([*prefix, self.programs / "memlith-files-kyoto", folder / name, kind, how,
+                            return told_by([*prefix, self.programs / "memlith-files-kyoto", folder / name, kind, how,
                                               threads, think_ms, self.arguments.seconds])
                     return measure
                 memlith = self.under_memlith("data.kc*", "--commit", "fsync")
@@ -92,7 +67,7 @@ class Bench:
     # ---- msync
 
     def loop(self, make, options):
-        return loop_device(self.parent, 512, make, options, self.say)
+        return loop_device(self.arguments.dir, 512, make, options, contest.say_aside)
 
     def msync(self):
         self.head("msync of random pages, every byte changed, of a file of 64 MiB")
@@ -105,7 +80,7 @@ class Bench:
                 def side(parent, how, pages=pages):
                     def measure():
                         with self.folder(parent) as folder:
-                            return self.take([self.programs / "memlith-files-msync", folder, how, pages,
+                            return told_by([self.programs / "memlith-files-msync", folder, how, pages,
                                               self.arguments.seconds])
                     return measure
                 self.in_turns("msync", f"{pages}-pages", 1, [(name, "sync", side(parent, how))
@@ -125,7 +100,7 @@ class Bench:
                         server = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, text=True)
                         try:
                             port = server.stdout.readline().rsplit(":", 1)[1].strip()
-                            return self.take([self.programs / "memlith-files-http", port, threads,
+                            return told_by([self.programs / "memlith-files-http", port, threads,
                                               self.arguments.seconds])
                         finally:
                             server.kill()
@@ -145,7 +120,7 @@ class Bench:
         def reads(prefix):
             def measure():
                 with self.folder() as folder:
-                    return self.take([*prefix, self.programs / "memlith-files-msync", folder, "pread", 0, 0])
+                    return told_by([*prefix, self.programs / "memlith-files-msync", folder, "pread", 0, 0])
             return measure
 
         def starts(prefix, environment):
@@ -155,9 +130,8 @@ class Bench:
                     begin = time.perf_counter_ns()
                     subprocess.run([*prefix, "/bin/true"], check=True, env=environment)
                     samples.append((time.perf_counter_ns() - begin) / 1000)
-                samples.sort()
                 return {"ops_per_s": 1e6 / statistics.mean(samples), "mean_us": statistics.mean(samples),
-                        "p50_us": samples[100], "p99_us": samples[198], "p999_us": samples[199]}
+                        **contest.percentiles(samples)}
             return measure
         memlith = self.under_memlith("*.nothing")
         self.in_turns("overhead", "pread", 1, [("plain", "none", reads([])), ("memlith", "none", reads(memlith))])
@@ -171,28 +145,16 @@ class Bench:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     suites = {"kyoto": Bench.kyoto, "msync": Bench.msync, "tycoon": Bench.tycoon, "overhead": Bench.overhead}
-    parser.add_argument("suite", nargs="?", default="all", choices=[*suites, "all"])
-    parser.add_argument("--bin", required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--dir", required=True, help="folder for the files; default build/bench")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser = contest.options_of(__doc__, folder="where the files go", rounds=3, suites=suites)
     parser.add_argument("--seconds", type=float, default=2, help="of each turn")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each side")
-    numbers = {"type": lambda text: [int(word) for word in text.split(",")]}
-    parser.add_argument("--pages", **numbers, default=[1, 4, 16, 64, 256, 1024], help="of the suite msync")
-    parser.add_argument("--connections", **numbers, default=[1, 2, 4, 8, 16], help="of the suite tycoon")
+    parser.add_argument("--pages", type=contest.numbers, default=[1, 4, 16, 64, 256, 1024], help="of the suite msync")
+    parser.add_argument("--connections", type=contest.numbers, default=[1, 2, 4, 8, 16], help="of the suite tycoon")
     arguments = parser.parse_args()
     bench = Bench(arguments)
-    try:
-        for name, suite in suites.items():
-            if arguments.suite in (name, "all"):
-                suite(bench)
-    except RuntimeError as failure:
-        print(failure, file=sys.stderr)
-        return 1
-    return 0
+    for name in contest.chosen(arguments):
+        suites[name](bench)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

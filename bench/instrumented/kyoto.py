@@ -17,17 +17,14 @@ instrumented uses DAX and stores its log past the cache there, the other sides c
 
 --json prints one object a line. Of a side's turns, the one with the median rate is shown.
 """
-import argparse
-import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "kit"))
+import contest  # noqa: E402 pylint: disable=wrong-import-position
 from debian_source import get_debian_source  # noqa: E402 pylint: disable=wrong-import-position
 
 PARTS = ["kcutil", "kcthread", "kcfile", "kccompress", "kccompare", "kcmap", "kcregex", "kcdb", "kchashdb", "kcplantdb"]
@@ -59,12 +56,10 @@ def build(options, folder):
     if all(program.exists() for program in programs.values()):
         return programs
     source = source_of(options.dir / "kyotocabinet")
-    library = (options.bin.parent / "lib").resolve()
     include = f"-I{HERE.parents[1]}/include"
     common = ["-std=c++17", "-O2", "-fsigned-char", f"-I{source}", include, *DEFINES]
     for name, compiler, more in (("plain", "clang++-19", []), ("instrumented", options.bin / "memlith-c++", [
-            HERE / "kyoto_files.cpp", f"-L{library}", "-lmemlith", f"-Wl,-rpath,{library}",
-            *(f"-Wl,--wrap={call}" for call in CALLS)])):
+            HERE / "kyoto_files.cpp", *contest.linked_to(options), *(f"-Wl,--wrap={call}" for call in CALLS)])):
         objects = []
         for part in PARTS:
             objects.append(folder / f"{name}-{part}.o")
@@ -88,19 +83,11 @@ def sides_of(options, folder):
 
 
 def turn(options, side, kind, medium, updates):
-    parent = options.dir if medium == "disk" else pathlib.Path(options.memory)
-    place = pathlib.Path(tempfile.mkdtemp(prefix="memlith-kyoto-", dir=parent))
     prefix, how = side
     environment = {**os.environ, **({"MEMLITH_KYOTO_IO": "dax"} if medium == "memory" else {})}
-    command = [*prefix, "run", place / KINDS[kind], how, updates, options.seconds, options.records,
-               options.value_bytes]
-    try:
-        done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=False, env=environment)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))} ended with {done.returncode}")
-    return json.loads(done.stdout)
+    with contest.own_folder(options.dir if medium == "disk" else options.memory, "memlith-kyoto-") as place:
+        return contest.told_by([*prefix, "run", place / KINDS[kind], how, updates, options.seconds, options.records,
+                                options.value_bytes], env=environment)
 
 
 def durability_of(side, medium):
@@ -110,69 +97,39 @@ def durability_of(side, medium):
 
 
 def compare(options, sides, kind, medium, updates):
-    found = {name: [] for name in sides}
-    for _ in range(options.rounds):
-        for name, side in sides.items():
-            found[name].append(turn(options, side, kind, medium, updates))
-    middle = {}
-    for name, turns in found.items():
-        turns.sort(key=lambda each: each["ops_per_s"])
-        middle[name] = turns[(len(turns) - 1) // 2]
-    base = middle["transactions"]["ops_per_s"]
-    workload = f"{kind} on {medium}, {updates} update{'s' if updates > 1 else ''}"
-    for name, line in middle.items():
-        if options.json:
-            print(json.dumps({"suite": "instrumented-kyoto", "side": name, "workload": workload,
-                              "durability": durability_of(name, medium), "threads": 1, "medium": medium,
-                              "updates": updates, **line}), flush=True)
-        else:
-            print(f"{workload:30} {name:21} {line['ops_per_s']:10,.0f}/s  p50 {line['p50_us']:9.1f} us  "
-                  f"p99 {line['p99_us']:9.1f} us  p99.9 {line['p999_us']:9.1f} us  "
-                  f"{line['ops_per_s'] / base:6.2f} of transactions", flush=True)
-
-
-def words_of(known):
-    def check(text):
-        words = text.split(",")
-        if set(words) - set(known):
-            raise argparse.ArgumentTypeError(f"{text}: of {', '.join(known)}")
-        return words
-    return check
+    runs = contest.in_turns(options.rounds, sides, lambda name: turn(options, sides[name], kind, medium, updates))
+    base = contest.middle(runs["transactions"], "ops_per_s")["ops_per_s"]
+    for name, each in runs.items():
+        line = contest.middle(each, "ops_per_s")
+        contest.say(options, {
+            "suite": "instrumented-kyoto", "side": name,
+            "workload": f"{kind} on {medium}, {updates} update{'s' if updates > 1 else ''}",
+            "durability": durability_of(name, medium), "threads": 1, "medium": medium, "updates": updates, **line,
+        }, over_transactions=line["ops_per_s"] / base)
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--bin", required=True, type=pathlib.Path, help=argparse.SUPPRESS)
-    options.add_argument("--dir", required=True, type=pathlib.Path, help="the folder on a disk; default build/bench")
+    options = contest.options_of(__doc__, folder="the folder on a disk", rounds=3)
     options.add_argument("--memory", default="/dev/shm", help="a folder on tmpfs")
-    options.add_argument("--media", type=words_of(["disk", "memory"]), default=["disk"])
-    options.add_argument("--kinds", type=words_of(list(KINDS)), default=list(KINDS))
-    options.add_argument("--updates", type=lambda text: [int(word) for word in text.split(",")],
-                         default=[1, 2, 4, 8, 16, 32, 64, 128], help="of a transaction")
+    options.add_argument("--media", type=contest.names(["disk", "memory"]), default=["disk"])
+    options.add_argument("--kinds", type=contest.names(KINDS), default=list(KINDS))
+    options.add_argument("--updates", type=contest.numbers, default=[1, 2, 4, 8, 16, 32, 64, 128],
+                         help="of a transaction")
     options.add_argument("--records", type=int, default=100_000)
     options.add_argument("--value-bytes", type=int, default=100)
     options.add_argument("--seconds", type=float, default=1, help="of each turn")
-    options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--programs", type=pathlib.Path, help="where the programs are kept, and built if they are not "
                          "there; by default each run builds them")
-    options.add_argument("--json", action="store_true")
     options = options.parse_args()
-    if not shutil.which("clang++-19") or not (options.bin / "memlith-c++").exists():
-        sys.exit("memlith-c++ is not built: it needs the Debian packages clang-19, lld-19 and llvm-19-dev")
-    options.dir.mkdir(parents=True, exist_ok=True)
-    temporary = pathlib.Path(tempfile.mkdtemp(prefix="instrumented-kyoto-", dir=options.dir))
-    folder = options.programs or temporary
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
+    contest.need_compiler(options)
+    with contest.own_folder(options.dir, "instrumented-kyoto-") as temporary:
+        folder = options.programs or temporary
+        folder.mkdir(parents=True, exist_ok=True)
         sides = sides_of(options, folder)
         for medium in options.media:
             for kind in options.kinds:
                 for updates in options.updates:
                     compare(options, sides, kind, medium, updates)
-    except RuntimeError as failure:
-        sys.exit(str(failure))
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -18,3 +18,7 @@ class DiskCounts:
             return {}
         told = [int(each) for each in self.stat.read_text(encoding="ascii").split()]
         return {"disk_writes": told[4], "disk_bytes": told[6] * 512, "disk_flushes": told[15]}
+
+    def since(self, before):
+        after = self.now()
+        return {name: after[name] - before[name] for name in before}

@@ -19,16 +19,15 @@ def loop_device(parent, mib, make, options, say):
         image, target = pathlib.Path(folder, "image"), pathlib.Path(folder, "mounted")
         target.mkdir()
         # Written, not only reserved: a flush must not have to note that blocks of the image are in use now.
-        subprocess.run(["dd", "if=/dev/zero", f"of={image}", "bs=1M", f"count={mib}", "conv=fsync", "status=none"],
-                       check=True)
-        subprocess.run([*make, image], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        mounted = subprocess.run(["mount", "-o", options, image, target], check=False).returncode == 0
+        make_image = ["dd", "if=/dev/zero", f"of={image}", "bs=1M", f"count={mib}", "conv=fsync", "status=none"]
+        mounted = all(subprocess.run(words, check=False, stdout=subprocess.DEVNULL).returncode == 0
+                      for words in (make_image, [*make, image], ["mount", "-o", options, image, target]))
         if mounted:
             device = subprocess.run(["findmnt", "-no", "SOURCE", target], stdout=subprocess.PIPE, text=True,
                                     check=False).stdout.strip()
             subprocess.run(["losetup", "--direct-io=on", device], check=False, stderr=subprocess.DEVNULL)
         else:
-            say(f"({' '.join(make)} is left out: it cannot be mounted)")
+            say(f"({' '.join(make)} is left out: it cannot be made or mounted)")
         try:
             yield target if mounted else None
         finally:

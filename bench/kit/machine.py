@@ -143,19 +143,22 @@ def report_arguments(description, name):
     return parser
 
 
-def write_report(report_class, arguments, head, sections, draw):
+QUICK = "**With `--quick`: the figures mean nothing.**"
+
+
+def write_report(report_class, arguments, head, sections, draw=None):
     """Writes the page and the picture; `head` and `sections` write to the report. Returns the exit code."""
     with open(arguments.out, "w", encoding="utf-8") as out:
         report = report_class(arguments, out)
         head(report)
         if arguments.quick:
-            report.line("**With `--quick`: the figures mean nothing.**")
+            report.line(QUICK)
         try:
             sections(report)
         except KeyboardInterrupt:
             print(f"report.py: interrupted; {arguments.out} holds what there was", file=sys.stderr)
             return 130
-    if arguments.plot:
+    if draw and arguments.plot:
         draw(report.rows, arguments.plot)
     if report.failures:
         print(f"report.py: {report.failures} benchmarks failed, see {arguments.out}", file=sys.stderr)

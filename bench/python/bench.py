@@ -27,6 +27,9 @@ import numpy as np
 import memlith
 from memlith.checkpoint import Checkpoint
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
+import machine  # noqa: E402 pylint: disable=wrong-import-position
+
 ROW = 512  # float64: 4 KiB
 THREADS = 8
 
@@ -391,22 +394,31 @@ def main():
     if free < 12 * options.mib << 20:
         sys.exit(f"{options.dir}: the files take up to {12 * options.mib} MiB, and {free >> 20} MiB are free")
     record = options.record.open("w", encoding="utf-8") if options.record else None
-    if not options.json:
-        print(f"An array of {options.mib} MiB, rows of 4 KiB\n")
-        print("| workload | side | durability | p50 | p99 | operations/s | memlith's over these |\n"
-              "|---|---|---|---|---|---|---|")
-    base = {}
-    for line in measurements(options, options.dir):
+    lines = recorded(measurements(options, options.dir), record)
+    if options.json:
+        for line in lines:
+            print(json.dumps(line), flush=True)
+        return
+    print(f"An array of {options.mib} MiB, rows of 4 KiB\n")
+    for text in machine.table(["workload", "side", "durability", "p50", "p99", "operations/s",
+                               "memlith's over these"], cells(lines)):
+        print(text, flush=True)
+
+
+def recorded(lines, record):
+    for line in lines:
         if record:
             print(json.dumps(line), file=record, flush=True)
-        if options.json:
-            print(json.dumps(line), flush=True)
-            continue
+        yield line
+
+
+def cells(lines):
+    base = {}
+    for line in lines:
         workload = line["workload"] + (f", {line['threads']} threads" if line["threads"] > 1 else "")
         first = base.setdefault(workload, line)
-        print(f"| {workload} | {line['side']} | {line['durability']} | {spoken(line['p50_us'])} | "
-              f"{spoken(line['p99_us'])} | {line['ops_per_s']:,.0f} | {first['ops_per_s'] / line['ops_per_s']:.2f} |",
-              flush=True)
+        yield [workload, line["side"], line["durability"], spoken(line["p50_us"]), spoken(line["p99_us"]),
+               f"{line['ops_per_s']:,.0f}", f"{first['ops_per_s'] / line['ops_per_s']:.2f}"]
 
 
 def spoken(us):

@@ -19,7 +19,7 @@ class BenchCopy(unittest.TestCase):
     def test_the_smallest(self):
         with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None) as folder:
             done = subprocess.run([sys.executable, "-B", BENCH / "run.py", "--bin", MEMLITH.parent, "copy", "--dir",
-                                   folder, "--region-mib", "1", "--seconds", "1", "--turns", "1",
+                                   folder, "--region-mib", "1", "--seconds", "1", "--rounds", "1",
                                    "--restore-mib", "4", "--restore-log-mib", "1", "--json"],
                                   capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -5,6 +5,7 @@ business here.
 
 Usage: bench_test.py MEMLITH FOLDER_OF_BENCH
 """
+import argparse
 import html
 import json
 import os
@@ -23,6 +24,7 @@ import xml.dom.minidom
 MEMLITH = sys.argv[1]
 SCRIPTS = pathlib.Path(sys.argv[2])
 sys.path.insert(0, str(SCRIPTS / "kit"))
+import contest  # noqa: E402
 import machine  # noqa: E402
 
 SMALL = ["--region-mib", "1", "--log-mib", "1"]
@@ -282,10 +284,36 @@ class Recovery(Bench):
         self.check_nothing_left()
 
 
+class Contest(unittest.TestCase):
+    def test_sides_take_turns(self):
+        order = []
+        runs = contest.in_turns(3, ["a", "b"], lambda side: order.append(side) or len(order))
+        self.assertEqual((order, runs), (["a", "b"] * 3, {"a": [1, 3, 5], "b": [2, 4, 6]}))
+        order.clear()
+        contest.in_turns(2, ["a", "b", "c"], order.append, rotate=True)
+        self.assertEqual(order, ["a", "b", "c", "b", "c", "a"])
+
+    def test_figures(self):
+        runs = [{"us": us} for us in (7, 1, 9, 3)]
+        self.assertEqual(contest.middle(runs, "us"), {"us": 3})
+        self.assertEqual(contest.middle(runs[:3], "us"), {"us": 7})
+        self.assertEqual(contest.percentiles(range(1000, 0, -1)), {"p50_us": 501, "p99_us": 991, "p999_us": 1000})
+        self.assertEqual(contest.percentiles([5]), {"p50_us": 5, "p99_us": 5, "p999_us": 5})
+
+    def test_unknown_names_are_refused(self):
+        self.assertEqual(contest.names(["a", "b"])("b,a"), ["b", "a"])
+        with self.assertRaisesRegex(argparse.ArgumentTypeError, "c: there are a, b"):
+            contest.names(["a", "b"])("a,c")
+
+    def test_a_program_that_fails_is_named(self):
+        with self.assertRaisesRegex(contest.Failed, "false ended with 1"):
+            contest.said_by(["false"])
+
+
 class All(Bench):
     def test_every_section_has_its_tables(self):
         out, record, kept = (self.folder / name for name in ("figures.md", "peers.jsonl", "rows.jsonl"))
-        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", MEMLITH, "--dir",
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--bench", MEMLITH, "--dir",
                                self.folder, "--out", out, "--record", record, "--rows", kept, "--quick"],
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr + (out.read_text(encoding="utf-8") if out.exists() else ""))
@@ -331,7 +359,7 @@ class All(Bench):
                           f'esac\n'
                           'echo "memlith: it does not work" >&2; exit 1\n', encoding="utf-8")
         broken.chmod(0o755)
-        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--memlith", broken, "--dir",
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "engine/all.py", "--bench", broken, "--dir",
                                self.folder, "--out", out, "--quick"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         text = out.read_text(encoding="utf-8")

@@ -71,7 +71,7 @@ class LoggedSession final : public MemlithSession {
 };
 
 Result<std::unique_ptr<KvSession>> LoggedStore::session() {
-  const KvUse use{&*opened_.kv, opened_.map};
+  const KvUse use{&*opened_.store, &*opened_.kv, opened_.map};
   MEMLITH_TOOL_GET(KvTransaction writer, use.transaction(false));
   MEMLITH_TOOL_GET(KvTransaction reader, use.transaction(true));
   return make_session<LoggedSession>(*this, use, std::move(writer), std::move(reader));

@@ -11,9 +11,6 @@ checkpoint; and then how memlith relates to each other side.
 Sides: on (full_page_writes=on), lz4 (on, wal_compression=lz4), memlith, off (full_page_writes=off: pages that a power
 cut tears are lost; the bound, not a choice). All but `off` are as durable as each other.
 """
-import argparse
-import contextlib
-import json
 import os
 import pathlib
 import re
@@ -25,8 +22,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "bench/kit"), str(ROOT / "integrations/postgres/tests")]
+import contest  # noqa: E402 pylint: disable=wrong-import-position
 from disk_counts import DiskCounts  # noqa: E402 pylint: disable=wrong-import-position
-from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 from server import BIN, Server  # noqa: E402 pylint: disable=wrong-import-position
 
 SIDES = {"on": {"fpw": "on"}, "lz4": {"fpw": "on", "wal_compression": "lz4"}, "memlith": {}, "off": {"fpw": "off"}}
@@ -67,7 +64,7 @@ class Bench:
             server.own(server.scripts)
             subprocess.run(["cp", "-a", aged.data, server.data], check=True)
         aged.remove()
-        subprocess.run(["sync", "-f", self.folder], check=True)
+        contest.sync(self.folder)
 
     def turn(self, side, mode, clients):
         server = self.server(side).start()
@@ -76,7 +73,7 @@ class Bench:
                        "pg_prewarm('pgbench_accounts_pkey')")
             self.pgbench(server, *MODES[mode], "-c", clients, "-j", 2, "-t", max(self.given.warm_up // clients, 1))
             server.sql("checkpoint")
-            subprocess.run(["sync", "-f", self.folder], check=True)
+            contest.sync(self.folder)
             for log in server.scripts.glob("latencies*"):
                 log.unlink()
             position = "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
@@ -87,22 +84,18 @@ class Bench:
             wal, began = int(server.sql(position)) - wal, time.monotonic()
             server.sql("checkpoint")
             checkpoint_s = time.monotonic() - began
-            subprocess.run(["sync", "-f", self.folder], check=True)
-            after = self.disk.now()
+            contest.sync(self.folder)
+            counts = self.disk.since(before)
         finally:
             server.stop()
-        latencies = sorted(int(line.split()[2]) for log in server.scripts.glob("latencies*")
-                           for line in log.read_text().splitlines())
+        latencies = [int(line.split()[2]) for log in server.scripts.glob("latencies*")
+                     for line in log.read_text().splitlines()]
         return {"ops": len(latencies), "tps": tps, "wal_bytes": wal, "checkpoint_s": checkpoint_s,
-                "p50_us": latencies[len(latencies) // 2], "p99_us": latencies[len(latencies) * 99 // 100],
-                **{name: after[name] - before[name] for name in before}}
+                **contest.percentiles(latencies), **counts}
 
     def measure(self, mode, clients):
-        turns = {side: [] for side in self.given.sides}
-        sides = list(turns)
-        for turn in range(self.given.rounds):  # each side is first, and last, in its turn
-            for side in sides[turn % len(sides):] + sides[:turn % len(sides)]:
-                turns[side].append(self.turn(side, mode, clients))
+        turns = contest.in_turns(self.given.rounds, self.given.sides, lambda side: self.turn(side, mode, clients),
+                                 rotate=True)
         lines = {}
         for side, told in turns.items():
             ops = sum(turn["ops"] for turn in told)
@@ -115,7 +108,7 @@ class Bench:
             for name in COUNTS:
                 if name in told[0]:
                     line[f"{name}_per_op"] = round(sum(turn[name] for turn in told) / ops, 2)
-            self.say(line)
+            contest.say(self.given, line)
             lines[side] = line
         self.say_ratios(lines)
 
@@ -124,43 +117,23 @@ class Bench:
         names = ("ops_per_s", "p99_us", "checkpoint_s", *(f"{name}_per_op" for name in COUNTS))
         for side, line in lines.items() if own else ():
             ratios = {name: round(own[name] / line[name], 3) for name in names if line.get(name)}
-            self.say({"suite": "postgres", "side": f"memlith / {side}", "workload": line["workload"],
+            contest.say(self.given, {"suite": "postgres", "side": f"memlith / {side}", "workload": line["workload"],
                       "threads": line["threads"], **ratios})
-
-    def say(self, line):
-        if self.given.json:
-            print(json.dumps(line), flush=True)
-        else:
-            print("  ".join(f"{name} {value}" for name, value in line.items() if name != "suite"), flush=True)
-
-
-def names(known):
-    def split(text):
-        words = text.split(",")
-        if unknown := set(words) - set(known):
-            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: there are {', '.join(known)}")
-        return words
-    return split
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--bin", required=True, type=pathlib.Path, help=argparse.SUPPRESS)
-    options.add_argument("--dir", required=True, type=pathlib.Path, help="where the clusters, or the disk's image, go")
-    options.add_argument("--json", action="store_true")
-    options.add_argument("--here", action="store_true", help="in the folder itself, not on a loop device in it")
+    options = contest.options_of(__doc__, folder="where the clusters, or the disk's image, go", rounds=None)
+    contest.disk_options(options, None)
     options.add_argument("--long", action="store_true",
                          help="1, 4 and 16 clients, scale 50, 30,000 transactions a turn, 5 rounds, on 12 GiB")
-    options.add_argument("--sides", type=names(SIDES), default=list(SIDES))
-    options.add_argument("--modes", type=names(MODES), default=list(MODES))
-    options.add_argument("--clients", type=lambda text: [int(each) for each in text.split(",")])
+    options.add_argument("--sides", type=contest.names(SIDES), default=list(SIDES))
+    options.add_argument("--modes", type=contest.names(MODES), default=list(MODES))
+    options.add_argument("--clients", type=contest.numbers)
     options.add_argument("--scale", type=int, help="of pgbench: 100,000 rows, 15 MB, each")
     options.add_argument("--age", type=int, help="updates at random before")
     options.add_argument("--transactions", type=int, help="of a turn")
     options.add_argument("--seconds", type=int, help="of a turn, instead of --transactions")
     options.add_argument("--warm-up", type=int, default=1000, help="transactions before each turn")
-    options.add_argument("--rounds", type=int)
-    options.add_argument("--disk-mib", type=int, help="of the loop device")
     options.add_argument("--shared-buffers", default="128MB")
     options.add_argument("--checkpoint-timeout", default="5min")
     given = options.parse_args()
@@ -168,13 +141,8 @@ def main():
                               ("transactions", 8000, 30_000), ("rounds", 2, 5), ("disk_mib", 4096, 12288)):
         if getattr(given, name) is None:
             setattr(given, name, long if given.long else short)
-    given.dir, given.bin = given.dir.resolve(), given.bin.resolve()
-    given.dir.mkdir(parents=True, exist_ok=True)
-    own = contextlib.nullcontext(None) if given.here else loop_device(
-        given.dir, given.disk_mib, ["mkfs.ext4", "-qF"], "loop", lambda text: print(text, file=sys.stderr))
-    with own as folder:
-        bench = Bench(given, folder or given.dir / "postgres-bench", folder is not None)
-        bench.folder.mkdir(exist_ok=True)
+    with contest.own_disk(given, "postgres-bench") as (folder, is_own):
+        bench = Bench(given, folder, is_own)
         if os.geteuid() == 0:  # the loop device's folder lies in one of root alone
             for parent in (bench.folder, bench.folder.parent):
                 parent.chmod(parent.stat().st_mode | 0o011)
@@ -186,7 +154,7 @@ def main():
         finally:
             for side in given.sides:
                 bench.server(side).remove()
-            if folder is None:
+            if not is_own:
                 shutil.rmtree(bench.folder, ignore_errors=True)
 
 

@@ -4,7 +4,6 @@
 SUITE is mixes (SET and GET), pauses (SET while files are rewritten), start (how long a start takes); none: all three.
 All servers run at once, and only one of them is asked at a time, in turns.
 """
-import argparse
 import json
 import pathlib
 import statistics
@@ -14,8 +13,9 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "integrations/redis/tests"))
-from server import Gone, Refused, Server  # noqa: E402
+sys.path[:0] = [str(ROOT / "bench/kit"), str(ROOT / "integrations/redis/tests")]
+import contest  # noqa: E402 pylint: disable=wrong-import-position
+from server import Gone, Refused, Server  # noqa: E402 pylint: disable=wrong-import-position
 
 NO_SAVE = ("save", '""')
 # side: memlith's durability or None, directives, how durable an acknowledged write is
@@ -28,7 +28,7 @@ SIDES = {"memlith-strong": ("strong", [], "durable"),
 
 class Bench:
     def __init__(self, given):
-        self.given, self.lines = given, []
+        self.given = given
         self.programs = {True: given.redis / "bin/redis-server", False: given.redis / "plain/redis-server"}
 
     def server(self, side, *directives):
@@ -54,17 +54,10 @@ class Bench:
         line = {"suite": f"redis-{suite}", "side": side, "workload": workload, "durability": SIDES[side][2],
                 "threads": threads, "ops_per_s": round(sum(run["ops"] for run in runs) /
                                                        sum(run["seconds"] for run in runs))}
-        for name in ("p50_us", "p99_us", "p999_us"):
+        for name in contest.PERCENTILES:
             line[name] = round(statistics.median(run[name] for run in runs), 1)
         line["max_us"] = round(max(run["max_us"] for run in runs), 1)
-        self.say(line | more)
-
-    def say(self, line):
-        self.lines.append(line)
-        if self.given.json:
-            print(json.dumps(line), flush=True)
-        else:
-            print("  ".join(f"{name} {value}" for name, value in line.items() if name != "suite"), flush=True)
+        contest.say(self.given, line | more)
 
     def filled(self, sides):
         servers = {side: self.server(side).fresh().start() for side in sides}
@@ -76,11 +69,11 @@ class Bench:
         servers = self.filled(self.given.sides)
         for clients in self.given.clients:
             for writes in self.given.writes:
-                runs = {side: [] for side in servers}
-                for _ in range(self.given.rounds):
-                    for side, server in servers.items():
-                        runs[side].append(self.load(server, clients=clients, writes=writes, keys=self.given.keys,
-                                                    seconds=self.given.seconds))
+                def turn(side, clients=clients, writes=writes):
+                    return self.load(servers[side], clients=clients, writes=writes, keys=self.given.keys,
+                                     seconds=self.given.seconds)
+
+                runs = contest.in_turns(self.given.rounds, servers, turn)
                 for side, told in runs.items():
                     more = {}
                     if SIDES[side][0]:
@@ -96,17 +89,18 @@ class Bench:
         jobs = [("memlith-strong", None), ("memlith-strong", "BGSAVE"), ("aof-always", None),
                 ("aof-always", "BGREWRITEAOF"), ("aof-always", "BGSAVE")]
         servers = self.filled(["memlith-strong", "aof-always"])
-        runs = {job: [] for job in jobs}
-        for _ in range(self.given.rounds):
-            for side, command in jobs:
-                ending = threading.Event()
-                again = threading.Thread(target=repeat, args=(servers[side], command, ending))
-                again.start()
-                runs[side, command].append(self.load(servers[side], clients=10, keys=self.given.keys,
-                                                     seconds=self.given.seconds))
-                ending.set()
-                again.join()
-        for (side, command), told in runs.items():
+
+        def turn(job):
+            side, command = job
+            ending = threading.Event()
+            again = threading.Thread(target=repeat, args=(servers[side], command, ending))
+            again.start()
+            told = self.load(servers[side], clients=10, keys=self.given.keys, seconds=self.given.seconds)
+            ending.set()
+            again.join()
+            return told
+
+        for (side, command), told in contest.in_turns(self.given.rounds, jobs, turn).items():
             self.tell("pauses", side, f"100% SET, {command or 'nothing beside'}", 10, told)
         for server in servers.values():
             server.stop()
@@ -137,7 +131,7 @@ class Bench:
                     assert server.client()("DBSIZE") == keys
                     server.kill()
                 what = {"stop": "kv store", "kill": "after kill -9", "rdb": "RDB file"}[ending]
-                self.say({"suite": "redis-start", "side": "plain" if ending == "rdb" else side,
+                contest.say(self.given, {"suite": "redis-start", "side": "plain" if ending == "rdb" else side,
                           "workload": f"start, {what}", "durability": SIDES[side][2], "threads": 1, "keys": keys,
                           "ops_per_s": round(keys / min(took)), "seconds": round(min(took), 3)})
 
@@ -158,36 +152,24 @@ def repeat(server, command, ending):
         time.sleep(0.02)
 
 
-def numbers(text):
-    return [int(each) for each in text.split(",")]
-
-
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("suites", nargs="*", help="mixes, pauses, start")
-    options.add_argument("--bin", required=True, type=pathlib.Path, help=argparse.SUPPRESS)
-    options.add_argument("--redis", required=True, type=pathlib.Path, help=argparse.SUPPRESS)
-    options.add_argument("--dir", required=True, type=pathlib.Path, help="where the servers' files go")
-    options.add_argument("--json", action="store_true")
-    options.add_argument("--clients", type=numbers, default=[1, 10, 40])
-    options.add_argument("--writes", type=numbers, default=[10, 20, 40, 60, 80, 100], help="per cent of SET")
-    options.add_argument("--sides", type=lambda text: text.split(","), default=list(SIDES))
+    suites = {"mixes": Bench.mixes, "pauses": Bench.pauses, "start": Bench.start}
+    options = contest.options_of(__doc__, folder="where the servers' files go", rounds=3, suites=suites)
+    options.add_argument("--redis", required=True, type=pathlib.Path, help="what build.py has made")
+    options.add_argument("--clients", type=contest.numbers, default=[1, 10, 40])
+    options.add_argument("--writes", type=contest.numbers, default=[10, 20, 40, 60, 80, 100], help="per cent of SET")
+    options.add_argument("--sides", type=contest.names(SIDES), default=list(SIDES))
     options.add_argument("--seconds", type=float, default=3)
-    options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--keys", type=int, default=100_000)
     options.add_argument("--value-bytes", type=int, default=100)
     options.add_argument("--log-mib", type=int, default=4, help="memlith-log-size; 4 is a quarter of the data")
     options.add_argument("--start-millions", type=lambda text: [float(each) for each in text.split(",")], default=[1.0],
                          help="keys: 1,5,10")
     given = options.parse_args()
-    given.dir = given.dir.resolve()
-    wrong = [each for each in given.suites if each not in ("mixes", "pauses", "start")]
-    if wrong or [side for side in given.sides if side not in SIDES]:
-        options.error(f"suites are mixes, pauses, start; sides are {', '.join(SIDES)}")
     bench = Bench(given)
     try:
-        for suite in given.suites or ["mixes", "pauses", "start"]:
-            getattr(bench, suite)()
+        for suite in contest.chosen(given):
+            suites[suite](bench)
     finally:
         Server.kill_all()
 

@@ -6,7 +6,6 @@ all three. Every side is as durable as the others: a write returns when it is fl
 of their own (--fs xfs: an XFS) on a loop device where that is possible: then the lines also tell what its block layer
 sees for each operation.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -19,12 +18,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "bench/kit"))
+import contest  # noqa: E402 pylint: disable=wrong-import-position
+from contest import PERCENTILES  # noqa: E402 pylint: disable=wrong-import-position
 from disk_counts import DiskCounts  # noqa: E402 pylint: disable=wrong-import-position
-from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-position
 
 FILL_SIDES = ["bare", "stock", "recycle", "run", "memlith", "memlith-late"]
 MAKE = {"ext4": ["mkfs.ext4", "-qF"], "xfs": ["mkfs.xfs", "-q"]}
-PERCENTILES = ("p50_us", "p99_us", "p999_us")
 
 
 class Bench:
@@ -35,21 +34,16 @@ class Bench:
         for each in self.folder.iterdir():
             if each.name != "lost+found":
                 shutil.rmtree(each) if each.is_dir() else each.unlink()
-        subprocess.run(["sync", "-f", self.folder], check=True)
+        contest.sync(self.folder)
 
     def run(self, words, **environment):
-        told = subprocess.run([str(each) for each in words], capture_output=True, text=True, check=False,
-                              env=dict(os.environ, **environment))
-        if told.returncode != 0:
-            sys.exit(f"{' '.join(map(str, words))}: {told.stderr[-2000:]}{told.stdout[-2000:]}")
-        return told.stdout
+        return contest.said_by(words, stderr=subprocess.PIPE, env=dict(os.environ, **environment))
 
     def counted(self, measure):
         """What measure() tells, with "ops" and "seconds", and the disk's counts meanwhile."""
         before = self.disk.now()
         told = measure()
-        after = self.disk.now()
-        return told | {name: after[name] - before[name] for name in before}
+        return told | self.disk.since(before)
 
     def own_words(self, side, *words):
         program = [self.given.bin / "memlith-rocksdb-bench", "--side", "stock" if side == "run" else side, "--dir",
@@ -68,19 +62,18 @@ class Bench:
             def measure():
                 print(file=program.stdin, flush=True)
                 told = json.loads(program.stdout.readline())
-                subprocess.run(["sync", "-f", self.folder], check=True)
+                contest.sync(self.folder)
                 return told
             told = self.counted(measure)
             print(file=program.stdin, flush=True)
         return told
 
     def in_turns(self, suite, sides, workload, threads, measure):
-        runs = {side: [] for side in sides}
-        for _ in range(self.given.rounds):
-            for side in sides:
-                self.clear()
-                runs[side].append(measure(side))
-        for side, told in runs.items():
+        def turn(side):
+            self.clear()
+            return measure(side)
+
+        for side, told in contest.in_turns(self.given.rounds, sides, turn).items():
             ops = sum(run["ops"] for run in told)
             line = {"suite": f"rocksdb-{suite}", "side": side, "workload": workload, "durability": "durable",
                     "threads": threads}
@@ -93,13 +86,7 @@ class Bench:
                     line[name] = round(statistics.median(run[name] for run in told), 1)
             for name in self.disk.now():
                 line[f"{name}_per_op"] = round(sum(run[name] for run in told) / ops, 3)
-            self.say(line)
-
-    def say(self, line):
-        if self.given.json:
-            print(json.dumps(line), flush=True)
-        else:
-            print("  ".join(f"{name} {value}" for name, value in line.items() if name != "suite"), flush=True)
+            contest.say(self.given, line)
 
     def fill(self):
         for value_bytes in self.given.value_bytes:
@@ -157,42 +144,26 @@ class Bench:
             pathlib.Path("/proc/sys/vm/drop_caches").write_text("1", encoding="ascii")
 
 
-def numbers(text):
-    return [int(each) for each in text.split(",")]
-
-
 def main():
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("suites", nargs="*", help="fill, mixgraph, recovery")
-    options.add_argument("--bin", required=True, type=pathlib.Path, help=argparse.SUPPRESS)
-    options.add_argument("--dir", required=True, type=pathlib.Path, help="where the databases, or the disk's image, go")
-    options.add_argument("--json", action="store_true")
-    options.add_argument("--here", action="store_true", help="in the folder itself, not on a loop device in it")
+    suites = {"fill": Bench.fill, "mixgraph": Bench.mixgraph, "recovery": Bench.recovery}
+    options = contest.options_of(__doc__, folder="where the databases, or the disk's image, go", rounds=3,
+                                 suites=suites)
+    contest.disk_options(options, 4096)
     options.add_argument("--fs", choices=["ext4", "xfs"], default="ext4", help="on the loop device")
-    options.add_argument("--threads", type=numbers, default=[1, 4, 12])
-    options.add_argument("--value-bytes", type=numbers, default=[100, 400])
-    options.add_argument("--sides", type=lambda text: text.split(","), default=FILL_SIDES)
+    options.add_argument("--threads", type=contest.numbers, default=[1, 4, 12])
+    options.add_argument("--value-bytes", type=contest.numbers, default=[100, 400])
+    options.add_argument("--sides", type=contest.names(FILL_SIDES), default=FILL_SIDES)
     options.add_argument("--seconds", type=float, default=3)
     options.add_argument("--operations", type=int, default=0, help="of fill, instead of --seconds")
     options.add_argument("--warm-up", type=int, default=50_000, help="operations before fill measures")
-    options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--keys", type=int, default=500_000, help="of mixgraph; 20000000 at full size")
     options.add_argument("--reads", type=int, default=100_000, help="operations of mixgraph")
-    options.add_argument("--log-mib", type=numbers, default=[64, 512])
-    options.add_argument("--disk-mib", type=int, default=4096, help="of the loop device")
+    options.add_argument("--log-mib", type=contest.numbers, default=[64, 512])
     given = options.parse_args()
-    given.dir, given.bin = given.dir.resolve(), given.bin.resolve()
-    suites = given.suites or ["fill", "mixgraph", "recovery"]
-    if [each for each in suites if each not in ("fill", "mixgraph", "recovery")] or set(given.sides) - set(FILL_SIDES):
-        options.error(f"suites are fill, mixgraph, recovery; sides are {', '.join(FILL_SIDES)}")
-    given.dir.mkdir(parents=True, exist_ok=True)
-    own = contextlib.nullcontext(None) if given.here else loop_device(
-        given.dir, given.disk_mib, MAKE[given.fs], "loop", lambda text: print(text, file=sys.stderr))
-    with own as folder:
-        bench = Bench(given, folder or given.dir / "rocksdb-bench", folder is not None)
-        bench.folder.mkdir(exist_ok=True)
-        for suite in suites:
-            getattr(bench, suite)()
+    with contest.own_disk(given, "rocksdb-bench", MAKE[given.fs]) as (folder, is_own):
+        bench = Bench(given, folder, is_own)
+        for suite in contest.chosen(given):
+            suites[suite](bench)
 
 
 if __name__ == "__main__":
