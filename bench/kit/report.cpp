@@ -110,12 +110,11 @@ void print_lines(Format format, std::string_view title, const std::vector<Line>&
     if (format == Format::text) {
       std::string tail;
       for (const auto& [name, value] : found.items()) tail += fmt::format("  {} {}", name, value.dump());
-      const auto figure = [&figures](const char* name) {
-        return figures[name].is_null() ? 0 : figures[name].get<double>();
-      };
-      write_line(fmt::format("{:<18}{:<22}{:<7}{:>12.0f}{:>11.3f}{:>11.3f}{:>11.3f}{:>11.0f}{:>8.2f}{}", line.workload,
+      const auto figure = [&figures](const char* name) { return figures[name].get<double>(); };
+      const std::string ratio = figures["ratio"].is_null() ? "-" : fmt::format("{:.2f}", figure("ratio"));
+      write_line(fmt::format("{:<18}{:<22}{:<7}{:>12.0f}{:>11.3f}{:>11.3f}{:>11.3f}{:>11.0f}{:>8}{}", line.workload,
                              line.side, line.durability, figure("ops_per_s"), figure("p50_us"), figure("p99_us"),
-                             figure("p999_us"), figure("max_us"), figure("ratio"), tail));
+                             figure("p999_us"), figure("max_us"), ratio, tail));
       continue;
     }
     Json object{{"suite", line.suite},

@@ -1,4 +1,4 @@
-// What benchmarks print: lines of text or JSON, each with the same figures of one side of one workload.
+// The output of benchmarks: lines of text or JSON, each with the same figures of one side of one workload.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Repetition {
   [[nodiscard]] double longest_us() const;
 };
 
-// What a side's phases or turns gave; a round was `each` operations. Takes the samples.
+// The result of a side's phases or turns; a round was `each` operations. Takes the samples.
 Repetition repetition_of(Side& side, double each = 1);
 
 // One side of one workload. The figures are the medians of those of its repetitions.
@@ -49,7 +49,7 @@ void print_heading(Format format, const std::string& folder, std::string_view wh
 void print_lines(Format format, std::string_view title, const std::vector<Line>& lines, std::string_view base,
                  RatioOf what = RatioOf::operations_per_s);
 
-// Whether every side that was asked for by name is one of those that are there.
+// INVALID if a side that was asked for by name is none of those that are there.
 [[nodiscard]] MaybeFailure check_sides(const std::vector<std::string>& sides, const std::vector<std::string>& there);
 
 }  // namespace memlith::tool

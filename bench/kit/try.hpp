@@ -27,7 +27,7 @@
 
 namespace memlith::tool {
 
-// Of a call of the library in this thread just now. `doing` names the step.
+// The failure of a call of the library in this thread just now, if it failed. `doing` names the step.
 template <class T>
 MaybeFailure failure_of(const memlith::Result<T>& result, std::string_view doing) {
   if (result) return {};

@@ -139,7 +139,7 @@ class Shadow {
     std::uint64_t bytes = 0;
     std::uint64_t pages = 0;
   };
-  // What differs from the copy, which is as the memory is now from here on.
+  // Counts what differs from the copy, and copies the memory as it is now.
   Difference compare() {
     Difference found;
     std::byte* copy = copy_;

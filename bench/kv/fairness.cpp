@@ -18,7 +18,7 @@ namespace memlith::tool {
 
 namespace {
 
-// What one thread did.
+// The work of one thread.
 struct Fighter {
   std::vector<std::uint64_t> samples_ns;
   std::uint64_t attempts = 0;

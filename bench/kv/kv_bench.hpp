@@ -14,7 +14,7 @@
 
 namespace memlith::tool {
 
-// Of all suites; each has its own defaults, and the options of its own (main.cpp).
+// The options of all suites; each suite takes some of them, and has its own defaults (main.cpp).
 struct KvBenchArguments {
   std::string folder = ".";
   std::vector<std::string> sides = {};  // empty: all that the suite has

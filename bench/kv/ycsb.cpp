@@ -80,7 +80,7 @@ class YcsbRun {
       line.repetitions.push_back(repetition_of(sides[i]));
       lines.push_back(std::move(line));
     }
-    // Of each durability, one table: nothing that is flushed is compared with what is not.
+    // A table for each durability: no side that flushes is compared with one that does not.
     const auto synced = std::ranges::find(lines, "sync", &Line::durability);
     print_lines(arguments_.format, title, {lines.begin(), synced}, "memlith");
     print_lines(arguments_.format, synced == lines.begin() ? title : "", {synced, lines.end()}, "memlith");

@@ -25,7 +25,7 @@ struct YcsbWorkload {
 const std::vector<YcsbWorkload>& ycsb_workloads();
 std::vector<std::string> ycsb_workload_names();
 
-// Which record an operation takes.
+// Chooses the record of an operation.
 class Chooser {
  public:
   virtual ~Chooser() = default;

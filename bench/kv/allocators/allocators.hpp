@@ -22,7 +22,7 @@ class TestedAllocator {
   [[nodiscard]] virtual std::vector<std::span<const std::byte>> memory() const = 0;
   // Bytes that the allocator keeps from everyone else. By default: the pages of memory() that are not all zeros.
   [[nodiscard]] virtual std::uint64_t footprint_bytes() const;
-  // What of that is nobody's blocks of the trace, before the trace begins.
+  // The part of that which is in use before the trace begins.
   [[nodiscard]] virtual std::uint64_t others_bytes() const { return 0; }
 };
 

@@ -78,7 +78,7 @@ class MemlithCalls : public CallSession {
   KvTransaction txn_;
 };
 
-// What a program does that does not know the calls.
+// A program that does not know the calls does this.
 class MemlithWithoutCalls final : public MemlithCalls {
  public:
   using MemlithCalls::MemlithCalls;

@@ -1,4 +1,4 @@
-// What memlith's own sides and suites share: an open kv store, a session of one, and an application log before one.
+// Shared by memlith's own sides and suites: an open kv store, a session of one, and an application log before one.
 #pragma once
 
 #include <atomic>

@@ -68,13 +68,13 @@ class CallSession {
   [[nodiscard]] virtual MaybeFailure remove_range(std::string_view from, std::string_view to, std::uint64_t& count) = 0;
   // The map is gone; the session can only end.
   [[nodiscard]] virtual MaybeFailure remove_map() = 0;
-  // Of memlith: bytes that the log took. Everything that was committed is in it then.
+  // Bytes that the log of memlith took. Everything that was committed is in the log then.
   virtual Result<std::optional<std::uint64_t>> logged_bytes() { return std::optional<std::uint64_t>(); }
-  // Of pages in use.
+  // Bytes of the pages in use.
   virtual Result<std::uint64_t> data_bytes() = 0;
 };
 
-// What a kv store of memlith counts, for the fields that only it has.
+// Counts of a kv store of memlith, for the fields that no other side has.
 struct KvCounts {
   std::uint64_t logged_bytes = 0;
   std::uint64_t data_bytes = 0;
@@ -91,7 +91,7 @@ class KvStore {
   virtual Result<std::unique_ptr<CallSession>> calls(const std::string& map) {
     return tool_failure(MEMLITH_INVALID, "no calls on map " + map);
   }
-  // Of memlith's kv stores.
+  // Both do something for memlith's kv stores only.
   virtual std::optional<KvCounts> counts() { return {}; }
   [[nodiscard]] virtual MaybeFailure set_window(std::uint64_t, std::uint64_t) { return {}; }
 };
@@ -111,7 +111,7 @@ struct KvPeer {
   }
 };
 
-// What `KvPeer::open` is for a store that has `MaybeFailure open(const KvOptions&)`.
+// `KvPeer::open` of a store that has `MaybeFailure open(const KvOptions&)`.
 template <class Store>
 Result<std::unique_ptr<KvStore>> open_as(const KvOptions& options) {
   auto store = std::make_unique<Store>();
