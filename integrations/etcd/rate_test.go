@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
-	"sort"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"memlith.org/memlith/retwis/contest"
 )
 
 // TestRate measures durable puts of one member, and how soon it serves again after a kill. It prints a JSON object a
@@ -35,62 +35,37 @@ func TestRate(t *testing.T) {
 	}
 	say := func(line map[string]any) {
 		line["suite"], line["side"], line["durability"], line["value_bytes"] = "etcd", side, "sync", len(value)
-		text, err := json.Marshal(line)
-		if err != nil {
+		if err := contest.Print(line); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Println(string(text))
 	}
-	// each runs so many clients until `done` says so, and returns the latencies.
-	each := func(clients int, next func() (int, bool)) []time.Duration {
-		var lock sync.Mutex
-		var all []time.Duration
-		var busy sync.WaitGroup
-		for i := 0; i < clients; i++ {
-			busy.Add(1)
-			go func() {
-				defer busy.Done()
-				var own []time.Duration
-				for number, more := next(); more; number, more = next() {
-					begin := time.Now()
-					if err := put(number); err != nil {
-						t.Error(err)
-						break
-					}
-					own = append(own, time.Since(begin))
-				}
-				lock.Lock()
-				all = append(all, own...)
-				lock.Unlock()
-			}()
+	const fillers = 64
+	enough := errors.New("all keys are there")
+	_, took, err := contest.Clients(fillers, time.Hour, func(client, count int) error {
+		if number := count*fillers + client; number < keys {
+			return put(number)
 		}
-		busy.Wait()
-		sort.Slice(all, func(i, j int) bool { return all[i] < all[j] })
-		return all
-	}
-	var lock sync.Mutex
-	filled := 0
-	begin := time.Now()
-	each(64, func() (int, bool) {
-		lock.Lock()
-		defer lock.Unlock()
-		filled++
-		return filled - 1, filled <= keys
+		return enough
 	})
-	say(map[string]any{"workload": "fill", "clients": 64, "ops_per_s": float64(keys) / time.Since(begin).Seconds()})
+	if !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	say(map[string]any{"workload": "fill", "clients": fillers, "ops_per_s": float64(keys) / took.Seconds()})
 	for _, clients := range []int{1, 16, 64} {
-		end := time.Now().Add(time.Duration(seconds) * time.Second)
-		begin := time.Now()
-		took := each(clients, func() (int, bool) { return rand.Intn(keys), time.Now().Before(end) })
-		if len(took) == 0 {
-			t.Fatal("nothing was put")
+		times, took, err := contest.Clients(clients, time.Duration(seconds)*time.Second, func(int, int) error {
+			return put(rand.Intn(keys))
+		})
+		all := contest.Flat(times)
+		if err != nil || len(all) == 0 {
+			t.Fatalf("%d puts, %v", len(all), err)
 		}
-		us := func(part int) float64 { return float64(took[len(took)*part/1000].Nanoseconds()) / 1000 }
-		say(map[string]any{"workload": "put", "clients": clients, "samples": len(took), "p50_us": us(500),
-			"p99_us": us(990), "p999_us": us(999), "ops_per_s": float64(len(took)) / time.Since(begin).Seconds()})
+		line := map[string]any{"workload": "put", "clients": clients, "samples": len(all),
+			"ops_per_s": float64(len(all)) / took.Seconds()}
+		contest.Quantiles(line, all)
+		say(line)
 	}
 	c.kill(-1)
-	begin = time.Now()
+	begin := time.Now()
 	c.start()
 	var a acknowledged
 	a.check(t, client) // answers

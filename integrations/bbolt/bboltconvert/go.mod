@@ -5,6 +5,7 @@ go 1.23
 require (
 	go.etcd.io/bbolt v1.4.3
 	memlith.org/bbolt v0.0.0
+	memlith.org/memlith/retwis v0.0.0
 )
 
 require (
@@ -16,3 +17,5 @@ require (
 replace memlith.org/bbolt => ../
 
 replace memlith.org/memlith => ../../../bindings/go
+
+replace memlith.org/memlith/retwis => ../../raft/retwis

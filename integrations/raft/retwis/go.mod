@@ -1,3 +1,3 @@
 module memlith.org/memlith/retwis
 
-go 1.19
+go 1.20

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand"
-	"sort"
-	"sync"
 	"time"
+
+	"memlith.org/memlith/retwis/contest"
 )
 
 // Client is a connection to a store, used by one goroutine.
@@ -197,29 +197,21 @@ func (l Load) Fill(client Client, batch int) error {
 
 // Run lets clients go on for so long. The first error of one of them ends that client, and is returned.
 func (l Load) Run(clients []Client, zipf *Zipf, seed int64, length time.Duration) (Result, error) {
-	results, failures := make([]Result, len(clients)), make([]error, len(clients))
-	began := time.Now()
-	var all sync.WaitGroup
+	results, choosers := make([]Result, len(clients)), make([]*Chooser, len(clients))
 	for i := range clients {
-		i, chooser := i, NewChooser(l.Keys, zipf, rand.New(rand.NewSource(seed+int64(i))))
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			value := make([]byte, l.ValueBytes)
-			for failures[i] == nil && time.Since(began) < length {
-				failures[i] = results[i].one(clients[i], chooser, value)
-			}
-		}()
+		choosers[i] = NewChooser(l.Keys, zipf, rand.New(rand.NewSource(seed+int64(i))))
 	}
-	all.Wait()
+	_, took, err := contest.Clients(len(clients), length, func(i, _ int) error {
+		return results[i].one(clients[i], choosers[i], make([]byte, l.ValueBytes))
+	})
+	if err != nil {
+		return Result{}, err
+	}
 	var sum Result
-	for i := range results {
-		if failures[i] != nil {
-			return Result{}, failures[i]
-		}
-		sum.Add(results[i])
+	for _, each := range results {
+		sum.Add(each)
 	}
-	sum.Took = time.Since(began)
+	sum.Took = took
 	return sum, nil
 }
 
@@ -248,47 +240,7 @@ func (r *Result) one(client Client, chooser *Chooser, value []byte) error {
 }
 
 // PerSecond is the rate of transactions.
-func (r *Result) PerSecond() float64 { return float64(len(r.sorted())) / r.Took.Seconds() }
+func (r *Result) PerSecond() float64 { return float64(len(r.All())) / r.Took.Seconds() }
 
-func (r *Result) sorted() (all []time.Duration) {
-	for kind := range r.Times {
-		all = append(all, r.Times[kind]...)
-	}
-	sort.Slice(all, func(i, j int) bool { return all[i] < all[j] })
-	return all
-}
-
-// Microseconds returns quantiles of the times of all transactions.
-func (r *Result) Microseconds(quantiles ...float64) (times []float64) {
-	all := r.sorted()
-	for _, each := range quantiles {
-		if len(all) == 0 {
-			return make([]float64, len(quantiles))
-		}
-		times = append(times, float64(all[int(each*float64(len(all)-1))])/1000)
-	}
-	return times
-}
-
-// ---- a process that speaks for a store -----------------------------------------------------------------------------
-
-// Kinds of Request.
-const (
-	RequestFill    = "fill"
-	RequestRun     = "run"
-	RequestRestart = "restart"
-)
-
-// Request is a line of JSON for a process that runs a store whose client needs modules of its own, and Answer its
-// answer. The result of a restart has the time only.
-type Request struct {
-	Load   Load
-	What   string
-	Seed   int64
-	Length time.Duration
-}
-
-type Answer struct {
-	Result Result
-	Error  string
-}
+// All is the times of all transactions.
+func (r *Result) All() []time.Duration { return contest.Flat(r.Times[:]) }

@@ -119,10 +119,8 @@ func TestRun(t *testing.T) {
 		commits += len(result.Times[kind])
 		writes += len(result.Times[kind]) * mix[kind].writes
 	}
-	times := result.Microseconds(0, 0.5, 1)
-	if uint64(commits) != store.now || writes != store.writes || commits == 0 || times[0] > times[1] ||
-		times[1] > times[2] {
-		t.Fatalf("%d commits with %d writes were counted, and %d with %d were made; times %v", commits, writes, store.now,
-			store.writes, times)
+	if uint64(commits) != store.now || writes != store.writes || commits == 0 || len(result.All()) < commits {
+		t.Fatalf("%d commits with %d writes were counted, and %d with %d were made", commits, writes, store.now,
+			store.writes)
 	}
 }

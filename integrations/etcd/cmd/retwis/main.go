@@ -1,5 +1,5 @@
-// Command retwis runs the load of package retwis on three members of etcd on this machine. It reads a request of that
-// package a line on standard input, and answers with a line. Built with stock.mod, it is etcd as it comes.
+// Command retwis is the side of etcd in the benchmark of that name: three members on this machine, with a client for
+// each of its clients. Built with stock.mod, it is etcd as it comes.
 //
 // A transaction is one of etcd's: its writes, if the keys that were read have the revisions still. etcd does not
 // remember the transactions of clients: one whose answer is lost and that is sent again would take effect twice, so an
@@ -7,18 +7,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,76 +19,20 @@ import (
 	"go.uber.org/zap"
 
 	"memlith.org/memlith/retwis"
+	"memlith.org/memlith/retwis/nodes"
 )
 
 const (
 	serveVariable = "MEMLITH_ETCD_SERVE" // this program is a member of etcd then
-	count         = 3
-	fillBatch     = 500
 	patience      = 2 * time.Minute
 )
 
 type members struct {
-	folder  string
-	ends    [count]string // for clients
-	peers   [count]string
-	running [count]*exec.Cmd
+	cluster *nodes.Cluster
 	clients []retwis.Client
-	zipf    *retwis.Zipf
-	keys    int
 }
 
-// choose chooses addresses that no process uses now.
-func (m *members) choose() error {
-	for i := range m.ends {
-		for _, address := range []*string{&m.ends[i], &m.peers[i]} {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			defer listener.Close() // all are held until all are chosen, so that they differ
-			*address = "http://" + listener.Addr().String()
-		}
-	}
-	return nil
-}
-
-func (m *members) start() error {
-	var all []string
-	for i := range m.peers {
-		all = append(all, fmt.Sprintf("m%d=%s", i, m.peers[i]))
-	}
-	for i := range m.running {
-		name := fmt.Sprintf("m%d", i)
-		command := exec.Command(os.Args[0], "--name", name, "--data-dir", filepath.Join(m.folder, name),
-			"--listen-client-urls", m.ends[i], "--advertise-client-urls", m.ends[i], "--listen-peer-urls", m.peers[i],
-			"--initial-advertise-peer-urls", m.peers[i], "--initial-cluster", strings.Join(all, ","),
-			"--max-txn-ops", fmt.Sprint(2*fillBatch), "--quota-backend-bytes", fmt.Sprint(8<<30), "--log-level", "error")
-		command.Env = append(os.Environ(), serveVariable+"=1")
-		command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		log, err := os.OpenFile(filepath.Join(m.folder, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		command.Stdout, command.Stderr = log, log
-		err = command.Start()
-		_ = log.Close()
-		if err != nil {
-			return err
-		}
-		m.running[i] = command
-	}
-	return nil
-}
-
-func (m *members) kill() {
-	for _, each := range m.running {
-		if each != nil {
-			_ = each.Process.Kill()
-			_ = each.Wait()
-		}
-	}
-}
+func (m *members) Clients() []retwis.Client { return m.clients }
 
 // connect makes as many clients as are wanted, at the member that leads.
 func (m *members) connect(wanted int) error {
@@ -106,7 +43,7 @@ func (m *members) connect(wanted int) error {
 		if ctx.Err() != nil {
 			return errors.New("no member of etcd leads")
 		}
-		for _, end := range m.ends {
+		for _, end := range m.cluster.HTTP {
 			if m.leads(ctx, end) {
 				leader = end
 			}
@@ -175,13 +112,12 @@ func (c client) Commit(reads []string, versions []uint64, writes []string, value
 }
 
 // restart takes the time from the start of killed members to the first transaction that is answered.
-func (m *members) restart() (time.Duration, error) {
-	m.kill()
-	began := time.Now()
-	if err := m.start(); err != nil {
+func (m *members) Restart() (time.Duration, error) {
+	began, err := m.cluster.Restart()
+	if err != nil {
 		return 0, err
 	}
-	one, err := clientv3.New(clientv3.Config{Endpoints: m.ends[:], Logger: zap.NewNop()})
+	one, err := clientv3.New(clientv3.Config{Endpoints: m.cluster.HTTP[:], Logger: zap.NewNop()})
 	if err != nil {
 		return 0, err
 	}
@@ -198,53 +134,24 @@ func (m *members) restart() (time.Duration, error) {
 	}
 }
 
-func (m *members) answer(request retwis.Request) (result retwis.Result, err error) {
-	switch request.What {
-	case retwis.RequestFill:
-		return result, request.Load.Fill(m.clients[0], fillBatch)
-	case retwis.RequestRun:
-		if m.keys != request.Load.Keys {
-			m.keys, m.zipf = request.Load.Keys, retwis.NewZipf(request.Load.Keys, request.Load.Theta)
-		}
-		return request.Load.Run(m.clients, m.zipf, request.Seed, request.Length)
-	case retwis.RequestRestart:
-		result.Took, err = m.restart()
-		return result, err
-	}
-	return result, fmt.Errorf("there is no request %q", request.What)
-}
-
-func run(folder, wanted string) error {
-	clients, err := strconv.Atoi(wanted)
-	if err != nil || clients < 1 {
-		return errors.New("usage: retwis FOLDER CLIENTS")
-	}
-	m := &members{folder: folder}
-	if err := m.choose(); err != nil {
+func run(folder string, clients int) error {
+	if err := os.Setenv(serveVariable, "1"); err != nil {
 		return err
 	}
-	defer m.kill()
-	if err := m.start(); err != nil {
+	cluster, err := nodes.New(os.Args[0], folder, nodes.Etcd("--max-txn-ops", fmt.Sprint(retwis.OperationsMax),
+		"--quota-backend-bytes", fmt.Sprint(8<<30), "--log-level", "error"))
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	m := &members{cluster: cluster}
+	if err := cluster.StartAll(); err != nil {
 		return err
 	}
 	if err := m.connect(clients); err != nil {
 		return err
 	}
-	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
-	for in.Scan() {
-		var request retwis.Request
-		if err := json.Unmarshal(in.Bytes(), &request); err != nil {
-			return err
-		}
-		var answer retwis.Answer
-		if answer.Result, err = m.answer(request); err != nil {
-			answer.Error = err.Error()
-		}
-		if err := out.Encode(answer); err != nil {
-			return err
-		}
-	}
-	return in.Err()
+	return retwis.Serve(m)
 }
 
 func main() {
@@ -252,11 +159,10 @@ func main() {
 		etcdmain.Main(os.Args)
 		return
 	}
-	err := errors.New("usage: retwis FOLDER CLIENTS")
-	if len(os.Args) == 3 {
-		err = run(os.Args[1], os.Args[2])
-	}
-	if err != nil {
+	folder := flag.String("dir", "", "a folder on the disk that is measured")
+	clients := flag.Int("clients", 1, "how many")
+	flag.Parse()
+	if err := run(*folder, *clients); err != nil {
 		fmt.Fprintln(os.Stderr, "etcd:", err)
 		os.Exit(1)
 	}

@@ -5,19 +5,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"sort"
 	"strings"
-	"sync"
 	"time"
 
-	"memlith.org/memlith/raftstore/internal/nodes"
+	"memlith.org/memlith/retwis/contest"
+	"memlith.org/memlith/retwis/nodes"
 )
 
 var (
@@ -96,33 +94,15 @@ func (s *side) turn(slice time.Duration) error {
 	}
 	value := strings.Repeat("v", *bytes)
 	for _, count := range clients {
-		var all sync.WaitGroup
-		var mutex sync.Mutex
-		var failed error
-		began := time.Now()
-		for i := 0; i < count; i++ {
-			i := i
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				var own []time.Duration
-				var err error
-				for n := i; err == nil && time.Since(began) < slice; n += count {
-					call := time.Now()
-					_, err = put(client, leader, n, value)
-					own = append(own, time.Since(call))
-				}
-				mutex.Lock()
-				defer mutex.Unlock()
-				s.times[count] = append(s.times[count], own...)
-				failed = errors.Join(failed, err)
-			}()
+		times, took, err := contest.Clients(count, slice, func(i, n int) error {
+			_, err := put(client, leader, i+n*count, value)
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		all.Wait()
-		s.took[count] += time.Since(began)
-		if failed != nil {
-			return failed
-		}
+		s.times[count] = append(s.times[count], contest.Flat(times)...)
+		s.took[count] += took
 	}
 	return nil
 }
@@ -139,19 +119,13 @@ func (s *side) state() string {
 
 func (s *side) print() error {
 	for _, count := range clients {
-		times := s.times[count]
-		sort.Slice(times, func(i, j int) bool { return times[i] < times[j] })
-		at := func(quantile float64) float64 { return float64(times[int(quantile*float64(len(times)-1))]) / 1000 }
-		line, err := json.Marshal(map[string]any{
-			"suite": "replica-puts", "side": s.storage, "clients": count, "value_bytes": *bytes, "durability": "sync",
-			"state":  s.state(),
-			"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999),
-			"ops_per_s": float64(len(times)) / s.took[count].Seconds(),
-		})
-		if err != nil {
+		line := map[string]any{"suite": "replica-puts", "side": s.storage, "clients": count, "value_bytes": *bytes,
+			"durability": "sync", "state": s.state(),
+			"ops_per_s": float64(len(s.times[count])) / s.took[count].Seconds()}
+		contest.Quantiles(line, s.times[count])
+		if err := contest.Print(line); err != nil {
 			return err
 		}
-		fmt.Println(string(line))
 	}
 	return nil
 }
@@ -164,28 +138,18 @@ func run() error {
 	for _, storage := range strings.Split(*storage, ",") {
 		sides = append(sides, &side{storage, map[int][]time.Duration{}, map[int]time.Duration{}})
 	}
-	slice := time.Duration(*seconds * float64(time.Second) / float64(*turns))
-	for turn := 0; turn < *turns; turn++ {
-		for i := range sides { // the order changes from turn to turn
-			s := sides[(i+turn)%len(sides)]
-			if err := s.turn(slice); err != nil {
-				return fmt.Errorf("%s: %w", s.storage, err)
-			}
+	err := contest.Turns(*turns, sides, func(_ int, s *side) error {
+		if err := s.turn(contest.Slice(*seconds, *turns)); err != nil {
+			return fmt.Errorf("%s: %w", s.storage, err)
 		}
-	}
+		return nil
+	})
 	for _, s := range sides {
-		if err := s.print(); err != nil {
-			return err
+		if err == nil {
+			err = s.print()
 		}
 	}
-	return nil
+	return err
 }
 
-func main() {
-	flag.Bool("json", true, "accepted like by every benchmark; there is no other output")
-	flag.Parse()
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "clusterbench:", err)
-		os.Exit(1)
-	}
-}
+func main() { contest.Main("clusterbench", run) }

@@ -5,7 +5,7 @@ import (
 	"math/rand"
 	"time"
 
-	"memlith.org/memlith/raftstore/internal/nodes"
+	"memlith.org/memlith/retwis/nodes"
 )
 
 // weather brings faults. After each of them, every node runs, and reaches the others.

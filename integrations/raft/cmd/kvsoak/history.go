@@ -12,8 +12,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"memlith.org/memlith/raftstore/internal/nodes"
 	"memlith.org/memlith/raftstore/internal/txn"
+	"memlith.org/memlith/retwis/nodes"
 )
 
 const (

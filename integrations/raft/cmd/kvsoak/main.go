@@ -26,7 +26,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"memlith.org/memlith/raftstore/internal/nodes"
+	"memlith.org/memlith/retwis/nodes"
 )
 
 var (

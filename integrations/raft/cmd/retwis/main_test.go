@@ -1,13 +1,22 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"memlith.org/memlith/retwis/contest"
 )
+
+// The test's program is also that of each side.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "-side" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // The smallest form: each side has a line of transactions and one of recovery, and each did something.
 func TestEverySideIsMeasured(t *testing.T) {
@@ -22,18 +31,6 @@ func TestEverySideIsMeasured(t *testing.T) {
 	if output, err := exec.Command("go", "build", "-o", *program, "../kvnode").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	reading, writing, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	printed := os.Stdout
-	os.Stdout = writing
-	err = run()
-	os.Stdout = printed
-	writing.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
 	type line struct {
 		Suite   string  `json:"suite"`
 		Side    string  `json:"side"`
@@ -43,14 +40,12 @@ func TestEverySideIsMeasured(t *testing.T) {
 		P999    float64 `json:"p999_us"`
 		Seconds float64 `json:"seconds"`
 	}
+	lines, err := contest.Printed[line](run)
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen := map[string]bool{}
-	for decoder := json.NewDecoder(reading); ; {
-		var each line
-		if err := decoder.Decode(&each); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for _, each := range lines {
 		seen[each.Suite+" "+each.Side] = true
 		if each.Suite == "retwis" && (each.Rate <= 0 || each.P50 <= 0 || each.P999 < each.P50 ||
 			(each.Side == "raft-wal") != (each.Ratio == 1)) {

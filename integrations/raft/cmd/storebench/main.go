@@ -3,14 +3,12 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"sort"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -18,6 +16,7 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 
 	"memlith.org/memlith/raftstore"
+	"memlith.org/memlith/retwis/contest"
 )
 
 type side struct {
@@ -54,11 +53,11 @@ type measurement struct {
 	times []time.Duration
 }
 
-func (m *measurement) run(batch, bytes int, until time.Time) error {
+func (m *measurement) run(batch int, until time.Time) error {
 	entries := make([]*raft.Log, batch)
 	for time.Now().Before(until) {
 		for i := range entries {
-			entries[i] = &raft.Log{Index: m.next, Term: 1, Data: make([]byte, bytes)}
+			entries[i] = &raft.Log{Index: m.next, Term: 1, Data: make([]byte, *bytes)}
 			m.next++
 		}
 		began := time.Now()
@@ -77,31 +76,32 @@ func (m *measurement) run(batch, bytes int, until time.Time) error {
 	return nil
 }
 
-func (m *measurement) print(batch, bytes int) error {
-	sort.Slice(m.times, func(i, j int) bool { return m.times[i] < m.times[j] })
-	at := func(quantile float64) float64 {
-		return float64(m.times[int(quantile*float64(len(m.times)-1))]) / 1000
-	}
+func (m *measurement) print(batch int) error {
 	total := time.Duration(0)
 	for _, each := range m.times {
 		total += each
 	}
-	line, err := json.Marshal(map[string]any{
-		"suite": "replica", "side": m.name, "batch": batch, "entry_bytes": bytes, "durability": "sync",
-		"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999),
-		"entries_per_s": float64(len(m.times)*batch) / total.Seconds(),
-	})
-	if err == nil {
-		fmt.Println(string(line))
-	}
+	line := map[string]any{"suite": "replica", "side": m.name, "batch": batch, "entry_bytes": *bytes,
+		"durability": "sync", "entries_per_s": float64(len(m.times)*batch) / total.Seconds()}
+	contest.Quantiles(line, m.times)
 	m.times = m.times[:0]
-	return err
+	return contest.Print(line)
 }
 
-func run(folder string, seconds float64, turns, bytes int) (err error) {
+var (
+	folder  = flag.String("dir", "", "a folder on the disk that is measured")
+	seconds = flag.Float64("seconds", 5, "for each store and size of batch")
+	turns   = flag.Int("turns", 5, "turns of each store")
+	bytes   = flag.Int("entry-bytes", 256, "size of an entry")
+)
+
+func run() (err error) {
+	if *folder == "" || *turns < 1 || *bytes < 1 {
+		return errors.New("-dir is needed; -turns and -entry-bytes are at least 1")
+	}
 	var all []*measurement
 	for _, each := range sides {
-		place, err := os.MkdirTemp(folder, each.name)
+		place, err := os.MkdirTemp(*folder, each.name)
 		if err != nil {
 			return err
 		}
@@ -113,18 +113,18 @@ func run(folder string, seconds float64, turns, bytes int) (err error) {
 		defer closer.Close()
 		all = append(all, &measurement{side: each, store: store, next: 1, first: 1})
 	}
-	slice := time.Duration(seconds * float64(time.Second) / float64(turns))
 	for _, batch := range []int{1, 16, 64} {
-		for turn := 0; turn < turns; turn++ {
-			for i := range all { // the order of the sides changes from turn to turn
-				m := all[(i+turn)%len(all)]
-				if err := m.run(batch, bytes, time.Now().Add(slice)); err != nil {
-					return fmt.Errorf("%s: %w", m.name, err)
-				}
+		err := contest.Turns(*turns, all, func(_ int, m *measurement) error {
+			if err := m.run(batch, time.Now().Add(contest.Slice(*seconds, *turns))); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		for _, m := range all {
-			if err := m.print(batch, bytes); err != nil {
+			if err := m.print(batch); err != nil {
 				return err
 			}
 		}
@@ -132,19 +132,4 @@ func run(folder string, seconds float64, turns, bytes int) (err error) {
 	return nil
 }
 
-func main() {
-	folder := flag.String("dir", "", "a folder on the disk that is measured")
-	seconds := flag.Float64("seconds", 5, "for each store and size of batch")
-	turns := flag.Int("turns", 5, "turns of each store")
-	bytes := flag.Int("entry-bytes", 256, "size of an entry")
-	flag.Bool("json", true, "accepted like by every benchmark; there is no other output")
-	flag.Parse()
-	err := errors.New("-dir is needed; -turns and -entry-bytes are at least 1")
-	if *folder != "" && *turns > 0 && *bytes > 0 {
-		err = run(*folder, *seconds, *turns, *bytes)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "storebench:", err)
-		os.Exit(1)
-	}
-}
+func main() { contest.Main("storebench", run) }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,12 +12,12 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
-	"sort"
 	"sync"
 	"time"
 
 	original "go.etcd.io/bbolt"
 	memlith "memlith.org/bbolt"
+	"memlith.org/memlith/retwis/contest"
 )
 
 // store is what is measured of a side.
@@ -110,71 +109,42 @@ type measurement struct {
 
 func keyOf(number int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(number)) }
 
-// until calls again and again, and returns how long each call took.
-func until(end time.Time, keys int, call func(key []byte) error) (times []time.Duration, err error) {
-	source := rand.New(rand.NewSource(rand.Int63()))
-	for err == nil && time.Now().Before(end) {
-		key, began := keyOf(source.Intn(keys)), time.Now()
-		err = call(key)
-		times = append(times, time.Since(began))
-	}
-	return times, err
-}
-
-func (m *measurement) run(w workload, keys int, slice time.Duration, flushes func() (int64, bool)) error {
+func (m *measurement) run(w workload) error {
 	put := m.store.update
 	if w.batch {
 		put = m.store.batch
 	}
-	var mutex sync.Mutex
-	var failed error
-	var group sync.WaitGroup
-	before, counted := flushes()
-	began := time.Now()
-	for i := 0; i < w.clients+w.readers; i++ {
-		call, shown := func(key []byte) error { return put(key, m.writable) }, !w.showsReaders
-		if i >= w.clients {
-			call, shown = m.store.view, w.showsReaders
+	before, counted := flushesOf(*folder)
+	times, took, err := contest.Clients(w.clients+w.readers, contest.Slice(*seconds, *turns), func(client, _ int) error {
+		key := keyOf(rand.Intn(*keys))
+		if client >= w.clients {
+			return m.store.view(key)
 		}
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			times, err := until(began.Add(slice), keys, call)
-			mutex.Lock()
-			defer mutex.Unlock()
-			if shown {
-				m.times = append(m.times, times...)
-			}
-			failed = errors.Join(failed, err)
-		}()
+		return put(key, m.writable)
+	})
+	after, _ := flushesOf(*folder)
+	if w.showsReaders {
+		times = times[w.clients:]
+	} else {
+		times = times[:w.clients]
 	}
-	group.Wait()
-	m.took += time.Since(began)
-	after, _ := flushes()
+	m.times, m.took = append(m.times, contest.Flat(times)...), m.took+took
 	m.flushes, m.counted = m.flushes+after-before, counted
-	return failed
+	return err
 }
 
 func (m *measurement) rate() float64 { return float64(len(m.times)) / m.took.Seconds() }
 
 func (m *measurement) print(w workload, ratio float64) error {
-	sort.Slice(m.times, func(i, j int) bool { return m.times[i] < m.times[j] })
-	at := func(quantile float64) float64 {
-		return float64(m.times[int(quantile*float64(len(m.times)-1))]) / 1000
-	}
 	fields := map[string]any{
 		"suite": "bbolt", "side": m.name, "workload": w.name, "clients": w.clients, "value_bytes": len(m.writable),
-		"durability": "sync", "ops_per_s": m.rate(), "ratio": ratio, "p50_us": at(0.5), "p99_us": at(0.99),
-		"p999_us": at(0.999), "samples": len(m.times),
+		"durability": "sync", "ops_per_s": m.rate(), "ratio": ratio, "samples": len(m.times),
 	}
+	contest.Quantiles(fields, m.times)
 	if w.flushesPerCommit && m.counted {
 		fields["flushes_per_commit"] = float64(m.flushes) / float64(len(m.times))
 	}
-	line, err := json.Marshal(fields)
-	if err == nil {
-		fmt.Println(string(line))
-	}
-	return err
+	return contest.Print(fields)
 }
 
 func fill(s store, keys int, value []byte) error {
@@ -193,10 +163,21 @@ func fill(s store, keys int, value []byte) error {
 	return errors.Join(failures...)
 }
 
-func run(folder string, seconds float64, turns, bytes, keys int) (err error) {
+var (
+	folder  = flag.String("dir", "", "a folder on the disk that is measured")
+	seconds = flag.Float64("seconds", 5, "for each side and workload")
+	turns   = flag.Int("turns", 5, "turns of each side")
+	bytes   = flag.Int("value-bytes", 256, "size of a value")
+	keys    = flag.Int("keys", 100_000, "records, which are put before")
+)
+
+func run() error {
+	if *folder == "" || *turns < 1 || *bytes < 1 || *keys < 1 {
+		return errors.New("-dir is needed; -turns, -value-bytes and -keys are at least 1")
+	}
 	var all []*measurement
 	for _, each := range sides {
-		place, err := os.MkdirTemp(folder, each.name)
+		place, err := os.MkdirTemp(*folder, each.name)
 		if err != nil {
 			return err
 		}
@@ -206,24 +187,24 @@ func run(folder string, seconds float64, turns, bytes, keys int) (err error) {
 			return fmt.Errorf("%s: %w", each.name, err)
 		}
 		defer opened.Close()
-		m := &measurement{side: each, store: opened, writable: make([]byte, bytes)}
-		if err := fill(opened, keys, m.writable); err != nil {
+		m := &measurement{side: each, store: opened, writable: make([]byte, *bytes)}
+		if err := fill(opened, *keys, m.writable); err != nil {
 			return fmt.Errorf("%s: %w", each.name, err)
 		}
 		all = append(all, m)
 	}
-	slice := time.Duration(seconds * float64(time.Second) / float64(turns))
 	for _, w := range workloads {
 		for _, m := range all {
 			m.times, m.took, m.flushes = m.times[:0], 0, 0
 		}
-		for turn := 0; turn < turns; turn++ {
-			for i := range all { // the order of the sides changes from turn to turn
-				m := all[(i+turn)%len(all)]
-				if err := m.run(w, keys, slice, func() (int64, bool) { return flushesOf(folder) }); err != nil {
-					return fmt.Errorf("%s: %w", m.name, err)
-				}
+		err := contest.Turns(*turns, all, func(_ int, m *measurement) error {
+			if err := m.run(w); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
 			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		peer := all[len(all)-1].rate()
 		for _, m := range all {
@@ -235,20 +216,4 @@ func run(folder string, seconds float64, turns, bytes, keys int) (err error) {
 	return nil
 }
 
-func main() {
-	folder := flag.String("dir", "", "a folder on the disk that is measured")
-	seconds := flag.Float64("seconds", 5, "for each side and workload")
-	turns := flag.Int("turns", 5, "turns of each side")
-	bytes := flag.Int("value-bytes", 256, "size of a value")
-	keys := flag.Int("keys", 100_000, "records, which are put before")
-	flag.Bool("json", true, "accepted like by every benchmark; there is no other output")
-	flag.Parse()
-	err := errors.New("-dir is needed; -turns, -value-bytes and -keys are at least 1")
-	if *folder != "" && *turns > 0 && *bytes > 0 && *keys > 0 {
-		err = run(*folder, *seconds, *turns, *bytes, *keys)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bboltbench:", err)
-		os.Exit(1)
-	}
-}
+func main() { contest.Main("bboltbench", run) }

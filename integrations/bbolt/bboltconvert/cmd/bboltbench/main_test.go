@@ -1,45 +1,28 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
-	"os"
 	"testing"
+
+	"memlith.org/memlith/retwis/contest"
 )
 
 // The smallest form: each workload has a line for each side, and each side did something.
 func TestEveryWorkloadIsMeasured(t *testing.T) {
-	reading, writing, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
+	*folder, *seconds, *turns, *bytes, *keys = t.TempDir(), 0.02, 1, 16, 20
+	type line struct {
+		Side  string  `json:"side"`
+		Rate  float64 `json:"ops_per_s"`
+		Ratio float64 `json:"ratio"`
+		P50   float64 `json:"p50_us"`
+		P999  float64 `json:"p999_us"`
 	}
-	printed := os.Stdout
-	os.Stdout = writing
-	err = run(t.TempDir(), 0.02, 1, 16, 20)
-	os.Stdout = printed
-	writing.Close()
-	if err != nil {
-		t.Fatal(err)
+	lines, err := contest.Printed[line](run)
+	if err != nil || len(lines) != len(workloads)*len(sides) {
+		t.Fatalf("%d lines, %v", len(lines), err)
 	}
-	lines := 0
-	for decoder := json.NewDecoder(reading); ; lines++ {
-		var line struct {
-			Side  string  `json:"side"`
-			Rate  float64 `json:"ops_per_s"`
-			Ratio float64 `json:"ratio"`
-			P50   float64 `json:"p50_us"`
-			P999  float64 `json:"p999_us"`
+	for _, each := range lines {
+		if each.Rate <= 0 || each.P50 <= 0 || each.P999 < each.P50 || (each.Side == "bbolt") != (each.Ratio == 1) {
+			t.Errorf("%+v", each)
 		}
-		if err := decoder.Decode(&line); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if line.Rate <= 0 || line.P50 <= 0 || line.P999 < line.P50 || (line.Side == "bbolt") != (line.Ratio == 1) {
-			t.Errorf("line %d: %+v", lines, line)
-		}
-	}
-	if lines != len(workloads)*len(sides) {
-		t.Errorf("%d lines", lines)
 	}
 }

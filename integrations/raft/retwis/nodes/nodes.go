@@ -167,6 +167,17 @@ func (c *Cluster) StartAll() error {
 	return nil
 }
 
+// Restart kills all nodes and starts them. Returns when they were started.
+func (c *Cluster) Restart() (began time.Time, err error) {
+	for i := 0; i < Count; i++ {
+		if err := c.Kill(i); err != nil {
+			return began, err
+		}
+	}
+	began = time.Now()
+	return began, c.StartAll()
+}
+
 // Kill kills a node with SIGKILL. It is an error if the node has ended by itself.
 func (c *Cluster) Kill(i int) error {
 	if c.process[i] == nil {
