@@ -12,7 +12,7 @@ Result<FrameNeed> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
     explicit Locked(Region& given) MEMLITH_NO_THREAD_SAFETY_ANALYSIS : region(&given) { region->lock(); }
     ~Locked() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
       if (region == nullptr) return;
-      if (taken) region->give_back();
+      if (taken) region->capture_.give_back();
       region->unlock();
     }
   } locked(region_);
@@ -27,6 +27,7 @@ Result<FrameNeed> RegionPart::prepare() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 Status RegionPart::add_to(JointFrame& frame) {
+  MEMLITH_ASSERT(captured_.extents.size() == captured_.sources.size());
   frame.extents.insert(frame.extents.end(), captured_.extents.begin(), captured_.extents.end());
   frame.sources.insert(frame.sources.end(), captured_.sources.begin(), captured_.sources.end());
   frame.sizes.insert(frame.sizes.end(), captured_.sizes.begin(), captured_.sizes.end());
@@ -40,7 +41,7 @@ void RegionPart::finish(Lsn end) noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
 }
 
 void RegionPart::cancel() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  region_.give_back();
+  region_.capture_.give_back();
   region_.unlock();
 }
 

@@ -49,12 +49,14 @@ OpenTransaction* Session::begin() {
   }
   part.idle.reserve(part.transactions.size() + 1);  // so that it can be given back
   part.transactions.push_back(std::make_unique<OpenTransaction>(*this, part));
+  MEMLITH_ASSERT(part.idle.capacity() >= part.transactions.size());
   return part.transactions.back().get();
 }
 
 void Session::give_back(OpenTransaction& open) {
   open.transaction.forget();
   const LockGuard lock(open.part.mutex);
+  MEMLITH_ASSERT(open.part.idle.size() < open.part.transactions.size());  // nothing is allocated here
   open.part.idle.push_back(&open);
 }
 
