@@ -86,6 +86,7 @@ Status check_mappable(std::uint64_t address, std::uint64_t bytes) {
 }
 
 Status reserve_addresses(std::uint64_t address, std::uint64_t bytes) {
+  MEMLITH_ASSERT(address % host_page_bytes() == 0 && bytes > 0);
   const unsigned bits = host_address_bits();
   const bool beyond = (address + bytes - 1) >> bits != 0;
   const Status mappable = check_mappable(address, bytes);
@@ -121,6 +122,7 @@ std::uint64_t addresses_up_to_end(std::uint64_t address) {
 }
 
 void release_addresses(std::uint64_t address, std::uint64_t bytes) {
+  MEMLITH_ASSERT(address % host_page_bytes() == 0);
   ::munmap(reinterpret_cast<void*>(address), bytes);
 }
 
@@ -147,6 +149,7 @@ Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<Ob
 }
 
 Result<Room> find_room(std::uint64_t least, std::uint64_t most) {
+  MEMLITH_ASSERT(least > 0);
   std::uint64_t bytes = std::max(least, most);
   // A process whose addresses are limited needs most of them for its own memory.
   if (const auto allowed = addresses_allowed(); allowed.has_value()) {

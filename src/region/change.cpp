@@ -13,12 +13,12 @@ Status Region::check_unchanging() const {
                 "region \"{}\": a change that is committed as a whole or undone (transact, MEMLITH_UNDO) is "
                 "under way, and only its end may capture or undo it; threads that share the region hold one lock from "
                 "its beginning to its end",
-                shown_name_);
+                shown_name());
   }
   return fail(Errc::busy, Detail::object,
               "region \"{}\": a change failed and could not be undone, so memory holds a part of it that is never "
               "captured; close the region and open it again",
-              shown_name_);
+              shown_name());
 }
 
 Result<Lsn> Region::begin_change(std::span<Region* const> regions) {
@@ -38,6 +38,7 @@ Result<Lsn> Region::begin_change(std::span<Region* const> regions) {
     region->change_ = Change::under_way;
     begun.push_back(region);
   }
+  MEMLITH_ASSERT(begun.size() == regions.size());
   return end;
 }
 
@@ -46,7 +47,8 @@ Result<Lsn> Region::capture_change(std::span<Region* const> regions, bool will_s
 }
 
 Status Region::undo_change(std::span<Region* const> regions) {
-  MEMLITH_TRY(regions.front()->store_.check_process());
+  MEMLITH_ASSERT(!regions.empty());
+  MEMLITH_TRY(regions.front()->store().check_process());
   Status first = kOk;
   for (Region* const region : regions) {
     const Held held(*region);

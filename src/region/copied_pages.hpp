@@ -44,7 +44,8 @@ class CopiedPages {
     MEMLITH_DCHECK(page < count_of_words_ * kBits);
     if (!has(page)) return;
     words_[page / kBits] &= ~(std::uint64_t{1} << page % kBits);
-    count_.fetch_sub(1, std::memory_order_relaxed);
+    const std::uint64_t before = count_.fetch_sub(1, std::memory_order_relaxed);
+    MEMLITH_ASSERT(before > 0);
   }
 
  private:

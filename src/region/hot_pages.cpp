@@ -26,6 +26,7 @@ Result<std::unique_ptr<HotPages>> HotPages::make(Tracker& tracker, std::byte* ba
   hot->pages_.reserve(kPagesMax);
   hot->differences_.reserve(kDifferencesMax);
   for (std::uint32_t i = kPagesMax; i-- > 0;) hot->free_.push_back(i);
+  MEMLITH_ASSERT(hot->free_.size() == kPagesMax && hot->free_.back() == 0);
   return hot;
 }
 
@@ -41,6 +42,7 @@ void HotPages::add_pieces(Range part, std::vector<SourceExtent>& pieces) {
 }
 
 void HotPages::add_pieces(HotPage& hot, std::vector<SourceExtent>& pieces) {
+  MEMLITH_ASSERT(hot.copies < kPagesMax && hot.found == Found::not_compared);
   const std::uint64_t offset = hot.page * kPageBytes;
   const std::byte* const twin = copy(hot, hot.second_is_twin);
   std::byte* const now = copy(hot, !hot.second_is_twin);
@@ -135,6 +137,7 @@ void HotPages::heat(std::uint64_t page, Twins* twins) {
 
 Status HotPages::cool(const HotPage& hot) {
   MEMLITH_TRY(tracker_.track_again(hot.page, hot.has_twin ? copy(hot, hot.second_is_twin) : nullptr));
+  MEMLITH_ASSERT(free_.size() < kPagesMax && hot.copies < kPagesMax);
   free_.push_back(hot.copies);
   return kOk;
 }

@@ -14,6 +14,7 @@ namespace memlith::core {
 // Zeros. Errors: NO_MEMORY.
 template <class T>
 Status map_array(T*& array, std::uint64_t count, int protection = PROT_READ | PROT_WRITE) {
+  MEMLITH_ASSERT(array == nullptr && count > 0);
   void* const memory =
       ::mmap(nullptr, count * sizeof(T), protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {

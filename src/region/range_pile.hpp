@@ -26,6 +26,7 @@ class RangePile {
       everything_ = true;
       return;
     }
+    MEMLITH_ASSERT(count_ < room_);
     ranges_[count_++] = range;
   }
   // Room for `more` ranges, if there is memory. Takes milliseconds if it joins many ranges, so the ring is empty then:
@@ -36,6 +37,7 @@ class RangePile {
 
   // Moves what lies in `memory` to `taken`, which has room.
   void take(StoredRange memory, ThreadNumber thread, std::vector<StoredBy>& taken) {
+    MEMLITH_ASSERT(taken.capacity() - taken.size() >= count());  // nothing is allocated here
     if (everything_) taken.push_back({memory, thread});
     for (const StoredRange& range : std::span(ranges_, count_)) {
       if (!lies_in(range, memory)) continue;
@@ -74,6 +76,7 @@ class RangePile {
     if (memory == MAP_FAILED) return count_ < room_;
     ranges_ = static_cast<StoredRange*>(memory);
     room_ = room;
+    MEMLITH_ASSERT(count_ < room_);
     return true;
   }
   // By their begins, 8 bits at a time: comparing as many ranges with each other takes six times as long.
@@ -96,6 +99,7 @@ class RangePile {
   }
   // Joins ranges that overlap or touch.
   void compact() {
+    MEMLITH_ASSERT(count_ > 0 && count_ <= room_);
     sort();
     std::uint64_t last = 0;
     for (std::uint64_t i = 1; i < count_; ++i) {

@@ -120,154 +120,69 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
   TakenAddresses taken(info->address, info->reserve_bytes);
   // A region of zeros is about to become such a structure. If it is refused instead, the mark goes with the close.
   if (options.use_magic != 0) MEMLITH_TRY(store.mark_use(options.use_magic, true));
-  auto region = std::unique_ptr<Region>(new Region(store, *info));
-  region->reserved_ = true;
-  region->anywhere_ = options.anywhere;
-  region->most_bytes_ = std::max(most, info->reserve_bytes);
+  auto region = std::unique_ptr<Region>(new Region(store, *info, most, options));
   taken.keep();
-  note_region_range(info->address, info->reserve_bytes);
-  if (store.view() != nullptr) {
-    MEMLITH_TRY(region->show());
-  } else {
-    const LockGuard lock(region->capture_mutex_);  // no other thread knows the region yet
-    MEMLITH_TRY(region->map(*info));
-    if (!store.read_only()) MEMLITH_TRY(region->attach(options));
-  }
+  MEMLITH_TRY(region->begin(*info, options));
   return region;
 }
 
-Status Region::attach(const RegionOptions& options) {
-  const auto map_to_read = [this](std::uint64_t begin, std::uint64_t end) { return map_pages(begin, end, PROT_READ); };
-  MEMLITH_TRY_ASSIGN(tracker_,
-                     attach_tracker(options.tracker,
-                                    {base_, mapped_bytes_, round_up(reserve_bytes_, host_page_bytes()), map_to_read}));
-  if (tracker_->kind() == TrackerKind::scan) {
-    MEMLITH_TRY_ASSIGN(twins_, Twins::make(reserve_bytes_));
-    MEMLITH_TRY_ASSIGN(captured_, CapturedPages::make(reserve_bytes_));
+Status Region::begin(const ObjectInfo& info, const RegionOptions& options) {
+  if (store().view() != nullptr) {
+    auto shown = std::make_unique<ShownRegion>(home_, mapping_);
+    ShownRegion& now = *shown;
+    shown_ = std::move(shown);
+    return now.begin();
   }
-  if (options.limited) MEMLITH_TRY(note_copies());
-  process_scope_ = options.process_scope;
-  return allow_hot_pages();
+  MEMLITH_TRY(mapping_.begin(info.size_bytes));
+  if (store().read_only()) return kOk;
+  const LockGuard lock(capture_.mutex);  // no other thread knows the region yet
+  return capture_.begin(options.tracker, options.limited, options.process_scope);
 }
 
-Region::~Region() {
-  shown_ = nullptr;
-  tracker_ = nullptr;
-  lies_->store(false);
-  if (reserved_) forget_region_range(reinterpret_cast<std::uintptr_t>(base_));
-  if (reserved_) release_addresses(reinterpret_cast<std::uintptr_t>(base_), reserve_bytes_);
-}
-
-Status Region::map(const ObjectInfo& info) {
-  size_bytes_ = info.size_bytes;
-  const std::uint64_t end = round_up(size_bytes_, host_page_bytes());
-  if (!store_.read_only()) {
-    committed_lsn_ = store_.committed_lsn(object_);
-    // Commits of an earlier mapping may still be in the log only; the mapping must start from their bytes.
-    MEMLITH_TRY(store_.bring_home(Lsn{committed_lsn_->load()}));
-  }
-  MEMLITH_TRY(map_pages(0, end, PROT_READ | PROT_WRITE));
-  mapped_bytes_ = end;
-  if (!store_.read_only()) return kOk;
-  // Bytes beyond the end are of a time when the file was longer; a piece may lie across it.
-  MEMLITH_TRY(store_.overlay().for_each(object_,
-                                        [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
-                                          if (offset < size_bytes_)
-                                            std::memcpy(base_ + offset, bytes.data(),
-                                                        std::min<std::uint64_t>(bytes.size(), size_bytes_ - offset));
-                                          return kOk;
-                                        }));
-  if (end > 0 && ::mprotect(base_, end, PROT_READ) != 0) {
-    return fail_errno(errno, Detail::mapping, "cannot make region \"{}\" read-only", shown_name_);
-  }
-  return kOk;
-}
-
-Status Region::map_pages(std::uint64_t begin, std::uint64_t end, int protection) {
-  MEMLITH_ASSERT(begin % host_page_bytes() == 0 && end % host_page_bytes() == 0);
-  MEMLITH_ASSERT(end <= round_up(reserve_bytes_, host_page_bytes()));  // what lies behind is another's
-  while (begin < end) {
-    MEMLITH_TRY_ASSIGN(const Mappable content, store_.mappable_home(object_, begin, end - begin));
-    const std::uint64_t bytes = std::min(content.bytes, end - begin);
-    void* const got = ::mmap(base_ + begin, bytes, protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-                             content.descriptor, static_cast<off_t>(content.offset));
-    if (got == MAP_FAILED) {
-      return fail_errno(errno, Detail::mapping, "cannot map {} bytes of region \"{}\" at {}", bytes, shown_name_,
-                        static_cast<const void*>(base_ + begin));
-    }
-    begin += bytes;
-  }
-  const bool copied = protection != PROT_READ && !store_.read_only() && store_.runs_from_copies();
-  if (copied) copy_pages(base_ + begin, end - begin);
-  return kOk;
+Status Region::need_writable() const {
+  if (!store().read_only()) return kOk;
+  return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name());
 }
 
 // ---- change ----------------------------------------------------------------------------------------------------
 
 Status Region::grow(std::uint64_t size_bytes) {
-  if (store_.read_only())
-    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
+  MEMLITH_TRY(need_writable());
   const LockGuard growing(grow_mutex_);
-  // A size above the reserve may be too large to be rounded up.
-  const bool as_given = store_.one_file() || size_bytes > reserve_bytes_;
-  const std::uint64_t size = as_given ? size_bytes : round_up(size_bytes, kPageBytes);
-  if (size < size_bytes_) {
-    return fail(Errc::invalid, Detail::argument, "region \"{}\" has {} bytes; it cannot shrink to {}", shown_name_,
-                size_bytes_.load(), size);
-  }
-  if (size > reserve_bytes_ && size <= most_bytes_) {
-    return fail(Errc::no_space, Detail::mapping,
-                "region \"{}\" cannot grow to {} bytes in this process, which has reserved {} bytes of addresses for "
-                "it: that was enough for the file system, or what RLIMIT_AS (`ulimit -v`) allows; reopen the region, "
-                "with a higher limit",
-                name_, size, reserve_bytes_);
-  }
-  if (size > reserve_bytes_) {
-    return fail(Errc::invalid, Detail::argument,
-                "region \"{}\" cannot grow to {} bytes: {} bytes of addresses are set aside for it; open it again "
-                "with a larger max_size",
-                shown_name_, size, reserve_bytes_);
-  }
-  if (size == size_bytes_) return kOk;
-  MEMLITH_TRY(store_.check_process());
-  MEMLITH_TRY(store_.failure());
+  MEMLITH_TRY_ASSIGN(const std::uint64_t grown, mapping_.size_to_grow_to(size_bytes));
+  if (grown == size()) return kOk;
+  MEMLITH_TRY(store().check_process());
+  MEMLITH_TRY(store().failure());
   // ORDER growth-before-name: the home is long enough, durably, before a frame carries the new size or bytes beyond the
   // old one. [mutant home_grown_unflushed]
-  MEMLITH_TRY(store_.reserve_home(object_, size));
-  const LockGuard lock(capture_mutex_);
-  const std::uint64_t end = round_up(size, host_page_bytes());
-  // The kernel's page with the end of the region may have pages behind that, to which the program stored by mistake.
-  const std::uint64_t behind = round_up(size_bytes_, kPageBytes);
-  if (behind < mapped_bytes_ && !is_zero({base_ + behind, mapped_bytes_ - behind})) {
-    std::memset(base_ + behind, 0, mapped_bytes_ - behind);
-  }
-  MEMLITH_TRY(map_pages(mapped_bytes_, end, PROT_READ | PROT_WRITE));
-  if (end > mapped_bytes_) MEMLITH_TRY(tracker_->grow(end));
-  mapped_bytes_ = end;
-  size_bytes_ = size;
+  MEMLITH_TRY(store().reserve_home(object(), grown));
+  const LockGuard lock(capture_.mutex);
+  MEMLITH_ASSERT(grown > size());  // no other growth ran meanwhile
+  MEMLITH_TRY(mapping_.extend(grown));
+  const std::uint64_t end = round_up(grown, host_page_bytes());
+  if (end > mapping_.mapped_bytes()) MEMLITH_TRY(capture_.tracker()->grow(end));
+  mapping_.set_size(grown);
   size_changed_ = true;
   return kOk;
 }
 
-Result<Range> Region::range_of(const void* address, std::uint64_t bytes) const {
-  const auto offset = static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - base_);
-  const std::uint64_t size_bytes = size();
-  if (offset <= size_bytes && bytes <= size_bytes - offset) return Range{offset, bytes};
-  return fail(Errc::invalid, Detail::argument, "{} bytes at {} do not lie in region \"{}\" ({} bytes at {})", bytes,
-              address, shown_name_, size_bytes, static_cast<const void*>(base_));
-}
-
 Status Region::touch(const void* address, std::uint64_t bytes) {
   MEMLITH_TRY_ASSIGN(const Range range, range_of(address, bytes));
-  if (tracker_ != nullptr && bytes > 0) tracker_->touch(range);
+  if (Tracker* const tracker = capture_.tracker(); tracker != nullptr && bytes > 0) tracker->touch(range);
   return kOk;
 }
 
 Status Region::prepare(const void* address, std::uint64_t bytes) {
   MEMLITH_TRY_ASSIGN(const Range range, range_of(address, bytes));
-  if (tracker_ == nullptr)
-    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
-  return bytes > 0 ? tracker_->prepare(range) : kOk;
+  MEMLITH_TRY(need_writable());
+  return bytes > 0 ? capture_.tracker()->prepare(range) : kOk;
+}
+
+Result<std::uint64_t> Region::unpersisted() {
+  MEMLITH_TRY(need_writable());
+  MEMLITH_TRY(store().check_process());
+  const Held held(*this);
+  return capture_.bytes_due();
 }
 
 Result<ThreadNumber> Region::thread_of(Scope scope) const {
@@ -276,19 +191,32 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
     return fail(Errc::unsupported, Detail::tracker,
                 "region \"{}\" holds {}, whose structures all threads share; persist it with process scope, or give "
                 "each thread a region of its own",
-                shown_name_, guard_->what());
+                shown_name(), guard_->what());
   }
   if (process_scope_) {
     return fail(Errc::unsupported, Detail::tracker,
                 "region \"{}\" was opened for process scope only, so it is unknown which thread stored where; open it "
                 "without MEMLITH_REGION_PROCESS_SCOPE, or persist with process scope",
-                shown_name_);
+                shown_name());
   }
-  if (tracker_->knows_threads()) return this_thread_number();
+  if (capture_.tracker()->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
-              "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault, the explicit "
-              "or the instrumented tracker, or persist with process scope",
-              shown_name_);
+              "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault, the explicit or "
+              "the instrumented tracker, or persist with process scope",
+              shown_name());
+}
+
+std::uint64_t Region::hot_pages() {
+  const LockGuard lock(capture_.mutex);
+  return capture_.hot_pages();
+}
+
+void Region::set_guard(CaptureGuard* guard) {
+  guard_ = guard;
+  if (guard == nullptr || tracker() == nullptr) return;
+  const LockGuard lock(capture_.mutex);
+  process_scope_ = true;
+  (void)capture_.allow_hot_pages(true);  // without memory, no page becomes hot
 }
 
 // ---- capture ---------------------------------------------------------------------------------------------------
@@ -298,11 +226,11 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
 // Heap.EveryCaptureIsOfAWholeHeap]
 void Region::lock() {
   if (guard_ != nullptr) guard_->hold();
-  capture_mutex_.lock();
+  capture_.mutex.lock();
 }
 
 void Region::unlock() {
-  capture_mutex_.unlock();
+  capture_.mutex.unlock();
   if (guard_ != nullptr) guard_->let_go();
 }
 
@@ -336,9 +264,29 @@ Status put_in_order(std::span<Region* const> given, std::vector<Region*>& region
 
 }  // namespace
 
+Status Region::take(ThreadNumber thread, Range part, JointFrame& frame) {
+  MEMLITH_TRY(capture_.take(thread, part, frame));
+  if (size_changed_) frame.sizes.push_back({object(), size()});
+  return kOk;
+}
+
+void Region::keep_taken(Range part, Lsn end) {
+  if (end != Lsn{0}) {
+    size_changed_ = false;
+    note_commit(end);
+  }
+  capture_.keep(part, end);
+}
+
+void Region::append_addresses(std::vector<AddressWord>& words) const {
+  for (const SourceExtent& piece : capture_.pieces()) {
+    find_addresses(*this, piece.range.offset, piece.range.bytes, words);
+  }
+}
+
 Result<Lsn> Region::capture_part(std::span<Region* const> given, const CaptureWish& wish) {
   MEMLITH_ASSERT(!given.empty());
-  Store& store = given.front()->store_;
+  Store& store = given.front()->store();
   Scratch& work = of_this_thread<Scratch>();
   std::vector<Region*>& regions = work.regions;
   MEMLITH_TRY(put_in_order(given, regions));
@@ -357,7 +305,7 @@ Result<Lsn> Region::capture_part(std::span<Region* const> given, const CaptureWi
 Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, const CaptureWish& wish,
                                                 bool wait_for_room) {
   const Range part = wish.part;
-  Store& store = regions.front()->store_;
+  Store& store = regions.front()->store();
   Scratch& work = of_this_thread<Scratch>();
   work.frame.extents.clear();
   work.frame.sources.clear();
@@ -368,16 +316,16 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
     std::vector<Region*>& regions;
     std::size_t taken = 0;
     explicit Capture(std::vector<Region*>& all) : regions(all) {
-      const auto lock = [](Region& region) MEMLITH_ACQUIRE(region.capture_mutex_) { region.lock(); };
+      const auto lock = [](Region& region) MEMLITH_ACQUIRE(region.capture_.mutex) { region.lock(); };
       for (Region* region : regions) call_annotated(lock, *region);
     }
     ~Capture() {
       while (taken > 0) {
         Region* const region = regions[--taken];
-        region->capture_mutex_.assert_held();
-        region->give_back();
+        region->capture_.mutex.assert_held();
+        region->capture_.give_back();
       }
-      const auto unlock = [](Region& region) MEMLITH_RELEASE(region.capture_mutex_) { region.unlock(); };
+      const auto unlock = [](Region& region) MEMLITH_RELEASE(region.capture_.mutex) { region.unlock(); };
       for (Region* region : regions) call_annotated(unlock, *region);
     }
   };
@@ -385,7 +333,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
   {
     Capture capture(regions);
     for (Region* region : regions) {
-      region->capture_mutex_.assert_held();
+      region->capture_.mutex.assert_held();
       MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(wish.scope));
       if (!wish.ends_change) MEMLITH_TRY(region->check_unchanging());
       ++capture.taken;
@@ -410,7 +358,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
     }
     while (capture.taken > 0) {
       Region* const region = regions[--capture.taken];
-      region->capture_mutex_.assert_held();
+      region->capture_.mutex.assert_held();
       region->keep_taken(part, *committed);
       if (wish.ends_change) region->change_ = Change::none;
     }
@@ -421,23 +369,28 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
 Status Region::persist(std::span<Region* const> regions, Scope scope) {
   if (regions.empty()) return kOk;
   MEMLITH_TRY_ASSIGN(const Lsn end, capture(regions, scope, true));
-  return regions.front()->store_.sync(end);
+  return regions.front()->store().sync(end);
 }
 
 Status Region::persist_range(const void* address, std::uint64_t bytes, Scope scope) {
   MEMLITH_TRY_ASSIGN(Range part, range_of(address, bytes));
-  if (tracker_ == nullptr)
-    return fail(Errc::read_only, Detail::object, "region \"{}\" was opened read-only", shown_name_);
+  MEMLITH_TRY(need_writable());
   if (guard_ != nullptr) {
     return fail(Errc::unsupported, Detail::tracker,
-                "region \"{}\" holds {}, of which a part alone is not whole; persist all of it instead", shown_name_,
+                "region \"{}\" holds {}, of which a part alone is not whole; persist all of it instead", shown_name(),
                 guard_->what());
   }
-  const TrackerKind kind = tracker_->kind();
+  const TrackerKind kind = tracker()->kind();
   if (kind == TrackerKind::scan || kind == TrackerKind::fault) part = host_pages_around(part);
   Region* const self = this;
   MEMLITH_TRY_ASSIGN(const Lsn end, capture_part({&self, 1}, {scope, true, part}));
-  return store_.sync(end);
+  return store().sync(end);
+}
+
+Status Region::roll_back_guarded(ThreadNumber thread) {
+  const Status done = capture_.roll_back(thread);
+  if (guard_ != nullptr) guard_->rolled_back();  // some of it may be, even where it failed
+  return done;
 }
 
 Status Region::rollback(std::span<Region* const> given, Scope scope) {

@@ -1,18 +1,14 @@
 // A region: an object of a store, mapped where it was created, whose stores persist() captures. Floor: region.
 //
-// The mapping is MAP_PRIVATE over the home file: pages come in lazily from the page cache, stores go to private copies
-// and can never reach the file by themselves (invariant 4). The home file is never mapped shared and writable: the
-// kernel would write stores back ahead of the log. A store reaches the medium only as bytes that persist() copied into
-// a frame.
+// Its parts: the RegionMapping has the addresses and the size, the RegionHome reads the data files, and the
+// RegionCapture finds the stores. Stores go to private copies of pages; a store reaches the medium only as bytes that
+// persist() copied into a frame.
 //
 // Capture: under the regions' capture locks, the trackers say what was stored, the bytes are copied into one frame, and
 // the locks are released; the I/O happens without them, so other threads continue to store and capture.
 //
 // A change is a time between two captures in which nothing else captures or rolls back: what is captured at its end is
 // the whole of it, and what is undone leads back to its beginning.
-//
-// Rollback restores a region to what was last captured: from the tracker's copies of pages, or else from home and from
-// what the log has that is not home yet. For many bytes, a checkpoint brings that home first.
 #pragma once
 
 #include <atomic>
@@ -26,20 +22,17 @@
 
 #include "base/sync.hpp"
 #include "region/capture_guard.hpp"
-#include "region/captured_pages.hpp"
-#include "region/copied_pages.hpp"
-#include "region/equal_pages.hpp"
-#include "region/hot_pages.hpp"
 #include "region/open_transactions.hpp"
+#include "region/region_capture.hpp"
+#include "region/region_home.hpp"
+#include "region/region_mapping.hpp"
 #include "region/tracker.hpp"
-#include "region/twins.hpp"
 #include "store/store.hpp"
 
 namespace memlith::core {
 
 struct AddressWord;
-class RegionPart;   // region/region_part.hpp
-class ShownRegion;  // region/shown_region.hpp
+class RegionPart;  // region/region_part.hpp
 
 // Whose stores a persist or a rollback covers.
 enum class Scope : std::uint32_t {
@@ -56,7 +49,8 @@ struct RegionOptions {
   std::uint64_t address = 0;        // 0 = chosen
   bool limited = false;             // the session has a memory limit, so release_for_limit() will be called
   bool process_scope = false;       // thread scope is refused, so pages of a fault region may be hot
-  std::uint64_t use_magic = 0;  // not 0: a structure whose first bytes are Store::mark_use()'s, and these behind them
+  std::uint64_t use_magic = 0;      // not 0: a structure whose first bytes are
+                                    // Store::mark_use()'s, and these behind them
   // It lies where there is room, and in each process elsewhere: pointers into it lead nowhere. A new region has no
   // address then, and `reserve_bytes` is what it may grow to; a process reserves as much of it as it can use.
   bool anywhere = false;
@@ -66,28 +60,31 @@ class Region {
  public:
   // Maps the region, and creates it if requested. No other thread may open or close the same region meanwhile.
   static Result<std::unique_ptr<Region>> open(Store& store, std::string_view name, const RegionOptions& options);
-  ~Region();  // unmaps; what was not persisted is dropped
+  // Unmaps; what was not persisted is dropped.
+  ~Region() = default;
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
 
-  [[nodiscard]] std::byte* address() const { return base_; }
-  [[nodiscard]] std::uint64_t size() const { return size_bytes_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::byte* address() const { return mapping_.base(); }
+  [[nodiscard]] std::uint64_t size() const { return mapping_.size(); }
   // Its largest size in this process, and in any.
-  [[nodiscard]] std::uint64_t reserve() const { return reserve_bytes_; }
-  [[nodiscard]] std::uint64_t most() const { return most_bytes_; }
-  [[nodiscard]] ObjectId object() const { return object_; }
+  [[nodiscard]] std::uint64_t reserve() const { return mapping_.reserve(); }
+  [[nodiscard]] std::uint64_t most() const { return mapping_.most(); }
+  [[nodiscard]] ObjectId object() const { return home_.object(); }
   [[nodiscard]] const std::string& name() const { return name_; }
   // For messages: the region of a one-file store is known by its path.
-  [[nodiscard]] const std::string& shown_name() const { return shown_name_; }
-  [[nodiscard]] bool anywhere() const { return anywhere_; }  // see RegionOptions
-  [[nodiscard]] Store& store() const { return store_; }
+  [[nodiscard]] const std::string& shown_name() const { return mapping_.shown_name(); }
+  [[nodiscard]] bool anywhere() const { return mapping_.anywhere(); }  // see RegionOptions
+  [[nodiscard]] Store& store() const { return home_.store(); }
   // True if a structure (`what`, for messages) is to be made in this region. A region whose first bytes are zeros holds
-  // none: nothing was made in it, or a crash cut the making. Errors: not_found - there is none, and `create` is not
-  // set or the store is read-only; exists - `exclusive` forbids to open what is there.
+  // none: nothing was made in it, or a crash cut the making. Errors: not_found - there is none, and `create` is not set
+  // or the store is read-only; exists - `exclusive` forbids to open what is there.
   [[nodiscard]] Result<bool> is_for_making(std::string_view what, bool create, bool exclusive) const;
   // For the message of a structure that finds its bytes around `offset` damaged: what to do. In a store that is open
   // for writing, the memory alone may be damaged.
   [[nodiscard]] std::string_view after_damage(std::uint64_t offset) const;
   [[nodiscard]] std::uint64_t hot_pages();
-  [[nodiscard]] const Tracker* tracker() const { return tracker_.get(); }  // null in a read-only store
+  [[nodiscard]] const Tracker* tracker() const { return capture_.tracker(); }  // null in a read-only store
 
   // Reserves space in the home file; the size becomes durable with the next persist. Any thread, also while others use
   // the region.
@@ -155,7 +152,7 @@ class Region {
   [[nodiscard]] bool changing() const { return change_.load() == Change::under_way; }
 
   // True if the region is still mapped at its addresses; outlives the region.
-  [[nodiscard]] std::shared_ptr<const std::atomic<bool>> lies() const { return lies_; }
+  [[nodiscard]] std::shared_ptr<const std::atomic<bool>> lies() const { return mapping_.lies(); }
 
   // Runs a checkpoint and gives the memory of clean pages back to the system. `busy`, and nothing was released, if a
   // transaction has ranges in the region: the tracker does not know of its changes.
@@ -166,35 +163,44 @@ class Region {
   // Instead, for a user that knows which pages are home: gives the memory of the copied pages of [first, end) back of
   // which `is_home` says so. Such a page changes neither meanwhile nor in a frame that is not home yet, and no other
   // thread calls note_copied().
-  Status release_copies(std::uint64_t first, std::uint64_t end, const std::function<bool(std::uint64_t page)>& is_home);
+  Status release_copies(std::uint64_t first, std::uint64_t end,
+                        const std::function<bool(std::uint64_t page)>& is_home) {
+    return capture_.release_copies(first, end, is_home);
+  }
   // How many pages a release could give back, as far as known; of a region that was opened with `limited`. Any thread.
-  [[nodiscard]] std::uint64_t copied_pages() const;
+  [[nodiscard]] std::uint64_t copied_pages() const { return capture_.copied_pages(); }
 
   // ---- for transactions (region/transaction.hpp)
-  [[nodiscard]] Result<Range> range_of(const void* address, std::uint64_t bytes) const;
+  [[nodiscard]] Result<Range> range_of(const void* address, std::uint64_t bytes) const {
+    return mapping_.range_of(address, bytes);
+  }
   // True if transactions may have ranges here: the tracker must not find their stores by itself.
   [[nodiscard]] Status check_transactions() const;
   [[nodiscard]] OpenTransactions& transactions() { return transactions_; }
   // Commits a growth that no commit carries yet.
-  Status commit_size(bool will_sync) MEMLITH_EXCLUDES(capture_mutex_);
+  Status commit_size(bool will_sync) MEMLITH_EXCLUDES(capture_.mutex);
   // A commit with bytes of this region ends there.
-  void note_commit(Lsn end);
+  void note_commit(Lsn end) { home_.note_commit(end); }
   // A transaction commits these bytes.
-  void note_copied(Range range) {
-    if (copied_ != nullptr) copied_->note(range);
-  }
-  [[nodiscard]] Lsn newest_commit() const { return Lsn{committed_lsn_->load()}; }
+  void note_copied(Range range) { capture_.note_copied(range); }
+  [[nodiscard]] Lsn newest_commit() const { return home_.newest_commit(); }
 
  private:
-  Region(Store& store, const ObjectInfo& info)
-      : store_(store),
-        object_(info.id),
-        name_(info.name),
-        shown_name_(store.one_file() ? store.path() : info.name),
-        base_(reinterpret_cast<std::byte*>(info.address)),
-        reserve_bytes_(info.reserve_bytes),
-        most_bytes_(info.reserve_bytes) {}
+  friend class RegionPart;
 
+  // The object's addresses are taken by this process.
+  Region(Store& store, const ObjectInfo& info, std::uint64_t most_bytes, const RegionOptions& options)
+      : name_(info.name),
+        home_(store, info.id),
+        mapping_(home_, info, most_bytes, options.anywhere),
+        capture_(home_, mapping_),
+        process_scope_(options.process_scope) {}
+  Status begin(const ObjectInfo& info, const RegionOptions& options);
+  [[nodiscard]] Status need_writable() const;
+  [[nodiscard]] Result<ThreadNumber> thread_of(Scope scope) const;
+  [[nodiscard]] Status check_unchanging() const;
+
+  // ---- captures of several regions
   struct CaptureWish {
     Scope scope = Scope::process;
     bool will_sync = false;
@@ -205,39 +211,12 @@ class Region {
   static Result<std::optional<Lsn>> capture_once(std::vector<Region*>& regions, const CaptureWish& wish,
                                                  bool wait_for_room);
 
-  friend class RegionPart;
-  friend class ShownRegion;
-  Status map(const ObjectInfo& info) MEMLITH_REQUIRES(capture_mutex_);
-  Status attach(const RegionOptions& options) MEMLITH_REQUIRES(capture_mutex_);
-  Status allow_hot_pages() MEMLITH_REQUIRES(capture_mutex_);
-  Status note_copies() MEMLITH_REQUIRES(capture_mutex_);
-  Status release_at_home(const std::function<Status()>& release) MEMLITH_REQUIRES(capture_mutex_);
-  Status show();  // instead, in a store that is followed
-  Status map_pages(std::uint64_t begin, std::uint64_t end, int protection);
-  Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(capture_mutex_);
-  Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
-  Status roll_back_guarded(ThreadNumber thread) MEMLITH_REQUIRES(capture_mutex_);
-  [[nodiscard]] Status check_unchanging() const;
-  Status discard_part(Range part) MEMLITH_EXCLUDES(capture_mutex_);
-  Status discard_held(Range part) MEMLITH_REQUIRES(capture_mutex_);
-  Status restore_stored() MEMLITH_REQUIRES(capture_mutex_);
-  Status complete_home() MEMLITH_REQUIRES(capture_mutex_);
-  void cut_to_size() MEMLITH_REQUIRES(capture_mutex_);
-  void cut_to_part(Range part) MEMLITH_REQUIRES(capture_mutex_);
-  void append_extents(Range part, std::vector<Extent>& extents, std::vector<const std::byte*>& sources)
-      MEMLITH_REQUIRES(capture_mutex_);
-  void append_addresses(std::vector<AddressWord>& words) const MEMLITH_REQUIRES(capture_mutex_);
-  // A capture of what lies in `part`: adds what has to be logged to the frame. give_back() follows if there is no
-  // frame, also after a failure; keep_taken() if the frame ends there in the log, or (Lsn 0) nothing had to be logged.
-  Status take(ThreadNumber thread, Range part, JointFrame& frame) MEMLITH_REQUIRES(capture_mutex_);
-  void keep_taken(Range part, Lsn end) MEMLITH_REQUIRES(capture_mutex_);
-  void accept(Range part) MEMLITH_REQUIRES(capture_mutex_);
-  void give_back() MEMLITH_REQUIRES(capture_mutex_);
-  void lock() MEMLITH_ACQUIRE(capture_mutex_);
-  void unlock() MEMLITH_RELEASE(capture_mutex_);
+  // ---- of this region: the guard's locks and the capture lock
+  void lock() MEMLITH_ACQUIRE(capture_.mutex);
+  void unlock() MEMLITH_RELEASE(capture_.mutex);
   class MEMLITH_SCOPED_CAPABILITY Held {
    public:
-    explicit Held(Region& region) MEMLITH_ACQUIRE(region.capture_mutex_) : region_(region) { region.lock(); }
+    explicit Held(Region& region) MEMLITH_ACQUIRE(region.capture_.mutex) : region_(region) { region.lock(); }
     ~Held() MEMLITH_RELEASE() { region_.unlock(); }
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
@@ -245,39 +224,25 @@ class Region {
    private:
     Region& region_;
   };
-  [[nodiscard]] Result<ThreadNumber> thread_of(Scope scope) const;
+  // Adds what has to be logged to the frame, the size too. RegionCapture::give_back() follows if there is no frame,
+  // also after a failure; keep_taken() if the frame ends there in the log, or (Lsn 0) nothing had to be logged.
+  Status take(ThreadNumber thread, Range part, JointFrame& frame) MEMLITH_REQUIRES(capture_.mutex);
+  void keep_taken(Range part, Lsn end) MEMLITH_REQUIRES(capture_.mutex);
+  void append_addresses(std::vector<AddressWord>& words) const MEMLITH_REQUIRES(capture_.mutex);
+  Status roll_back_guarded(ThreadNumber thread) MEMLITH_REQUIRES(capture_.mutex);
+  Status discard_part(Range part) MEMLITH_EXCLUDES(capture_.mutex);
+  Status release_at_home(const std::function<Status()>& release) MEMLITH_REQUIRES(capture_.mutex);
 
-  Store& store_;
-  ObjectId object_;
-  std::string name_;
-  std::string shown_name_;
-  std::byte* base_;
-  std::shared_ptr<Atomic<std::uint64_t>>
-      committed_lsn_;                    // of the newest commit; owned by the store, the next opening reads it
-  Mutex grow_mutex_;                     // taken before capture_mutex_, held while the home file becomes longer
-  Atomic<std::uint64_t> size_bytes_{0};  // changed under both
-  std::uint64_t reserve_bytes_;
-  std::uint64_t most_bytes_;
-  bool anywhere_ = false;
-  bool reserved_ = false;  // this object reserved the address space
-  std::shared_ptr<std::atomic<bool>> lies_ = std::make_shared<std::atomic<bool>>(true);
-  std::unique_ptr<Tracker> tracker_;
-  std::unique_ptr<CopiedPages> copied_;  // with equal_, only if the tracker cannot tell which pages are clean
+  const std::string name_;
+  RegionHome home_;
+  RegionMapping mapping_;
+  Mutex grow_mutex_;  // taken before the capture lock, held while the home file becomes longer
+  RegionCapture capture_;
   CaptureGuard* guard_ = nullptr;
-  bool process_scope_ = false;  // constant while other threads use the region
-  Mutex capture_mutex_;
-  std::uint64_t mapped_bytes_ MEMLITH_GUARDED_BY(capture_mutex_) = 0;  // size, rounded up to the kernel's pages
-  // Only if the tracker finds pages and not bytes:
-  std::unique_ptr<Twins> twins_ MEMLITH_GUARDED_BY(capture_mutex_);
-  std::unique_ptr<CapturedPages> captured_ MEMLITH_GUARDED_BY(capture_mutex_);
-  // Only if no tracker finds bytes and no persist has thread scope.
-  std::unique_ptr<HotPages> hot_ MEMLITH_GUARDED_BY(capture_mutex_);
-  std::unique_ptr<EqualPages> equal_ MEMLITH_GUARDED_BY(capture_mutex_);
-  std::vector<Range> stored_ MEMLITH_GUARDED_BY(capture_mutex_);         // collected by the running capture
-  std::vector<SourceExtent> pieces_ MEMLITH_GUARDED_BY(capture_mutex_);  // the parts of stored_ that have to be logged
+  bool process_scope_;  // constant while other threads use the region
   enum class Change : std::uint8_t { none, under_way, left_half };
-  Atomic<Change> change_{Change::none};  // changed under capture_mutex_
-  Atomic<bool> size_changed_{false};     // since the last commit; changed under capture_mutex_
+  Atomic<Change> change_{Change::none};  // changed under the capture lock
+  Atomic<bool> size_changed_{false};     // since the last commit; changed under the capture lock
   OpenTransactions transactions_;
   std::unique_ptr<ShownObject> shown_;  // only in a store that is followed
 };

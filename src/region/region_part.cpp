@@ -15,7 +15,7 @@ Result<FrameNeed> RegionPart::prepare() {
   };
   held_.emplace(region_);
   Undo undo{this};
-  region_.capture_mutex_.assert_held();
+  region_.capture_.mutex.assert_held();
   if (!ends_change_) MEMLITH_TRY(region_.check_unchanging());
   taken_ = true;
   MEMLITH_TRY(region_.take(kAllThreads, kWholeRegion, captured_));
@@ -27,6 +27,7 @@ Result<FrameNeed> RegionPart::prepare() {
 }
 
 Status RegionPart::add_to(JointFrame& frame) {
+  MEMLITH_ASSERT(captured_.extents.size() == captured_.sources.size());
   frame.extents.insert(frame.extents.end(), captured_.extents.begin(), captured_.extents.end());
   frame.sources.insert(frame.sources.end(), captured_.sources.begin(), captured_.sources.end());
   frame.sizes.insert(frame.sizes.end(), captured_.sizes.begin(), captured_.sizes.end());
@@ -34,7 +35,7 @@ Status RegionPart::add_to(JointFrame& frame) {
 }
 
 void RegionPart::finish(Lsn end) noexcept {
-  region_.capture_mutex_.assert_held();
+  region_.capture_.mutex.assert_held();
   region_.keep_taken(kWholeRegion, end);
   taken_ = false;
   if (ends_change_) region_.end_change();
@@ -43,8 +44,8 @@ void RegionPart::finish(Lsn end) noexcept {
 }
 
 void RegionPart::cancel() noexcept {
-  region_.capture_mutex_.assert_held();
-  if (std::exchange(taken_, false)) region_.give_back();
+  region_.capture_.mutex.assert_held();
+  if (std::exchange(taken_, false)) region_.capture_.give_back();
   held_.reset();
 }
 

@@ -82,6 +82,7 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
     return kOk;
   };
   MEMLITH_TRY(store_->view() != nullptr ? move_view(open_it) : open_it());
+  MEMLITH_ASSERT(region != nullptr && find_open(region->object()) == nullptr);
   auto open = std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region), nullptr});
   regions_.reserve(regions_.size() + 1);
   add_place(open->region.get());
@@ -91,6 +92,7 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
 
 // Tells the structures in the regions that their memory is that of another commit.
 Status Session::move_view(const std::function<Status()>& move) {
+  MEMLITH_ASSERT(store_->view() != nullptr);
   for (const auto& each : regions_) {
     if (each->user != nullptr) MEMLITH_TRY(each->user->check_idle());
   }
@@ -132,7 +134,8 @@ Status Session::close_region(OpenRegion& region) {
                 region.region->shown_name());
   }
   tell_dropped(*region.region);
-  std::erase_if(regions_, [&region](const auto& each) { return each.get() == &region; });
+  const std::size_t ended = std::erase_if(regions_, [&region](const auto& each) { return each.get() == &region; });
+  MEMLITH_ASSERT(ended == 1);
   return kOk;
 }
 

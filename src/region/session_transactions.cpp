@@ -49,6 +49,7 @@ OpenTransaction* Session::begin() {
   }
   part.idle.reserve(part.transactions.size() + 1);  // so that it can be given back
   part.transactions.push_back(std::make_unique<OpenTransaction>(*this, part));
+  MEMLITH_ASSERT(part.idle.capacity() >= part.transactions.size());
   return part.transactions.back().get();
 }
 
@@ -57,6 +58,7 @@ void Session::give_back(OpenTransaction& open) {
   open.changing.clear();
   open.captured = false;
   const LockGuard lock(open.part.mutex);
+  MEMLITH_ASSERT(open.part.idle.size() < open.part.transactions.size());  // nothing is allocated here
   open.part.idle.push_back(&open);
 }
 

@@ -29,6 +29,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(std::span<Region* const> region
   snapshot->process_mark_ = process_mark();
   snapshot->views_.resize(regions.size());
   MEMLITH_TRY_ASSIGN(HomeCopies homes, store.copy_homes(objects));
+  MEMLITH_ASSERT(homes.copies.size() == regions.size());
   snapshot->lsn_ = homes.lsn;
   for (std::size_t i = 0; i < regions.size(); ++i) {
     View& view = snapshot->views_[i];

@@ -160,6 +160,7 @@ bool is_taken(const List& list, std::uint64_t number) {
 // Empties the slots [from, to), which are taken, into the pile. Under the list's holder. A slot that the owner claimed
 // and has not filled is left out: the owner sees that the slot is taken, and adds its range again.
 void drain(List& list, std::uint64_t from, std::uint64_t to) {
+  MEMLITH_ASSERT(from <= to);
   for (std::uint64_t number = from; number < to; ++number) {
     Slot& slot = list.slot(number);
     const std::uintptr_t begin = slot.begin.load(std::memory_order_acquire);

@@ -48,6 +48,7 @@ Status take_room(Store& store, ObjectInfo& info) {
     most = std::min(most, std::max(kRoomBytesMin, round_up(4 * (info.size_bytes + *free), kPageBytes)));
   }
   MEMLITH_TRY_ASSIGN(const Room room, find_room(least, most));
+  MEMLITH_ASSERT(room.bytes >= info.size_bytes && room.address % host_page_bytes() == 0);
   info.address = room.address;
   info.reserve_bytes = room.bytes;
   return kOk;

@@ -52,6 +52,7 @@ void normalize(std::vector<Range>& ranges) {
 }
 
 Result<std::unique_ptr<Tracker>> attach_tracker(TrackerKind kind, const TrackedMemory& memory) {
+  MEMLITH_ASSERT(memory.bytes <= memory.capacity_bytes && memory.bytes % host_page_bytes() == 0);
   switch (kind) {
     case TrackerKind::touched: return attach_explicit_tracker(memory);
     case TrackerKind::fault: return attach_fault_tracker(memory, "asked for");

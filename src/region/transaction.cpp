@@ -31,6 +31,7 @@ Status Transaction::join(Region& region) {
   regions_.push_back({&region, nullptr});
   try {
     regions_.back().place = region.transactions().add(*this);
+    MEMLITH_ASSERT(regions_.back().place != nullptr);
   } catch (...) {
     regions_.pop_back();
     throw;
@@ -39,6 +40,7 @@ Status Transaction::join(Region& region) {
 }
 
 void Transaction::add(Region& region, Range range) {
+  MEMLITH_ASSERT(range.bytes > 0 && range.bytes <= kExtentBytesMax);
   const std::byte* const from = region.address() + range.offset;
   std::uint64_t image = images_.size();
   if (range.bytes <= kFewBytes) {
@@ -107,6 +109,7 @@ void Transaction::note_commit(Lsn end) {
 
 // Size of extents_ and sources_.
 Result<Lsn> Transaction::commit(bool will_sync) {
+  MEMLITH_ASSERT(extents_.size() == sources_.size());
   MEMLITH_TRY(store_.close_collectors());
   MEMLITH_TRY(commit_sizes(will_sync));
   MEMLITH_TRY_ASSIGN(const Lsn end, store_.commit_weak({extents_, sources_, {}}, will_sync));
@@ -119,6 +122,7 @@ void Transaction::note_copied() {
   for (const Extent& extent : extents_) {
     const auto joined = std::find_if(regions_.begin(), regions_.end(),
                                      [&extent](const Joined& each) { return each.region->object() == extent.object; });
+    MEMLITH_ASSERT(joined != regions_.end());  // only regions that have joined have extents
     joined->region->note_copied({extent.offset, extent.bytes});
   }
 }
@@ -140,6 +144,7 @@ void Transaction::abort() {
   // [mutant abort_oldest_image_last]
   for (auto each = touched_.rbegin(); each != touched_.rend(); ++each) {
     const bool few = each->range.bytes <= kFewBytes;
+    MEMLITH_ASSERT(few || each->image + each->range.bytes <= images_.size());
     const auto* const image = few ? reinterpret_cast<const std::byte*>(&each->image) : images_.data() + each->image;
     std::memcpy(each->region->address() + each->range.offset, image, each->range.bytes);
   }

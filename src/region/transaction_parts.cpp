@@ -7,6 +7,7 @@
 namespace memlith::core {
 
 Status Transaction::add(std::unique_ptr<Participant> part) {
+  MEMLITH_ASSERT(part != nullptr);
   Region& region = part->region();
   if (&region.store() != &store_) {
     return fail(Errc::invalid, Detail::argument,
@@ -36,6 +37,7 @@ Result<std::uint64_t> Transaction::prepare_parts(std::size_t& prepared) {
     return std::pair(part.participant->kind(), part.participant->region().object());
   };
   std::sort(parts_.begin(), parts_.end(), [&](const Part& a, const Part& b) { return rank(a) < rank(b); });
+  MEMLITH_ASSERT(prepared == 0);
   FrameNeed need{0, extents_.size()};
   for (const Extent& extent : extents_) need.bytes += sizeof extent + extent.bytes;
   for (const Part& each : parts_) {
@@ -44,6 +46,7 @@ Result<std::uint64_t> Transaction::prepare_parts(std::size_t& prepared) {
     need.bytes += more.bytes;
     need.extents += more.extents;
   }
+  MEMLITH_ASSERT(prepared == parts_.size());
   frame_.reserve(need.extents);
   frame_.sizes.reserve(parts_.size());
   return need.bytes;
@@ -58,6 +61,7 @@ Result<Lsn> Transaction::commit_frame(bool will_sync, std::size_t& changed) {
     MEMLITH_TRY(each.participant->add_to(frame_));
     ++changed;
   }
+  MEMLITH_ASSERT(changed == parts_.size() && frame_.extents.size() == frame_.sources.size());
   if (frame_.extents.empty() && frame_.sizes.empty()) return Lsn{0};
   return store_.commit_weak({frame_.extents, frame_.sources, frame_.sizes}, will_sync);
 }

@@ -68,6 +68,7 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, const ReadTwi
   const bool known = place.page == page;
   if (!known && credit_ <= 0) return add_whole(offset, memory, pieces);
   const std::uint32_t now = take_copy();
+  MEMLITH_ASSERT(now < next_copy_ && next_copy_ <= copies_max_);
   pending_.push_back({page, now});  // within the reserved capacity; the code below may throw
   copy_twin(copy(now), memory);
   if (!known) --credit_;
@@ -117,6 +118,7 @@ void Twins::accept() {
 }
 
 void Twins::give_back() {
+  MEMLITH_ASSERT(free_.size() + pending_.size() <= copies_max_);
   for (const Pending& each : pending_) free_.push_back(each.copy);
   pending_.clear();
   MEMLITH_DCHECK(state_holds());
@@ -153,6 +155,7 @@ const std::byte* Twins::find(std::uint64_t page) const {
 }
 
 void Twins::forget(Range range) {
+  MEMLITH_ASSERT(pending_.empty());
   const std::uint64_t end = round_up(range.offset + range.bytes, kPageBytes) / kPageBytes;
   for (std::uint64_t page = range.offset / kPageBytes; page < end; ++page) forget(page);
 }

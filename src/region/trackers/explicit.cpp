@@ -129,6 +129,7 @@ class ExplicitTracker final : public Tracker {
   }
 
   Status grow(std::uint64_t bytes) override {
+    MEMLITH_ASSERT(bytes >= bytes_);
     bytes_ = bytes;
     return kOk;
   }

@@ -50,6 +50,7 @@ class FaultTracker final : public Tracker {
   }
 
   Status attach() {
+    MEMLITH_ASSERT(region_ == nullptr && pages_.bytes % kPageBytes == 0 && pages_.bytes / kPageBytes <= pages_max_);
     pages_.twins_max = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages_max_, kTwinsMax));
     MEMLITH_TRY(map_array(pages_.marks, pages_max_));
     MEMLITH_TRY(map_array(pages_.dirty, pages_max_));
@@ -164,6 +165,7 @@ class FaultTracker final : public Tracker {
   }
 
   Status grow(std::uint64_t bytes) override {
+    MEMLITH_ASSERT(bytes >= pages_.bytes && bytes % kPageBytes == 0 && bytes / kPageBytes <= pages_max_);
     MEMLITH_TRY(protect(pages_.bytes / kPageBytes, bytes / kPageBytes));
     const FaultHold hold(*region_);
     pages_.bytes = bytes;
@@ -194,7 +196,9 @@ class FaultTracker final : public Tracker {
     if (!set_writable(pages_, page, page + 1, true)) return LeftOpen::refused;
     if (!clean) {
       std::uint32_t* const end = pages_.dirty + pages_.dirty_count;
-      std::iter_swap(std::find(pages_.dirty, end, static_cast<std::uint32_t>(page)), end - 1);
+      std::uint32_t* const found = std::find(pages_.dirty, end, static_cast<std::uint32_t>(page));
+      MEMLITH_ASSERT(found != end);
+      std::iter_swap(found, end - 1);
       --pages_.dirty_count;
       free_twin(mark);
     }
@@ -205,6 +209,7 @@ class FaultTracker final : public Tracker {
   // The page is dirty and stays writable until it is captured.
   Status track_again(std::uint64_t page, const std::byte* twin) override {
     const FaultHold hold(*region_);
+    MEMLITH_ASSERT(pages_.marks[page].thread == kLeftOpen && pages_.dirty_count < pages_max_);
     pages_.marks[page] = {kUnknownThread, twin != nullptr ? copy_twin(pages_, twin) : 0};
     pages_.dirty[pages_.dirty_count++] = static_cast<std::uint32_t>(page);
     ++pages_.unknown_count;
@@ -295,7 +300,8 @@ class FaultTracker final : public Tracker {
                   "the process ran out of mappings (vm.max_map_count), so it is unknown which thread stored where; "
                   "persist with process scope, or persist more often");
     }
-    taken_.clear();
+    MEMLITH_ASSERT(taken_.empty());  // the ranges before were accepted, or given back
+    const std::uint64_t dirty = pages_.dirty_count;
     std::uint64_t kept = 0;
     for (std::uint64_t i = 0; i < pages_.dirty_count; ++i) {
       const std::uint32_t page = pages_.dirty[i];
@@ -306,11 +312,13 @@ class FaultTracker final : public Tracker {
       }
     }
     pages_.dirty_count = kept;
+    MEMLITH_ASSERT(kept + taken_.size() == dirty);
     std::sort(taken_.begin(), taken_.end(), [](const Taken& a, const Taken& b) { return a.page < b.page; });
     return kOk;
   }
 
   void unpick() {
+    MEMLITH_ASSERT(pages_.dirty_count + taken_.size() <= pages_max_);
     for (const Taken& each : taken_) pages_.dirty[pages_.dirty_count++] = each.page;
     taken_.clear();
   }
@@ -334,6 +342,7 @@ class FaultTracker final : public Tracker {
     pages_taken_.fetch_add(taken_.size(), std::memory_order_relaxed);
     for (const Taken& each : taken_) {
       if (each.mark.thread == kUnknownThread) --pages_.unknown_count;
+      MEMLITH_ASSERT(pages_.marks[each.page].thread != 0);
       pages_.marks[each.page] = {0, kNoTwinNow};
       if (pages_.prepared_count == 0) continue;
       pages_.prepared_count -= pages_.prepared[each.page] != 0 ? 1 : 0;
@@ -346,6 +355,7 @@ class FaultTracker final : public Tracker {
   void mark_again(const Taken& each) {
     PageMark& mark = pages_.marks[each.page];
     if (mark.thread == 0) {
+      MEMLITH_ASSERT(pages_.dirty_count < pages_max_);
       mark = each.mark;
       pages_.dirty[pages_.dirty_count++] = each.page;
       if (mark.thread == kUnknownThread) ++pages_.unknown_count;
@@ -360,9 +370,12 @@ class FaultTracker final : public Tracker {
   }
 
   void free_twin(PageMark mark) {
-    if (mark.twin != 0) pages_.free_twins[pages_.free_count++] = mark.twin - 1;
+    if (mark.twin == 0) return;
+    MEMLITH_ASSERT(mark.twin <= pages_.next_twin && pages_.free_count < pages_.next_twin);
+    pages_.free_twins[pages_.free_count++] = mark.twin - 1;
   }
   [[nodiscard]] const std::byte* twin(PageMark mark) const {
+    MEMLITH_ASSERT(mark.twin > 0 && mark.twin <= pages_.next_twin);
     return pages_.twins + std::uint64_t{mark.twin - 1} * kPageBytes;
   }
 

@@ -259,6 +259,7 @@ bool room_for_chunk() {
 // Moves a chunk that lies completely in the region. Whatever fails, the content of the pages stays, and stores to them
 // still fault.
 void adopt(FaultPages& pages, std::uint64_t chunk) {
+  MEMLITH_ASSERT((chunk + 1) * kChunkBytes <= pages.bytes && pages.chunks[chunk] < kRefused);
   std::byte* const place = pages.base + chunk * kChunkBytes;
   std::byte* const made = pages.mirror + chunk * kChunkBytes;
   std::uint8_t& state = pages.chunks[chunk];
@@ -291,6 +292,7 @@ bool has_prepared(const FaultPages& pages, std::uint64_t chunk) {
 }  // namespace
 
 std::uint64_t FaultPages::same_kind_until(std::uint64_t first, std::uint64_t end) const {
+  MEMLITH_ASSERT(first < end);
   const bool kind = adopted(first);
   std::uint64_t at = std::min((first / kChunkPages + 1) * kChunkPages, end);
   while (at < end && adopted(at) == kind) at = std::min(at + kChunkPages, end);
@@ -308,6 +310,7 @@ std::uint64_t FaultPages::same_kind_until(std::uint64_t first, std::uint64_t end
   } else {
     return 0;
   }
+  MEMLITH_ASSERT(index < pages.next_twin && pages.next_twin <= pages.twins_max);
   std::memcpy(pages.twins + std::uint64_t{index} * kPageBytes, page, kPageBytes);
   return index + 1;
 }

@@ -61,6 +61,7 @@ class InstrumentedTracker final : public Tracker {
   }
 
   Status grow(std::uint64_t bytes) override {
+    MEMLITH_ASSERT(bytes >= bytes_ && bytes <= capacity_bytes_);
     bytes_ = bytes;
     return kOk;
   }

@@ -106,6 +106,7 @@ class ScanTracker final : public Tracker {
     if (!register_range(uffd_.get(), base_ + range.offset, range.bytes, UFFDIO_REGISTER_MODE_WP)) {
       return fail_errno(errno, Detail::tracker, "userfaultfd refuses a page of the region (see vm.max_map_count)");
     }
+    MEMLITH_ASSERT(left_open_ > 0);
     --left_open_;
     // A page that could not be protected is found by the next scan.
     if (forget(range).ok() && twin != nullptr && equals_twin(base_ + range.offset, twin)) return kOk;
@@ -116,6 +117,7 @@ class ScanTracker final : public Tracker {
 
   // Protects pages from `bytes_` to `bytes`, which have no stores yet.
   Status grow(std::uint64_t bytes) override {
+    MEMLITH_ASSERT(bytes >= bytes_ && bytes % host_page_bytes() == 0);
     if (bytes == bytes_) return kOk;
     if (!register_range(uffd_.get(), base_ + bytes_, bytes - bytes_, UFFDIO_REGISTER_MODE_WP)) {
       return fail_errno(errno, Detail::tracker, "userfaultfd refuses {} bytes of the region", bytes - bytes_);
@@ -223,6 +225,7 @@ class ScanTracker final : public Tracker {
       if (errno == EINTR || errno == EAGAIN) continue;
       return fail_errno(errno, Detail::tracker, "cannot scan the region at {:#x} for written pages", begin);
     }
+    MEMLITH_ASSERT(count <= static_cast<int>(kRegionsPerScan) && scan.walk_end <= scan.end);
     rest = {offset_of(scan.walk_end), scan.end - scan.walk_end};
     return count;
   }

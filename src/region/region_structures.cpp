@@ -1,12 +1,31 @@
-// Messages: what a structure says that finds its own bytes damaged. Floor: region.
+// For structures in a region: whether to make them, and what they say where their bytes are damaged. Floor: region.
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
 
+#include "base/bytes.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core {
+
+namespace {
+constexpr std::uint64_t kBlankBytes = 64 * kKiB;  // every structure begins with bytes other than zero before that
+}  // namespace
+
+Result<bool> Region::is_for_making(std::string_view what, bool create, bool exclusive) const {
+  const std::span<const std::byte> first(address(), std::min(size(), kBlankBytes));
+  // The first bytes are left to the mark of use.
+  const auto rest = first.subspan(std::min<std::size_t>(first.size(), kFileMarkBytes));
+  const bool blank = (first.size() < kFileMarkBytes || is_left_to_mark(address())) && is_zero(rest);
+  if (!blank && create && exclusive) {
+    return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store().path(), name_);
+  }
+  if (!blank || (create && !store().read_only())) return blank;
+  return fail(Errc::not_found, Detail::object,
+              "{}: region \"{}\" is empty: {} was never made in it, or a crash cut the making; {}", store().path(),
+              name_, what, store().read_only() ? "make it with the store open for writing" : "open it with `create`");
+}
 
 // A damaged structure says where it noticed the damage, and that may be beside the place where it is. So the bytes of
 // the file are a hint, and only another opening tells whether the disk is damaged.
@@ -19,14 +38,13 @@ std::string_view Region::after_damage(std::uint64_t offset) const {
   constexpr std::string_view kUnknown =
       "the memory may be damaged, or the disk. Persist nothing more, close the store, and run `memlith verify`: if it "
       "finds no damage, only the memory was damaged, and the store can be opened again; otherwise restore a backup";
-  if (store_.read_only()) return kOnDisk;
+  if (store().read_only()) return kOnDisk;
   const std::uint64_t page = round_down(offset, kPageBytes);
   if (page >= size()) return kUnknown;
   alignas(kPageBytes) std::array<std::byte, kPageBytes> bytes;
   const std::span<std::byte> home = std::span(bytes).first(std::min(kPageBytes, size() - page));
   const KeptSentence sentence;
-  const bool differs =
-      store_.read_home_into(object_, page, home).ok() && std::memcmp(home.data(), base_ + page, home.size()) != 0;
+  const bool differs = home_.read(page, home).ok() && std::memcmp(home.data(), address() + page, home.size()) != 0;
   return differs ? kInMemory : kUnknown;
 }
 

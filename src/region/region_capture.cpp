@@ -1,0 +1,253 @@
+#include "region/region_capture.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "region/drop_pages.hpp"
+
+namespace memlith::core {
+
+namespace {
+constexpr std::uint64_t kPieceBytesMax = 1 * kGiB;
+constexpr std::uint64_t kReadBackBytesMax = 1 * kMiB;  // without a checkpoint
+}  // namespace
+
+Status RegionCapture::begin(TrackerKind kind, bool limited, bool process_scope) {
+  MEMLITH_ASSERT(tracker_ == nullptr);
+  const auto map_home = [this](std::uint64_t begin, std::uint64_t end) { return mapping_.map_to_read(begin, end); };
+  const std::uint64_t reserve = mapping_.reserve();
+  MEMLITH_TRY_ASSIGN(tracker_, attach_tracker(kind, {mapping_.base(), mapping_.mapped_bytes(),
+                                                     round_up(reserve, host_page_bytes()), map_home}));
+  if (tracker_->kind() == TrackerKind::scan) {
+    MEMLITH_TRY_ASSIGN(twins_, Twins::make(reserve));
+    MEMLITH_TRY_ASSIGN(captured_, CapturedPages::make(reserve));
+  }
+  if (limited && !tracker_->releases_any_time()) {
+    MEMLITH_TRY_ASSIGN(copied_, CopiedPages::make(reserve));
+    equal_ = std::make_unique<EqualPages>(mapping_.base());
+  }
+  return allow_hot_pages(process_scope);
+}
+
+// A tracker that finds bytes pays nothing for a page.
+Status RegionCapture::allow_hot_pages(bool process_scope) {
+  MEMLITH_ASSERT(tracker_ != nullptr);
+  const TrackerKind kind = tracker_->kind();
+  if (hot_ != nullptr || (kind != TrackerKind::scan && !(kind == TrackerKind::fault && process_scope))) return kOk;
+  MEMLITH_TRY_ASSIGN(hot_, HotPages::make(*tracker_, mapping_.base(), mapping_.reserve()));
+  return kOk;
+}
+
+// ---- a capture -------------------------------------------------------------------------------------------------
+
+// A file's last page reaches beyond its end; those bytes are not part of the file.
+void RegionCapture::cut_to_size() {
+  const std::uint64_t size = mapping_.size();
+  while (!stored_.empty() && stored_.back().offset + stored_.back().bytes > size) {
+    Range& last = stored_.back();
+    if (last.offset >= size) {
+      stored_.pop_back();
+    } else {
+      last.bytes = size - last.offset;
+    }
+  }
+  MEMLITH_DCHECK(are_in_order(stored_));
+}
+
+// stored_ is sorted.
+void RegionCapture::cut_to_part(Range part) {
+  if (part == kWholeRegion) return;
+  std::size_t kept = 0;
+  for (const Range& range : stored_) {
+    const std::uint64_t begin = std::max(range.offset, part.offset);
+    const std::uint64_t end = std::min(range.offset + range.bytes, part.offset + part.bytes);
+    if (begin < end) stored_[kept++] = {begin, end - begin};
+  }
+  stored_.resize(kept);
+  MEMLITH_ASSERT(stored_.empty() || (lies_in(stored_.front(), part) && lies_in(stored_.back(), part)));
+}
+
+Status RegionCapture::collect(ThreadNumber thread, Range part) {
+  stored_.clear();
+  MEMLITH_TRY(tracker_->collect(thread, stored_));
+  normalize(stored_);
+  cut_to_size();
+  cut_to_part(part);
+  return kOk;
+}
+
+void RegionCapture::find_pieces(Range part) {
+  MEMLITH_ASSERT((twins_ == nullptr) == (captured_ == nullptr));
+  pieces_.clear();
+  if (twins_ != nullptr) {
+    Store& store = home_.store();
+    const auto read = [this, &store, home = store.home_lsn()](std::uint64_t page,
+                                                              std::span<std::byte> target) MEMLITH_REQUIRES(mutex) {
+      return captured_->is_home(page, home) && store.read_cached_home(home_.object(), page * kPageBytes, target);
+    };
+    twins_->reduce(mapping_.base(), stored_, read, pieces_);
+  } else {
+    for (const Range& range : stored_) pieces_.push_back({range, mapping_.base() + range.offset});
+  }
+  if (hot_ != nullptr) hot_->add_pieces(part, pieces_);
+}
+
+Status RegionCapture::take(ThreadNumber thread, Range part, JointFrame& frame) {
+  MEMLITH_ASSERT(frame.extents.size() == frame.sources.size());
+  MEMLITH_TRY(collect(thread, part));
+  find_pieces(part);
+  const std::uint64_t mapped = mapping_.mapped_bytes();
+  for (const SourceExtent& piece : pieces_) {
+    MEMLITH_ASSERT(piece.range.offset + piece.range.bytes <= mapped);
+    for (std::uint64_t done = 0; done < piece.range.bytes; done += kPieceBytesMax) {
+      frame.extents.push_back({home_.object(), piece.range.offset + done,
+                               std::min(piece.range.bytes - done, kPieceBytesMax)});
+      frame.sources.push_back(piece.source + done);
+    }
+  }
+  return kOk;
+}
+
+void RegionCapture::keep(Range part, Lsn end) {
+  MEMLITH_ASSERT(end != Lsn{0} || pieces_.empty());  // without a frame, nothing had to be logged
+  if (end != Lsn{0} && captured_ != nullptr) {
+    for (const SourceExtent& piece : pieces_) captured_->note(piece.range, end);
+  }
+  accept(part);
+  if (hot_ != nullptr && part == kWholeRegion) hot_->note_capture(stored_, mapping_.size(), twins_.get());
+}
+
+void RegionCapture::accept(Range part) {
+  for (const Range& range : stored_) note_copied(range);
+  tracker_->accept_part(part);
+  if (twins_ != nullptr) twins_->accept();
+  if (hot_ != nullptr) hot_->accept();
+}
+
+void RegionCapture::give_back() {
+  tracker_->give_back();
+  if (twins_ != nullptr) twins_->give_back();
+  if (hot_ != nullptr) hot_->give_back();
+}
+
+Result<std::uint64_t> RegionCapture::bytes_due() {
+  const Status collected = collect(kAllThreads, kWholeRegion);
+  if (collected.ok()) find_pieces(kWholeRegion);
+  give_back();
+  MEMLITH_TRY(collected);
+  std::uint64_t bytes = 0;
+  for (const SourceExtent& piece : pieces_) bytes += piece.range.bytes;
+  return bytes;
+}
+
+// ---- rollback --------------------------------------------------------------------------------------------------
+
+Status RegionCapture::roll_back(ThreadNumber thread) {
+  MEMLITH_ASSERT(tracker_ != nullptr);
+  stored_.clear();
+  struct GiveBack {
+    Tracker* tracker;
+    ~GiveBack() {
+      if (tracker != nullptr) tracker->give_back();
+    }
+  } taken{tracker_.get()};
+  if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
+  if (tracker_->rollback_needs_home(thread)) MEMLITH_TRY(home_.complete());
+  MEMLITH_TRY(tracker_->rollback(thread, stored_));
+  normalize(stored_);
+  cut_to_size();
+  if (!stored_.empty()) MEMLITH_TRY(restore_stored());
+  taken.tracker->accept();
+  taken.tracker = nullptr;
+  return kOk;
+}
+
+// A few bytes are read: from home, and from the log what is not home yet. For many, a checkpoint brings all of it home,
+// and the pages need not be read.
+Status RegionCapture::restore_stored() {
+  std::uint64_t bytes = 0;
+  for (const Range& range : stored_) bytes += range.bytes;
+  MEMLITH_ASSERT(bytes <= mapping_.size());
+  const bool many = bytes > kReadBackBytesMax;
+  Overlay in_log;
+  if (many) {
+    MEMLITH_TRY(home_.complete());
+  } else {
+    std::vector<Extent> wanted;
+    for (const Range& range : stored_) wanted.push_back({home_.object(), range.offset, range.bytes});
+    MEMLITH_TRY(home_.store().read_log(wanted, home_.newest_commit(), in_log));
+  }
+  const auto read = [&](std::uint64_t offset, std::span<std::byte> target) -> Status {
+    MEMLITH_TRY(home_.read(offset, target));
+    return in_log.copy_to(home_.object(), offset, target);
+  };
+  for (const Range& range : stored_) {
+    MEMLITH_TRY(tracker_->restore(range, read, many));
+    if (!many) note_copied(range);
+  }
+  return kOk;
+}
+
+// ---- discard ---------------------------------------------------------------------------------------------------
+
+// A commit of its own, whose frame says which pages and holds none of their bytes. Memory is restored from home, so a
+// checkpoint follows the commit.
+Status RegionCapture::discard(Range part) {
+  MEMLITH_ASSERT(part.offset % kPageBytes == 0 && part.bytes % kPageBytes == 0);
+  MEMLITH_ASSERT(part.offset + part.bytes <= mapping_.mapped_bytes());
+  if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(part));
+  const Status collected = collect(kAllThreads, part);
+  const Result<Lsn> end = collected.ok() ? home_.store().discard({home_.object(), part.offset, part.bytes}) : collected;
+  if (!end.ok()) {
+    give_back();
+    return end.error();
+  }
+  home_.note_commit(*end);
+  if (twins_ != nullptr) twins_->forget(part);
+  if (captured_ != nullptr) captured_->note(part, *end);
+  Status status = home_.store().bring_home(*end);
+  if (status.ok()) status = tracker_->restore(part, home_.reader(), true);
+  accept(part);
+  // Memory must not show what the log does not have. These stores count as the program's own.
+  if (!status.ok()) std::memset(mapping_.base() + part.offset, 0, part.bytes);
+  return status;
+}
+
+// ---- releases of memory ----------------------------------------------------------------------------------------
+
+std::uint64_t RegionCapture::copied_pages() const {
+  if (copied_ != nullptr) return copied_->count();
+  return tracker_ != nullptr && tracker_->releases_any_time() ? tracker_->pages_taken() : 0;
+}
+
+Status RegionCapture::release_clean() {
+  if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
+  if (twins_ != nullptr) twins_->clear();
+  return tracker_->release_clean();
+}
+
+Status RegionCapture::release_equal() {
+  MEMLITH_ASSERT(compares_with_home());
+  return equal_->release(mapping_.mapped_bytes(), mapping_.size(), *copied_, home_.reader());
+}
+
+Status RegionCapture::release_copies(std::uint64_t first, std::uint64_t end,
+                                     const std::function<bool(std::uint64_t page)>& is_home) {
+  if (copied_ == nullptr) return kOk;
+  for (std::uint64_t next = first; first < end; first = next + 1) {
+    for (next = first; next < end && copied_->has(next) && is_home(next); ++next) {
+    }
+    const Range home = host_pages_in({first * kPageBytes, (next - first) * kPageBytes});
+    if (home.bytes == 0) continue;
+    if (!drop_pages(mapping_.base() + home.offset, home.bytes)) {
+      return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", home.bytes);
+    }
+    for (std::uint64_t at = home.offset; at < home.offset + home.bytes; at += kPageBytes) {
+      copied_->forget(at / kPageBytes);
+    }
+  }
+  return kOk;
+}
+
+}  // namespace memlith::core
