@@ -89,6 +89,7 @@ Result<Descriptor> FileImage::make_memory(const std::string& path, std::uint64_t
   if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) {
     return fail_errno(errno, Detail::mapping, "cannot make a working image of {} bytes", bytes);
   }
+  MEMLITH_ASSERT(memory.get() > STDERR_FILENO);  // a program may close the standard descriptors
   std::vector<std::byte> piece(std::min(kCopyBytes, bytes));
   for (std::uint64_t at = 0; at < bytes; at += piece.size()) {
     const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), bytes - at));
@@ -107,6 +108,7 @@ Result<Descriptor> FileImage::read_file(Device& file) {
 Status FileImage::load(Descriptor memory, bool is_equal) {
   const LockGuard lock(mutex_);
   const std::optional<ObjectInfo> info = store_.find("file");
+  MEMLITH_ASSERT(base_ == nullptr && committed_lsn_ == nullptr);
   if (!store_.one_file() || store_.read_only() || !info.has_value()) {
     return fail(Errc::invalid, Detail::argument, "{}: not a file that is open for writing", store_.path());
   }
@@ -135,6 +137,7 @@ FileImage::~FileImage() {
 // Reserves addresses for growth: they cost nothing until they are read.
 Status FileImage::map(std::uint64_t size_bytes) {
   if (size_bytes <= mapped_bytes_) return kOk;
+  MEMLITH_ASSERT((base_ == nullptr) == (mapped_bytes_ == 0));
   if (base_ != nullptr) ::munmap(base_, mapped_bytes_);
   base_ = nullptr;
   mapped_bytes_ = 0;
@@ -144,6 +147,7 @@ Status FileImage::map(std::uint64_t size_bytes) {
     if (got != MAP_FAILED) {
       base_ = static_cast<std::byte*>(got);
       mapped_bytes_ = bytes;
+      MEMLITH_ASSERT(mapped_bytes_ >= size_bytes);
       return kOk;
     }
     if (bytes == least) return fail_errno(errno, Detail::mapping, "cannot map {} bytes of the working image", bytes);
@@ -223,6 +227,7 @@ Status FileImage::find_changes(std::uint64_t size_bytes) {
   if (size_bytes > longest_bytes_) MEMLITH_TRY(add_data(round_down(longest_bytes_, kPageBytes), size_bytes));
   normalize(changed_);
   cut_off(changed_, size_bytes);
+  MEMLITH_ASSERT(changed_.empty() || changed_.back().offset + changed_.back().bytes <= size_bytes);
   return kOk;
 }
 
@@ -236,6 +241,7 @@ Range FileImage::cut_off_by_length(std::uint64_t size_bytes) const {
 
 // Beyond every committed length the file is zeros, and so is what the image has no memory for.
 Status FileImage::add_data(std::uint64_t begin, std::uint64_t end) {
+  MEMLITH_ASSERT(begin % kPageBytes == 0);
   while (begin < end) {
     const off_t data = ::lseek(memory_.get(), static_cast<off_t>(begin), SEEK_DATA);
     if (data < 0 && errno == ENXIO) return kOk;
@@ -272,6 +278,7 @@ Result<bool> FileImage::is_as_told() {
 }
 
 Status FileImage::find_differences(std::uint64_t end, std::vector<Range>& found) {
+  MEMLITH_ASSERT(end <= committed_bytes_);
   std::vector<std::byte> home(kCopyBytes);
   std::vector<std::byte> now(kCopyBytes);
   for (std::uint64_t at = 0; at < end; at += kCopyBytes) {
@@ -299,6 +306,7 @@ void FileImage::choose(Range range, std::uint64_t size_bytes) {
     const std::uint64_t until = each.offset + each.bytes;
     const std::uint64_t from = std::clamp(begin, each.offset, until);
     const std::uint64_t to = std::clamp(end, from, until);
+    MEMLITH_ASSERT(each.bytes > 0 && each.offset <= from && from <= to && to <= until);
     if (each.offset < from) left_.push_back({each.offset, from - each.offset});
     if (from < to) chosen_.push_back({from, to - from});
     if (to < until) left_.push_back({to, until - to});
@@ -330,6 +338,7 @@ Status FileImage::reserve(std::uint64_t size_bytes, bool is_last) {
     status = store_.reserve_home(kFile, wanted);
   }
   MEMLITH_TRY(status);
+  MEMLITH_ASSERT(wanted >= size_bytes);
   reserved_bytes_ = wanted;
   return kOk;
 }
@@ -348,6 +357,7 @@ Result<Lsn> FileImage::capture(Range range, bool will_sync, bool is_last) {
   if (shortest_bytes_ < committed_bytes_) twins_->clear();  // of bytes that were cut off
   const bool nothing = chosen_.empty() && size == committed_bytes_ && !regrown;
   if (nothing) return last_lsn_;  // others may be writing what they captured
+  MEMLITH_ASSERT(size <= reserved_bytes_ && size <= mapped_bytes_);
   return append(size, will_sync);
 }
 
@@ -382,6 +392,7 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
   add_zeros(cut_off_by_length(size_bytes));
   for (const SourceExtent& piece : pieces_) {
     std::uint64_t done = 0;
+    MEMLITH_ASSERT(piece.range.offset + piece.range.bytes <= size_bytes);
     if (store_.is_guarded() && piece.range.offset < kFileMarkBytes) {  // the mark is there
       done = std::min(piece.range.bytes, kFileMarkBytes - piece.range.offset);
       extents_.push_back({kDirectory, kOwnBytesOffset + piece.range.offset, done});
@@ -392,10 +403,13 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
       sources_.push_back(piece.source + done);
     }
   }
+  MEMLITH_ASSERT(extents_.size() == sources_.size());
   const SizeChange resized{kFile, size_bytes};
   std::span<const SizeChange> sizes{&resized, size_bytes != committed_bytes_ ? std::size_t{1} : 0};
   if (!extents_.empty() || !sizes.empty()) {
+    const Lsn before = last_lsn_;
     MEMLITH_TRY_ASSIGN(last_lsn_, store_.commit_weak({extents_, sources_, sizes}, will_sync));
+    MEMLITH_ASSERT(last_lsn_ > before);
     committed_lsn_->store(last_lsn_.value);
   }
   taken.twins->accept();
@@ -411,6 +425,7 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
 
 // Reads the range from the file.
 Status FileImage::restore(Range range) {
+  MEMLITH_ASSERT(range.bytes > 0);
   std::vector<std::byte> bytes(std::min(kCopyBytes, range.bytes));
   const std::uint64_t end = std::min(range.offset + range.bytes, committed_bytes_);
   for (std::uint64_t at = range.offset; at < end; at += bytes.size()) {

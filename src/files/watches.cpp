@@ -53,6 +53,7 @@ Result<std::shared_ptr<Watches::Marks>> Watches::marks_of_process() {
 
 Result<std::unique_ptr<Watches>> Watches::make() {
   MEMLITH_TRY_ASSIGN(std::shared_ptr<Marks> marks, marks_of_process());
+  MEMLITH_ASSERT(marks != nullptr && marks->uffd.get() >= 0);
   return std::unique_ptr<Watches>(new Watches(std::move(marks)));
 }
 
@@ -89,6 +90,7 @@ Status Watches::remove(const std::byte* address, std::uint64_t bytes, std::uint6
     watches_.erase(watches_.begin() + static_cast<std::ptrdiff_t>(i));
     if (whole.begin < from) watches_.push_back({whole.begin, from - whole.begin, whole.offset});
     const std::uint64_t behind = whole.begin + whole.bytes - until;
+    MEMLITH_ASSERT((from - whole.begin) + part.bytes + behind == whole.bytes);
     if (behind > 0) watches_.push_back({until, behind, part.offset + part.bytes});
   }
   return kOk;
@@ -133,6 +135,7 @@ Result<bool> Watches::scan(const Watch& watch, std::uint64_t size_bytes, std::ve
       if (errno == EPERM || errno == ENOMEM || errno == EFAULT) return false;
       return fail_errno(errno, Detail::tracker, "cannot scan the mapping at {:#x} for written pages", watch.begin);
     }
+    MEMLITH_ASSERT(static_cast<std::size_t>(count) <= found.size());
     for (int i = 0; i < count; ++i) {
       const page_region& pages = found[static_cast<std::size_t>(i)];
       written.push_back({watch.offset + (pages.start - watch.begin), pages.end - pages.start});

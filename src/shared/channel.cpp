@@ -65,6 +65,7 @@ void Answer::set(Status status) {
   if (status.ok()) return;
   const std::string_view said = last_error_text();
   text_bytes = static_cast<std::uint16_t>(said.copy(text.data(), text.size()));
+  MEMLITH_ASSERT(text_bytes <= text.size() && category != 0);
 }
 
 Status Answer::status() const {
@@ -83,6 +84,7 @@ Result<Meeting> Meeting::at(const std::string& folder) {
 }
 
 Result<Descriptor> Meeting::connect() const {
+  MEMLITH_ASSERT(descriptor_.get() >= 0);
   Descriptor socket = make_socket(0);
   if (socket.get() < 0) return fail_errno(errno, Detail::open, "cannot make a socket");
   const sockaddr_un address = address_of(descriptor_.get());
@@ -94,6 +96,7 @@ Result<Descriptor> Meeting::connect() const {
 }
 
 Result<Descriptor> Meeting::listen() const {
+  MEMLITH_ASSERT(descriptor_.get() >= 0);
   Descriptor socket = make_socket(SOCK_NONBLOCK);
   if (socket.get() < 0) return fail_errno(errno, Detail::open, "cannot make a socket");
   remove();  // what a keeper that was killed has left
@@ -107,6 +110,7 @@ Result<Descriptor> Meeting::listen() const {
 void Meeting::remove() const { ::unlinkat(descriptor_.get(), kSocketName, 0); }
 
 Result<bool> Meeting::lock() const {
+  MEMLITH_ASSERT(descriptor_.get() >= 0);
   if (uninterrupted([&] { return ::flock(descriptor_.get(), LOCK_EX | LOCK_NB); }) == 0) return true;
   if (errno == EWOULDBLOCK) return false;
   return fail_errno(errno, Detail::lock, "{}: cannot lock the folder", folder_);
@@ -128,6 +132,7 @@ bool send_request(int socket, const Request& request) {
 }
 
 bool send_answer(int socket, const Answer& answer, const Memories* memories) {
+  MEMLITH_ASSERT(answer.text_bytes <= answer.text.size());  // no byte behind the answer is sent
   const std::size_t bytes = offsetof(Answer, text) + answer.text_bytes;
   iovec piece{const_cast<Answer*>(&answer), bytes};
   Room room;
@@ -135,6 +140,7 @@ bool send_answer(int socket, const Answer& answer, const Memories* memories) {
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
   if (memories != nullptr) {
+    MEMLITH_ASSERT(memories->region.get() >= 0 && memories->control.get() >= 0);
     message.msg_control = room.bytes.data();
     message.msg_controllen = room.bytes.size();
     cmsghdr* const header = CMSG_FIRSTHDR(&message);

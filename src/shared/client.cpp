@@ -136,6 +136,7 @@ Status Client::go_on() {
   if (joined.answer.address != reinterpret_cast<std::uint64_t>(memory_)) return poisoned();
   Control control;
   MEMLITH_TRY(control.map(joined.memories.control.get()));
+  MEMLITH_ASSERT(memory_ != nullptr && bytes_ > 0);
   // In one step: other threads may load from it.
   constexpr int kFlags = MAP_SHARED | MAP_FIXED;
   if (::mmap(memory_, bytes_, PROT_READ | PROT_WRITE, kFlags, joined.memories.region.get(), 0) == MAP_FAILED) {
@@ -153,6 +154,7 @@ Status Client::go_on() {
 }
 
 Status Client::map(const Answer& answer, Memories memories) {
+  MEMLITH_ASSERT(memory_ == nullptr && memories.region.get() >= 0);
   MEMLITH_TRY(control_.map(memories.control.get()));
   number_ = answer.client;
   bytes_ = answer.bytes;
@@ -231,11 +233,13 @@ Status Client::wait(std::uint64_t ticket) {
 
 // One of the threads that wait receives for all.
 void Client::receive_one() {
+  MEMLITH_ASSERT(!receiving_);
   receiving_ = true;
   mutex_.unlock();
   Answer answer;
   const bool received = receive_answer(socket_.get(), answer, nullptr);
   mutex_.lock();
+  MEMLITH_ASSERT(receiving_);  // no other thread has received meanwhile
   receiving_ = false;
   if (received) {
     const auto found = std::find_if(waiting_.begin(), waiting_.end(),
@@ -255,6 +259,7 @@ Result<Answer> Client::ask(Request request) {
   {
     const LockGuard lock(mutex_);
     answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return waiting_.size() < kAsksMax; });
+    MEMLITH_ASSERT(waiting_.size() < kAsksMax);
     waiting.number = request.number = ++requests_;
     waiting_.push_back(&waiting);
     MEMLITH_SHARED_STEP();
@@ -267,7 +272,8 @@ Result<Answer> Client::ask(Request request) {
         answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return waiting.answered || ended_ || !receiving_; });
       }
     }
-    std::erase(waiting_, &waiting);
+    const std::size_t ended = std::erase(waiting_, &waiting);
+    MEMLITH_ASSERT(ended == 1);
     answered_.notify_all();
   }
   MEMLITH_SHARED_STEP();

@@ -86,6 +86,7 @@ Result<Descriptor> Control::make() {
 }
 
 Status Control::map(int descriptor) {
+  MEMLITH_ASSERT(segment_ == nullptr);
   void* const mapped =
       ::mmap(nullptr, sizeof(ControlSegment), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
   if (mapped == MAP_FAILED) return fail_errno(errno, Detail::mapping, "cannot map the memory of a shared region");
@@ -95,6 +96,7 @@ Status Control::map(int descriptor) {
 }
 
 Status Control::live() {
+  MEMLITH_ASSERT(segment_ != nullptr && !lives_);
   lives_ = ::pthread_mutex_lock(&segment_->keeper_life) == 0;
   if (lives_) return kOk;
   return fail(Errc::unsupported, Detail::mapping, "this system has no mutexes that processes can share");
@@ -133,6 +135,8 @@ std::vector<Range> Control::collect(Owner owner) const {
 // Writes the entry, which was free or is the wish's own. It counts from its last store on.
 void Control::enter(Wish& wish, std::uint32_t free, Entry state) {
   if (free == kRangesMax) return;
+  MEMLITH_ASSERT(free < kRangesMax && state != Entry::free);
+  MEMLITH_ASSERT(wish.entry == free || wish.entry == kRangesMax);  // an owner wants a range in one entry
   RangeEntry& entry = segment_->range[free];
   if (wish.entry != free) {
     segment_->used = std::max(used(), free + 1);
@@ -164,6 +168,7 @@ Control::Taken Control::try_to_take(Wish& wish) {
     }
   }
   const std::uint32_t place = wish.entry != kRangesMax ? wish.entry : free;
+  MEMLITH_ASSERT(place <= kRangesMax);
   if (has_way && place == kRangesMax) return Taken::no_entry;
   if (has_way || wish.entry == kRangesMax) enter(wish, place, has_way ? Entry::held : Entry::wanted);
   return has_way ? Taken::yes : Taken::no;
@@ -172,6 +177,7 @@ Control::Taken Control::try_to_take(Wish& wish) {
 // Others may have waited for this one to pass.
 void Control::withdraw(const Wish& wish) {
   if (wish.entry == kRangesMax) return;
+  MEMLITH_ASSERT(wish.entry < kRangesMax);
   {
     const Lock lock(*segment_);
     segment_->range[wish.entry].state.store(Entry::free, std::memory_order_release);
@@ -214,6 +220,7 @@ Status Control::take(Owner owner, Range range, Time until, bool is_first) {
 void Control::wait_for_release(std::uint32_t seen, Time until) {
   const auto rest = std::min<std::chrono::nanoseconds>(until - std::chrono::steady_clock::now(), kLook);
   if (rest.count() <= 0) return;
+  MEMLITH_ASSERT(rest < std::chrono::seconds(1));  // the kernel refuses more nanoseconds
   const timespec time{0, static_cast<long>(rest.count())};
   segment_->waiting.fetch_add(1);  // seq_cst; pairs with the load in wake()
   MEMLITH_SHARED_STEP();
@@ -235,6 +242,7 @@ void Control::release(Owner owner) {
         end = i + 1;
       }
     }
+    MEMLITH_ASSERT(end <= kRangesMax);
     segment_->used = end;
   }
   wake();

@@ -26,6 +26,7 @@ DurableAnswers::~DurableAnswers() {
 void DurableAnswers::add(std::shared_ptr<Connection> to, std::uint64_t number, Lsn ticket, PersistTimer timer) {
   {
     const LockGuard lock(mutex_);
+    MEMLITH_ASSERT(to != nullptr && !ending_);
     due_.push_back({std::move(to), number, ticket, timer});
   }
   changed_.notify_one();
@@ -45,6 +46,7 @@ void DurableAnswers::work() {
 }
 
 void DurableAnswers::answer(const std::vector<Due>& all) {
+  MEMLITH_ASSERT(!all.empty());
   Lsn newest;
   for (const Due& each : all) newest = std::max(newest, each.ticket);
   // ORDER durable-before-answer: a crash behind an answer that came before would take an acknowledged commit back.

@@ -86,6 +86,7 @@ Status Keeper::run() {
       all.push_back({client->socket.get(), POLLIN, 0});
       all.push_back({client->process.get(), POLLIN, 0});  // a negative descriptor is left out
     }
+    MEMLITH_ASSERT(all.size() == 2 + 2 * clients_.size());
     const int ready = ::poll(all.data(), all.size(), rest_ms());
     if (ready < 0 && errno != EINTR) return fail_errno(errno, Detail::none, "the keeper cannot wait for its clients");
     if (ready == 0 && rest_ms() == 0) break;
@@ -190,6 +191,7 @@ Status Keeper::open(Connection& client, const Request& request, Answer& answer) 
   }
   client.region = region;
   client.number = ++clients_ever_;
+  MEMLITH_ASSERT(client.number != 0);  // no two handles ever have the same
   answer.client = client.number;
   answer.address = reinterpret_cast<std::uint64_t>(region->region().address());
   answer.bytes = bytes;
@@ -200,12 +202,15 @@ Result<KeptRegion*> Keeper::region_of(const Request& request) {
   const std::string name(request.name.data(), ::strnlen(request.name.data(), request.name.size()));
   if (const auto found = regions_.find(name); found != regions_.end()) return found->second.get();
   MEMLITH_TRY_ASSIGN(std::unique_ptr<KeptRegion> region, KeptRegion::open(session_, request));
-  return regions_.emplace(name, std::move(region)).first->second.get();
+  const auto [place, is_new] = regions_.emplace(name, std::move(region));
+  MEMLITH_ASSERT(is_new && place->second != nullptr);
+  return place->second.get();
 }
 
 Status Keeper::commit(const std::shared_ptr<Connection>& client, const Request& request, Answer& answer, bool& later) {
   const PersistTimer timer;
   const bool waits = request.waits != 0;
+  MEMLITH_ASSERT(client->region != nullptr && client->number != 0);
   MEMLITH_TRY_ASSIGN(const Lsn ticket, client->region->commit({client->number, request.tx}, waits));
   newest_ = std::max(newest_, ticket);
   answer.ticket = ticket.value;

@@ -45,6 +45,7 @@ KeptRegion::~KeptRegion() {
 }
 
 Status KeptRegion::share() {
+  MEMLITH_ASSERT(shared_ == nullptr && bytes_ == open_.region->size());
   Descriptor memory(above_standard(::memfd_create("memlith-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   // A client that cut the memory would end the keeper.
   if (memory.get() < 0 || ::ftruncate(memory.get(), static_cast<off_t>(bytes_)) != 0 ||
@@ -63,11 +64,13 @@ Status KeptRegion::share() {
   MEMLITH_TRY(control_.map(memories_.control.get()));
   MEMLITH_TRY(control_.live());
   memories_.region = std::move(memory);
+  MEMLITH_ASSERT(memories_.region.get() >= 0 && memories_.control.get() >= 0);
   return kOk;
 }
 
 // Pages of zeros take no memory.
 void KeptRegion::fill() const {
+  MEMLITH_ASSERT(bytes_ % kPageBytes == 0);
   const std::byte* const own = open_.region->address();
   for (std::uint64_t at = 0; at < bytes_; at += kPageBytes) {
     if (!is_zeros(own + at)) std::memcpy(shared_ + at, own + at, kPageBytes);
@@ -94,12 +97,14 @@ Status KeptRegion::stage(const std::vector<Range>& ranges) {
     sources_.push_back(target);
     target += range.bytes;
   }
+  MEMLITH_ASSERT(target == staged_.data() + total && extents_.size() == sources_.size());
   return kOk;
 }
 
 Result<Lsn> KeptRegion::commit(Owner owner, bool waits) {
   const std::vector<Range> ranges = control_.collect(owner);
   MEMLITH_TRY(stage(ranges));
+  MEMLITH_ASSERT(extents_.size() == ranges.size());
   MEMLITH_SHARED_STEP();
   MEMLITH_TRY_ASSIGN(const Lsn ticket, open_.region->commit_bytes(extents_, sources_, waits));
   MEMLITH_SHARED_STEP();
@@ -115,6 +120,7 @@ Result<Lsn> KeptRegion::commit(Owner owner, bool waits) {
 }
 
 void KeptRegion::undo(std::uint32_t client) {
+  MEMLITH_ASSERT(client != 0);
   const Owner owner{client, kEveryTx};
   const std::vector<Range> ranges = control_.collect(owner);
   for (const Range& range : ranges) {

@@ -33,6 +33,7 @@ Status SharedTransaction::touch_before(const void* address, std::uint64_t bytes,
     images_.resize(image);
     return taken.category == Errc::poisoned ? client_.poisoned() : taken;
   }
+  MEMLITH_ASSERT(images_.size() == image + bytes && touched_.back().image == image);
   std::memcpy(images_.data() + image, client_.address() + offset, bytes);
   MEMLITH_SHARED_STEP();
   return kOk;
@@ -40,6 +41,7 @@ Status SharedTransaction::touch_before(const void* address, std::uint64_t bytes,
 
 void SharedTransaction::restore() const {
   for (auto each = touched_.rbegin(); each != touched_.rend(); ++each) {
+    MEMLITH_ASSERT(each->image + each->range.bytes <= images_.size());
     std::memcpy(client_.address() + each->range.offset, images_.data() + each->image, each->range.bytes);
     MEMLITH_SHARED_STEP();
   }
@@ -57,7 +59,8 @@ void Client::end(const SharedTransaction& tx, std::uint64_t ticket, bool durable
   const LockGuard lock(mutex_);
   std::uint64_t& newest = durable ? durable_ : weak_;
   newest = std::max(newest, ticket);
-  std::erase_if(transactions_, [&tx](const auto& each) { return each.get() == &tx; });
+  const std::size_t ended = std::erase_if(transactions_, [&tx](const auto& each) { return each.get() == &tx; });
+  MEMLITH_ASSERT(ended == 1);
 }
 
 Result<std::uint64_t> Client::commit(SharedTransaction& tx, bool waits) {

@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "memlith/heap.hpp"
 #include "memlith/kv.hpp"
 #include "memlith/memlith.hpp"
 #include "support/child.hpp"
@@ -117,6 +118,47 @@ TEST_P(Followers, SeeWhatWasPersistedAndMoveOnWhenTheyAreTold) {
   ASSERT_TRUE(store->close().ok());
   auto again = open_at(path_, one_file_, writing());
   ASSERT_TRUE(again.ok()) << "a reader kept the writer out: " << again.error().message();
+  EXPECT_TRUE(reader.finish());
+}
+
+// The writer opens its heap with a larger limit, for which the heap moves its segment table: a reader finds the new
+// table.
+TEST_P(Followers, SeeAHeapWhoseSegmentTableHasMoved) {
+  RegionOptions options;
+  options.create = true;
+  options.max_size = 8 << 20;
+  const auto open_heap = [&](const Store& store) { return Heap::open(store, first_, options); };
+  {
+    auto store = open_at(path_, one_file_, writing());
+    ASSERT_TRUE(store.ok()) << store.error().message();
+    auto heap = open_heap(*store);
+    ASSERT_TRUE(heap.ok()) << heap.error().message();
+    ASSERT_TRUE(heap->persist().ok());
+  }
+  SecondProcess reader([&](const SecondProcess::Side& test) -> std::string {
+    if (!test.wait()) return "no word";
+    auto store = open_at(path_, one_file_, follow());
+    if (!store.ok()) return store.error().message();
+    options.create = false;
+    auto heap = open_heap(*store);
+    if (!heap.ok()) return heap.error().message();
+    if (const auto report = heap->verify(); !report.ok() || report->blocks != 0) return "not as it was made";
+    test.tell();
+    if (!test.wait()) return "no word";
+    if (const auto lsn = store->refresh(); !lsn.ok()) return lsn.error().message();
+    const auto report = heap->verify();
+    if (!report.ok()) return report.error().message();
+    return report->blocks == 1 ? "" : "the block is missing";
+  });
+  ASSERT_TRUE(reader.step());
+  auto store = open_at(path_, one_file_, writing());
+  ASSERT_TRUE(store.ok()) << store.error().message();
+  options.max_size = std::uint64_t{1} << 30;
+  auto heap = open_heap(*store);
+  ASSERT_TRUE(heap.ok()) << heap.error().message();
+  void* block = nullptr;
+  ASSERT_EQ(memlith_heap_allocate(heap->handle(), 2'000'000, 16, &block), MEMLITH_OK);
+  ASSERT_TRUE(heap->persist().ok());
   EXPECT_TRUE(reader.finish());
 }
 
