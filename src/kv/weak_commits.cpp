@@ -16,9 +16,10 @@ constexpr std::uint64_t kFrameBytes = 256 * kKiB;  // from here on a batch goes 
 
 void WeakCommits::start(Window window, bool manual) {
   {
+    const std::uint64_t commits = newest();
     const LockGuard lock(queue_mutex_);
-    durable_ = pages_.header().commits;
-    numbers_.begin(durable_);
+    durable_ = commits;
+    numbers_.begin(commits);
   }
   manual_ = manual;
   if (manual) close_by_hand();
@@ -37,16 +38,16 @@ Status WeakCommits::stop(bool persist) {
 }
 
 std::uint64_t WeakCommits::newest() {
-  const LockGuard lock(pages_.writer());
-  return pages_.header().commits;
+  const LockGuard lock(pages_.writer.mutex());
+  return pages_.writer.header().commits;
 }
 
 // ---- commits ---------------------------------------------------------------------------------------------------
 
 WeakCommits::Wish WeakCommits::committed(bool weak) {
-  if (!pages_.logs()) return {};
+  if (!pages_.writer.logs()) return {};
   note_waiting_commit();
-  const std::uint64_t bytes = pages_.batch().bytes();
+  const std::uint64_t bytes = pages_.writer.batch().bytes();
   waiting_bytes_.store(bytes, std::memory_order_relaxed);
   Wish wish;
   if (!weak || manual_) return wish;
@@ -90,34 +91,36 @@ Result<Lsn> WeakCommits::hand_over(std::uint64_t commit, bool will_sync) MEMLITH
 
 // The writer's lock is that of another object, too.
 Status WeakCommits::pause() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (!held_) pages_.writer().lock();
-  const Status cut = no_throw([this]() -> Status {
-    pages_.cut_batch();
+  if (!held_) pages_.writer.mutex().lock();
+  const Status cut = no_throw([this]() MEMLITH_REQUIRES(writing) -> Status {
+    pages_.writer.cut_batch();
     return kOk;
   });
   if (!cut.ok()) resume();
   return cut;
 }
 
-void WeakCommits::set_aside() noexcept {
-  std::swap(carried_, pages_.batch());
+// Between pause() and resume().
+void WeakCommits::set_aside() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  MEMLITH_ASSERT(carried_.empty());
+  std::swap(carried_, pages_.writer.batch());
   waiting_bytes_.store(0, std::memory_order_relaxed);
   window_begun_ = frame_wanted_ = false;
 }
 
 void WeakCommits::resume() noexcept MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  if (!held_) pages_.writer().unlock();
+  if (!held_) pages_.writer.mutex().unlock();
 }
 
 Collector::Piece WeakCommits::first(std::uint64_t bytes_max) {
   piece_ = carried_.front(bytes_max);
-  size_ = pages_.region().size_to_commit();
+  size_ = pages_.words.region().size_to_commit();
   return {piece_.extents, piece_.sources, size_, piece_.bytes, piece_.cuts};
 }
 
 bool WeakCommits::in_log(Lsn end) noexcept {
-  pages_.region().note_commit(end);
-  if (size_.has_value()) pages_.region().note_size_committed(*size_);
+  pages_.words.region().note_commit(end);
+  if (size_.has_value()) pages_.words.region().note_size_committed(*size_);
   note_sent(piece_, end);
   return !carried_.empty();
 }
@@ -131,6 +134,7 @@ void WeakCommits::note_sent(const Batch::Piece& piece, Lsn end) {
   }
   {
     const LockGuard queue(queue_mutex_);
+    MEMLITH_ASSERT(piece.commit >= numbers_.logged());
     numbers_.add(piece.commit, end);
   }
   carried_.drop_front(piece);
@@ -145,22 +149,23 @@ void WeakCommits::part_in_log(const Batch::Piece& piece, Lsn end) {
 std::string WeakCommits::what_waits() const {
   const LockGuard queue(queue_mutex_);
   return fmt::format("the commits behind number {} of the kv store \"{}\"", numbers_.logged(),
-                     pages_.region().shown_name());
+                     pages_.words.region().shown_name());
 }
 
 Batch::Piece WeakCommits::take_part() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  pages_.cut_batch();
-  std::swap(carried_, pages_.batch());
+  MEMLITH_ASSERT(held_ && carried_.empty());
+  pages_.writer.cut_batch();
+  std::swap(carried_, pages_.writer.batch());
   set_tickets_aside();
   held_ = false;
-  pages_.writer().unlock();
+  pages_.writer.mutex().unlock();
   return carried_.front(~std::uint64_t{0});
 }
 
 // ---- to the disk -----------------------------------------------------------------------------------------------
 
 Status WeakCommits::make_durable(std::uint64_t commit) {
-  if (!pages_.logs()) return kOk;
+  if (!pages_.writer.logs()) return kOk;
   const auto handed = hand_over(commit, true);
   if (!handed.ok()) {
     // Those of the commits that the log took before it refused the rest. The others are tried again.
@@ -209,7 +214,7 @@ void WeakCommits::durable_moved() {
 void WeakCommits::after_background_closing(Status closed) {
   if (manual_) return;
   if (!closed.ok()) event_.raise();
-  pages_.grow_ahead();
+  pages_.writer.grow_ahead();
 }
 
 std::uint64_t WeakCommits::durable() {
@@ -265,7 +270,7 @@ void WeakCommits::call_done(Status unless_durable) {
       if (waiting_.empty()) return;
       const auto first = waiting_.begin();
       ticket = first->first;
-      if (ticket > durable && pages_.logs()) {
+      if (ticket > durable && pages_.writer.logs()) {
         if (failure.ok()) return;
         status = failure;
       }
