@@ -2,8 +2,8 @@
 //
 // Commits leave copies of what they changed in the batch of Writer. The batch waits in memory until a closing of the
 // store's collectors puts it into a frame: because a commit of any structure has to be durable, because the batch has
-// grown large, or because the window of its oldest commit has passed. The writer's mutex is held only while the batch is
-// exchanged for an empty one, between two commits: a frame holds whole commits, and frames have their order.
+// grown large, or because the window of its oldest commit has passed. The writer's mutex is held only while the batch
+// is exchanged for an empty one, between two commits: a frame holds whole commits, and frames have their order.
 //
 // A batch that the log refuses stays in memory; store/collectors.hpp says what follows.
 #pragma once
