@@ -14,6 +14,7 @@ namespace memlith::core::applog {
 namespace {
 constexpr std::uint64_t kFrameBytesMax = 1 * kMiB;
 constexpr std::uint64_t kMarkBytes = sizeof(EntryHeader);
+constexpr std::uint64_t kCountMax = std::uint64_t{1} << 62;  // no log had so many bytes or entries
 constexpr std::size_t kExtentsMax = 4;  // of entries that wait: two runs of the ring, and two of the mark
 // A writer that waits for room looks from time to time whether the store can still commit.
 constexpr std::chrono::milliseconds kLookAgainAfter{50};
@@ -39,6 +40,7 @@ std::uint64_t AppLog::in_use_from() const {
 }
 
 bool AppLog::has_room(std::uint64_t bytes) const {
+  MEMLITH_ASSERT(in_use_from() <= handed_ && handed_ <= appended_);
   return appended_ - in_use_from() + bytes + kMarkBytes <= ring_.capacity();
 }
 
@@ -119,11 +121,12 @@ Status AppLog::check_first_page() {
   const auto shape = record_at<Shape>(region_, kShapeOffset);
   if (shape.checksum != sum_of(shape, seed_))
     return damaged(kShapeOffset, "the size of the application log is damaged");
-  if (shape.capacity < kMarkBytes || kRingOffset + shape.capacity > region_.size()) {
+  if (shape.capacity < kMarkBytes || shape.capacity > region_.size() - kRingOffset) {
     return damaged(kShapeOffset, "the region was cut: the application log is larger");
   }
   const auto position = record_at<Position>(region_, kPositionOffset);
-  if (position.checksum != sum_of(position, seed_) || position.at < shape.base || position.number == 0) {
+  if (position.checksum != sum_of(position, seed_) || position.at < shape.base || position.at > kCountMax ||
+      position.number == 0 || position.number > kCountMax) {
     return damaged(kPositionOffset, "the read position of the application log is damaged");
   }
   const LockGuard lock(mutex_);
@@ -212,6 +215,8 @@ void AppLog::put(std::uint64_t position, const void* bytes, std::uint64_t count)
 }
 
 void AppLog::place(const Entries& entries) {
+  MEMLITH_ASSERT(has_room(entries.bytes) && entries.sums.size() == entries.all.size());
+  const std::uint64_t end = appended_ + entries.bytes;
   for (std::size_t i = 0; i < entries.all.size(); ++i) {
     const Content content = entries.all[i];
     EntryHeader header{number_ + 1, EntryKind::entry, static_cast<std::uint32_t>(content.size()), 0};
@@ -221,6 +226,7 @@ void AppLog::place(const Entries& entries) {
     appended_ += stored_bytes(content.size());
     ++number_;
   }
+  MEMLITH_ASSERT(appended_ == end);
 }
 
 Result<std::uint64_t> AppLog::append(std::span<const Content> given) {
@@ -282,6 +288,7 @@ void AppLog::add(Changes& changes, std::uint64_t offset, const void* bytes, std:
 }
 
 void AppLog::add_ring(Changes& changes, std::uint64_t from, std::uint64_t to) const {
+  MEMLITH_ASSERT(from <= to);
   ring_.for_each_run(from, to - from, [&](std::uint64_t offset, std::uint64_t run) {
     add(changes, offset, region_.address() + offset, run);
   });
@@ -324,6 +331,7 @@ void AppLog::set_aside(const Closing& /*closing*/) noexcept {
   going_.extents.clear();
   going_.sources.clear();
   add_waiting(going_, going_mark_);
+  MEMLITH_ASSERT(going_.extents.size() <= kExtentsMax && going_.extents.size() == going_.sources.size());
   going_to_ = appended_;
 }
 
@@ -349,6 +357,7 @@ std::string AppLog::what_waits() const {
 }
 
 void AppLog::add_waiting(Changes& changes, EntryHeader& mark) {
+  MEMLITH_ASSERT(appended_ - in_use_from() + kMarkBytes <= ring_.capacity());  // the mark overwrites nothing in use
   mark = end_mark(number_ + 1, seed_);
   put(appended_, &mark, sizeof mark);
   add_ring(changes, handed_, appended_);
@@ -356,6 +365,7 @@ void AppLog::add_waiting(Changes& changes, EntryHeader& mark) {
 }
 
 void AppLog::note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) {
+  MEMLITH_ASSERT(handed_ <= to && to <= appended_ && mark.number <= number_ + 1);
   handed_ = to;
   numbers_.add(mark.number - 1, end);
   if (reader_waits_) arrived_.notify_one();
@@ -373,6 +383,7 @@ Status AppLog::grow_for(const Entries& entries) {
 }
 
 Status AppLog::hold_for(const Entries& entries) {
+  MEMLITH_ASSERT(!part_hold_.holds());
   KeptLock held(mutex_);
   mutex_.assert_held();
   if (!has_room(entries.bytes)) return no_room(entries.bytes, ring_.capacity());
@@ -381,6 +392,7 @@ Status AppLog::hold_for(const Entries& entries) {
 }
 
 void AppLog::place_held(const Entries& entries, Changes& changes, EntryHeader& mark) {
+  MEMLITH_ASSERT(part_hold_.holds());
   mutex_.assert_held();
   place(entries);
   add_waiting(changes, mark);

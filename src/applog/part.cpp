@@ -46,6 +46,7 @@ Status AppLogPart::add_to(JointFrame& frame) {
   if (consumed_.has_value()) {
     log_.add(changes_, kPositionOffset, &*consumed_, sizeof *consumed_);
   }
+  MEMLITH_ASSERT(changes_.extents.size() <= 5 && changes_.extents.size() == changes_.sources.size());
   frame.extents.insert(frame.extents.end(), changes_.extents.begin(), changes_.extents.end());
   frame.sources.insert(frame.sources.end(), changes_.sources.begin(), changes_.sources.end());
   return kOk;

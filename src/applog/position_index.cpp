@@ -26,7 +26,9 @@ void PositionIndex::forget_before(const Position& first) {
 
 std::uint64_t PositionIndex::find(const Ring& ring, const Position& first, std::uint64_t number) {
   const auto size_at = [&ring](std::uint64_t at) { return stored_bytes(ring.header_at(at).bytes); };
+  MEMLITH_ASSERT(first.number <= number);
   forget_before(first);
+  MEMLITH_ASSERT(known_ >= first.number && known_at_ >= first.at);
   while (known_ < number) {
     if (known_ % kStep == 0) marks_.push_back(known_at_);
     known_at_ += size_at(known_at_);
@@ -45,6 +47,7 @@ std::uint64_t PositionIndex::find(const Ring& ring, const Position& first, std::
   }
   if (last_ != 0) begin_at(last_, last_at_);
   begin_at(known_, known_at_);
+  MEMLITH_ASSERT(first.number <= from && from <= number && first.at <= at);
   for (; from < number; ++from) at += size_at(at);
   last_ = number;
   last_at_ = at;

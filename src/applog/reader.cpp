@@ -13,6 +13,7 @@ constexpr std::uint64_t kWaitMsMax = 365ull * 24 * 3600 * 1000;  // as good as f
 }  // namespace
 
 Result<bool> AppLog::copy_next(Entry& entry) {
+  MEMLITH_ASSERT(consumed_.at <= read_.at && read_.at <= handed_);
   const std::uint64_t bytes_max = appended_ - read_.at;
   if (read_entry(ring_, read_.at, read_.number, bytes_max, seed_, content_) != Found::entry) {
     return damaged(ring_.offset_of(read_.at), "an entry of the application log is damaged");
@@ -96,7 +97,9 @@ Result<Position> AppLog::position_of(std::uint64_t number) {
 void AppLog::move_consumed(const Position& position) {
   std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
   const LockGuard lock(mutex_);
+  MEMLITH_ASSERT(position.at <= handed_);
   consumed_ = position;
+  if (read_.number < position.number) read_ = position;
   if (writers_wait_ > 0) freed_.notify_all();
 }
 
@@ -154,6 +157,8 @@ Status AppLog::move_to_larger(std::uint64_t capacity) {
   const std::uint64_t lap = released - (ring_.offset_of(released) - kRingOffset);
   const std::uint64_t wrap = lap + ring_.capacity();
   if (appended_ - lap + sizeof(EntryHeader) > capacity) return kOk;  // others appended meanwhile: it is tried again
+  MEMLITH_ASSERT(capacity > ring_.capacity() && kRingOffset + capacity <= region_.size());
+  MEMLITH_ASSERT(lap <= released && released <= wrap);
   Shape shape{capacity, lap, 0};
   shape.checksum = sum_of(shape, seed_);
   const Ring larger(region_.address(), shape);

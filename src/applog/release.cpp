@@ -9,6 +9,7 @@ namespace {
 // Pages of the region that hold bytes between two positions: two runs at most.
 struct Pages {
   void add(std::uint64_t offset, std::uint64_t bytes) {
+    MEMLITH_ASSERT(count < std::size(runs));
     if (bytes > 0) runs[count++] = {offset / kPageBytes, (offset + bytes - 1) / kPageBytes};
   }
   [[nodiscard]] bool has(std::uint64_t page) const {
@@ -33,6 +34,7 @@ Status AppLog::release_for_limit(Region& region) {
   MEMLITH_TRY(region.store().bring_home(region.newest_commit()));
   const LockGuard lock(mutex_);
   const Shape& shape = ring_.shape();
+  MEMLITH_ASSERT(lowest_handed_ <= handed_);
   const std::uint64_t kept = appended_ + sizeof(EntryHeader) - lowest_handed_;
   if (shape.base != before.base || shape.capacity != before.capacity || kept >= shape.capacity) return kOk;
   Pages pages;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "applog/format.hpp"
+#include "base/assert.hpp"
 
 namespace memlith::core::applog {
 
@@ -31,6 +32,7 @@ class Ring {
   // Calls `piece(offset in the region, bytes)` for the one or two runs of bytes from `position` on.
   template <class Piece>
   void for_each_run(std::uint64_t position, std::uint64_t bytes, Piece&& piece) const {
+    MEMLITH_ASSERT(bytes <= shape_.capacity);
     while (bytes > 0) {
       const std::uint64_t offset = offset_of(position);
       const std::uint64_t run = bytes_before_wrap(offset) < bytes ? bytes_before_wrap(offset) : bytes;

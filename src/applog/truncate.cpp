@@ -38,6 +38,7 @@ Status AppLog::truncate_after(std::uint64_t last) {
   if (is_logged || collectors.refused()) MEMLITH_TRY(collectors.close_held(false).status());
   const LockGuard lock(mutex_);
   const std::uint64_t at = index_.find(ring_, consumed_, last + 1);
+  MEMLITH_ASSERT(consumed_.at <= at && at <= appended_);
   const EntryHeader mark = end_mark(last + 1, seed_);
   Lsn end;
   if (last < numbers_.logged()) {
@@ -81,7 +82,6 @@ Status AppLog::truncate_before(std::uint64_t first) {
   move_consumed(position);
   {
     const LockGuard lock(mutex_);
-    if (read_.number < first) read_ = position;
     // The next write waits for it, too, if it waits for entries before it.
     if (numbers_.newest_end() < end) numbers_.cut(numbers_.logged(), end);
   }

@@ -207,6 +207,7 @@ Status Archiver::gather() {
 }
 
 Status Archiver::take(const Frame& frame) {
+  MEMLITH_ASSERT(frame.lsn >= position_.lsn && frame.after.lsn > frame.lsn);
   // The log has moved on without a frame: a segment has none of such places inside.
   if (frame.lsn != position_.lsn && !waiting_.empty()) MEMLITH_TRY(seal());
   if (waiting_.empty()) {
@@ -227,6 +228,7 @@ Status Archiver::take(const Frame& frame) {
 
 Status Archiver::seal() {
   if (waiting_.empty()) return kOk;
+  MEMLITH_ASSERT(!manifest_.runs.empty() && waiting_from_.lsn < position_.lsn);
   MEMLITH_TRY(check_still_mine());
   PackHeader header{};
   header.kind = kPackSegment;
@@ -252,6 +254,7 @@ Status Archiver::seal() {
   MEMLITH_TRY(put_segment(header, stored_bytes));
   run.bytes += stored_bytes;
   MEMLITH_TRY(put_manifest(std::move(next)));
+  MEMLITH_ASSERT(archived() == position_);
   waiting_.clear();
   first_time_ns_ = 0;
   ++segments_;
@@ -272,6 +275,8 @@ Status Archiver::put_segment(const PackHeader& header, std::uint64_t& stored_byt
 }
 
 Status Archiver::put_manifest(Manifest next) {
+  MEMLITH_ASSERT(!next.runs.empty() && next.archive_id == manifest_.archive_id);
+  MEMLITH_ASSERT(next.next_segment >= manifest_.next_segment && next.next_full >= manifest_.next_full);
   MEMLITH_TRY(next.put(target_));
   manifest_ = std::move(next);
   written_ = true;
@@ -378,6 +383,7 @@ Status Archiver::copy_full(std::uint64_t run) {
     return fail(Errc::busy, Detail::frame, "{}: processes open and close this store faster than it can be read",
                 source_.path());
   }
+  MEMLITH_ASSERT(waiting_.empty() && manifest_.runs.back().number == run);
   full.complete_at = archived().lsn;
   full.made_ns = now();
   note_time(manifest_.runs.back(), full.made_ns);

@@ -62,6 +62,7 @@ Result<std::unique_ptr<PackWriter>> PackWriter::begin(ArchiveTarget& target, Pac
 Status PackWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t count = std::min<std::size_t>(bytes.size(), kChunkBytesMax - content_.size());
+    MEMLITH_ASSERT(count > 0 && content_.size() + count <= kChunkBytesMax);
     content_.insert(content_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count));
     bytes = bytes.subspan(count);
     if (content_.size() == kChunkBytesMax) MEMLITH_TRY(put_chunk());
@@ -74,12 +75,14 @@ Status PackWriter::put_chunk() {
   const std::size_t packed = ZSTD_compressCCtx(compressor_->context, compressor_->stored.data(),
                                                compressor_->stored.size(), content_.data(), content_.size(), kLevel);
   if (ZSTD_isError(packed) == 0 && packed < content_.size()) stored = std::span(compressor_->stored).first(packed);
+  MEMLITH_ASSERT(stored.size() <= content_.size());
   ChunkHeader chunk{kChunkMagic, index_++, static_cast<std::uint32_t>(content_.size()),
                     static_cast<std::uint32_t>(stored.size()), 0};
   chunk.checksum = chunk_checksum(chunk, stored, header_.checksum);
   MEMLITH_TRY(sink_->write(std::as_bytes(std::span(&chunk, 1))));
   if (!stored.empty()) MEMLITH_TRY(sink_->write(stored));
   stored_bytes_ += sizeof chunk + stored.size();
+  MEMLITH_ASSERT(stored_bytes_ > sizeof(PackHeader));
   content_.clear();
   return kOk;
 }
@@ -155,6 +158,7 @@ Status PackReader::read(std::span<std::byte> target) {
       MEMLITH_TRY_ASSIGN(const std::span<const std::byte> more, next());
       if (more.empty()) return damaged("its content ends there");
     }
+    MEMLITH_ASSERT(!rest_.empty() && rest_.size() <= content_.size());
     const std::size_t count = std::min(target.size(), rest_.size());
     std::memcpy(target.data(), rest_.data(), count);
     target = target.subspan(count);

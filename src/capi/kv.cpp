@@ -206,9 +206,8 @@ int32_t memlith_txn_add_kv(memlith_txn* tx, memlith_kv_txn* txn) {
                   "store");
     }
     Transaction& transaction = transaction_of(tx).transaction;
-    if (transaction.part_in(Participant::Kind::kv, kv.pages().region()) != nullptr) {
-      return fail(Errc::invalid, Detail::kv, "a transaction of kv store \"{}\" takes part already",
-                  kv.pages().region().name());
+    if (transaction.part_in(Participant::Kind::kv, kv.region()) != nullptr) {
+      return fail(Errc::invalid, Detail::kv, "a transaction of kv store \"{}\" takes part already", kv.region().name());
     }
     return transaction.add(std::make_unique<kv::KvPart>(inner));
   });
@@ -397,7 +396,7 @@ int32_t memlith_kv_on_durable(memlith_kv* handle, uint64_t ticket,
     Kv& inner = kv_of(handle);
     if (inner.read_only())
       return fail(Errc::read_only, Detail::kv, "a store that was opened read-only commits nothing");
-    MEMLITH_TRY(inner.pages().region().store().check_ticket(Lsn{ticket}));
+    MEMLITH_TRY(inner.region().store().check_ticket(Lsn{ticket}));
     inner.weak_commits().when_durable(Lsn{ticket}, [done, context](Lsn durable, Status status) {
       done(context, durable.value, status.ok() ? 0 : code_of(status));
     });
@@ -415,7 +414,7 @@ int32_t memlith_kv_get_info(memlith_kv* handle, memlith_kv_info* target) {
     const kv::StoreHeader header = inner.header();
     MEMLITH_TRY_ASSIGN(info.maps, inner.map_count());
     info.records = header.records;
-    info.region_bytes = inner.pages().region().size();
+    info.region_bytes = inner.region().size();
     info.page_bytes = header.page_bytes;
     info.pages = header.pages;
     info.free_pages = header.free_pages;
@@ -423,7 +422,7 @@ int32_t memlith_kv_get_info(memlith_kv* handle, memlith_kv_info* target) {
     info.durable = inner.durable();
     info.logged_bytes = inner.weak_commits().logged_bytes();
     info.conflicts = inner.conflicts();
-    info.snapshot_bytes = inner.pages().kept_bytes();
+    info.snapshot_bytes = inner.pages().kept.bytes();
     info.transactions = inner.transactions();
     return write_info(target, info);
   });

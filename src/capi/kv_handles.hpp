@@ -34,17 +34,17 @@ inline kv::Cursor& cursor_of(memlith_kv_cursor* cursor) { return handle_of(curso
 
 inline Status need_ours(memlith_kv* handle) {
   MEMLITH_TRY(need_handle(handle, "key-value store"));
-  return kv_of(handle).pages().region().store().check_process();
+  return kv_of(handle).region().store().check_process();
 }
 
 inline Status need_ours(memlith_kv_txn* txn) {
   MEMLITH_TRY(need_handle(txn, "transaction"));
-  return transaction_of(txn).kv().pages().region().store().check_process();
+  return transaction_of(txn).kv().region().store().check_process();
 }
 
 inline Status need_ours(memlith_kv_cursor* cursor) {
   MEMLITH_TRY(need_handle(cursor, "cursor"));
-  return handle_of(cursor).owner.transaction->kv().pages().region().store().check_process();
+  return handle_of(cursor).owner.transaction->kv().region().store().check_process();
 }
 
 inline Result<std::string_view> text_of(const void* data, std::uint64_t bytes, const char* what) {

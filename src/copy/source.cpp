@@ -145,6 +145,7 @@ Result<bool> CopySource::read_home(CopySink& sink, ObjectId object) {
   queue->register_memory(memory.span());
   std::array<Transfer, kTransfers> transfers;
   const auto memory_of = [this, &memory](std::uint64_t number, std::uint64_t bytes) {
+    MEMLITH_ASSERT(bytes <= steps_.transfer_bytes);
     return memory.span().subspan(number % kTransfers * steps_.transfer_bytes, bytes);
   };
   MEMLITH_TRY(rot_.enter(object, size));
@@ -154,12 +155,14 @@ Result<bool> CopySource::read_home(CopySink& sink, ObjectId object) {
     while (next < size && started - arrived < kTransfers) {
       const std::uint64_t begin = std::min(size, std::max(next, round_down(home->skip_hole(next), kPageBytes)));
       tell(begin - next);
+      MEMLITH_ASSERT(next <= begin && begin <= size);
       const std::uint64_t bytes = std::min(steps_.transfer_bytes, size - begin);
       next = begin + bytes;
       if (bytes == 0) break;
       MEMLITH_TRY(queue->read(static_cast<std::uint32_t>(started % kTransfers), begin, memory_of(started, bytes)));
       transfers[started++ % kTransfers] = {begin, bytes};
     }
+    MEMLITH_ASSERT(arrived <= started && started - arrived <= kTransfers);
     if (arrived == started) break;
     const Transfer transfer = transfers[arrived % kTransfers];
     MEMLITH_TRY(queue->wait(static_cast<std::uint32_t>(arrived % kTransfers)));
@@ -169,6 +172,7 @@ Result<bool> CopySource::read_home(CopySink& sink, ObjectId object) {
     MEMLITH_TRY_ASSIGN(const bool followed, read_along(transfer.bytes));
     if (!followed) return false;
   }
+  MEMLITH_ASSERT(next == size);
   read_.insert(object);
   put_.erase(object);
   MEMLITH_TRY(rot_.leave());
@@ -187,9 +191,11 @@ Result<bool> CopySource::read_along(std::uint64_t bytes) {
 
 // A home may be older than the frames that were put.
 Status CopySource::put_read(CopySink& sink, ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes) {
+  MEMLITH_ASSERT(!read_.contains(object));
   const auto found = put_.find(object);
   if (found == put_.end()) return sink.put(object, offset, bytes);
   return found->second.for_each_gap(offset, offset + bytes.size(), [&](std::uint64_t begin, std::uint64_t end) {
+    MEMLITH_ASSERT(offset <= begin && begin < end && end - offset <= bytes.size());
     return sink.put(object, begin, bytes.subspan(begin - offset, end - begin));
   });
 }

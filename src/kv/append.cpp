@@ -46,7 +46,7 @@ Status TreeWriter::check_end(std::string_view& last) {
   MEMLITH_TRY(descend({}, path, To::end));
   depth_ = path.depth;
   const auto [leaf, count] = path.leaf();
-  last = count > 0 ? cell_of(pages_.bytes_of(leaf), count - 1).key : std::string_view();
+  last = count > 0 ? cell_of(words_.bytes_of(leaf), count - 1).key : std::string_view();
   return kOk;
 }
 
@@ -73,7 +73,7 @@ void TreeWriter::append(std::span<const Write> writes) {
     const auto [leaf, first] = path.leaf();
     std::uint32_t count = first;
     // Records that fit at once are logged together: the cells lie side by side.
-    std::byte* const page = pages_.change(leaf);  // also if nothing fits: put() changes it, then
+    std::byte* const page = writer_.change(leaf);  // also if nothing fits: put() changes it, then
     const std::uint64_t end = header_of(page).cells_begin;
     for (; write != writes.end() && overflow_pages_of(*write) == 0; ++write, ++count) {
       const Cell cell{write->key, write->value, false};
@@ -82,10 +82,10 @@ void TreeWriter::append(std::span<const Write> writes) {
     }
     if (count > first) {
       const std::uint64_t begin = header_of(page).cells_begin;
-      pages_.note(leaf, begin, end - begin);
+      writer_.note(leaf, begin, end - begin);
       note_slots(leaf, first);
-      pages_.tag_all(leaf);
-      pages_.count_records(count - first);
+      words_.tag_all(leaf);
+      writer_.count_records(count - first);
     }
     if (write == writes.end()) return;
     // A long value, or a page that is full: as ever.
@@ -99,7 +99,7 @@ void TreeWriter::append(std::span<const Write> writes) {
 
 Status Kv::append(MapNumber number, const NextRecord& next, std::uint64_t& appended) {
   appended = 0;
-  if (read_only()) return fail(Errc::read_only, Detail::kv, "{}: opened read-only", pages_.region().store().path());
+  if (read_only()) return fail(Errc::read_only, Detail::kv, "{}: opened read-only", region().store().path());
   const MapEntry* const map = numbers_.find(number);
   if (map == nullptr) return no_map(number);
   Step step;
@@ -129,8 +129,8 @@ Status Kv::append_step(MapNumber number, const MapEntry& map, std::span<const Wr
   for (;;) {
     std::optional<WeakCommits::Wish> wish;
     {
-      const LockGuard lock(pages_.writer());
-      MEMLITH_TRY(pages_.region().store().failure());
+      const LockGuard lock(pages_.writer.mutex());
+      MEMLITH_TRY(region().store().failure());
       if (map.removed.load() != kNewest) return no_map(number);
       if (locks_.in_use(map.root)) {
         return fail(Errc::conflict, Detail::kv, "a transaction uses the map; append to it when it has ended");
@@ -148,10 +148,10 @@ Status Kv::append_step(MapNumber number, const MapEntry& map, std::span<const Wr
       const TreeWriter::Needs needs = tree.append_needs(writes);
       if (weak_commits_.has_room_for(needs.log_bytes)) {
         const Status ready =
-            no_throw([&]() MEMLITH_REQUIRES(pages_.writer()) { return make_ready({needs.pages, needs.log_bytes}); });
+            no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready({needs.pages, needs.log_bytes}); });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
-        const auto made = change_pages(false, [&] { tree.append(writes); });
+        const auto made = change_pages(false, [&]() MEMLITH_REQUIRES(writing) { tree.append(writes); });
         wish = weak_commits_.committed(made.ok());
         MEMLITH_TRY(made.status());
       }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/units.hpp"
 #include "store/objects.hpp"
 
@@ -33,6 +34,7 @@ class Batch {
   }
   // Commit number `commit` is complete: a frame may end here. Room was reserved.
   void cut(std::uint64_t commit) {
+    MEMLITH_ASSERT(commit >= cut_.commit && extents_.size() > cut_.extents);
     cut_ = {bytes_.size(), extents_.size(), commit};
     cuts_.push_back(cut_);
   }
@@ -48,6 +50,8 @@ class Batch {
     return {bytes_.size(), extents_.size(), extents_.empty() ? 0 : extents_.back().bytes};
   }
   void undo_to(const Mark& mark) {
+    MEMLITH_ASSERT(cut_.bytes <= mark.bytes && mark.bytes <= bytes_.size());
+    MEMLITH_ASSERT(cut_.extents <= mark.extents && mark.extents <= extents_.size());
     bytes_.resize(mark.bytes);
     extents_.resize(mark.extents);
     if (!extents_.empty()) extents_.back().bytes = mark.last_bytes;
@@ -67,6 +71,7 @@ class Batch {
     std::size_t cuts = 0;
   };
   Piece front(std::uint64_t bytes_max) {
+    MEMLITH_ASSERT(sent_cuts_ < cuts_.size());
     const Cut begin = begin_of_rest();
     std::size_t last = sent_cuts_;
     while (last + 1 < cuts_.size() && bytes_between(begin, cuts_[last + 1]) <= bytes_max) ++last;
@@ -82,6 +87,7 @@ class Batch {
   }
   // The piece is in the log.
   void drop_front(const Piece& piece) {
+    MEMLITH_ASSERT(piece.cuts > 0 && sent_cuts_ + piece.cuts <= cuts_.size());
     sent_cuts_ += piece.cuts;
     if (sent_cuts_ == cuts_.size()) clear();
   }

@@ -8,21 +8,21 @@ namespace memlith::core::kv {
 
 template <class Change>
 Result<std::uint64_t> Kv::change_pages(bool sure, Change&& change) {
-  const Stamp stamp = pages_.newest() + 1;
+  const Stamp stamp = pages_.kept.newest() + 1;
   const std::uint64_t number = stamp - kCheckedStamp + base_commit_;
   weak_commits_.begin();
-  const Status done = no_throw([&]() -> Status {
-    pages_.begin(stamp, sure);
+  const Status done = no_throw([&]() MEMLITH_REQUIRES(writing) -> Status {
+    pages_.writer.begin(stamp, sure);
     call_annotated(change);
-    pages_.reserve_batch(0, 0);
+    pages_.writer.reserve_batch(0, 0);
     return kOk;
   });
-  if (!done.ok()) pages_.undo();
-  pages_.end(number);
+  if (!done.ok()) pages_.writer.undo();
+  pages_.writer.end(number);
   if (done.ok()) return number;
   return fail(done.category, Detail::kv,
               "region \"{}\": memory ran out in the middle of a commit, which was undone; the kv store goes on",
-              pages_.region().shown_name());
+              region().shown_name());
 }
 
 template <class Change>

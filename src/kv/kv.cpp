@@ -26,17 +26,21 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
                 region.shown_name(), region.size(), 2 * kPageBytes);
   }
   auto kv = std::unique_ptr<Kv>(new Kv(region));
-  MEMLITH_TRY(kv->pages_.attach(region));
+  MEMLITH_TRY(kv->pages_.words.attach(region));
   kv->manual_ = options.manual || kv->read_only();
   MEMLITH_TRY_ASSIGN(const bool fresh, region.is_for_making("a kv store", options.create, options.exclusive));
-  MEMLITH_TRY(fresh ? kv->pages_.format() : kv->pages_.check_header());
-  kv->base_commit_ = kv->pages_.header().commits;
+  {
+    const LockGuard lock(kv->pages_.writer.mutex());
+    if (fresh) kv->pages_.writer.format();
+    MEMLITH_TRY(kv->pages_.writer.load_header());
+    kv->base_commit_ = kv->pages_.writer.header().commits;
+  }
   if (kv->read_only()) return kv;
   kv->stopped_ = false;
   kv->weak_commits_.start(options.window, kv->manual_);
   if (fresh) {
     {
-      const LockGuard lock(kv->pages_.writer());
+      const LockGuard lock(kv->pages_.writer.mutex());
       kv->weak_commits_.committed(false);
     }
     const auto handed = kv->weak_commits_.hand_over(~std::uint64_t{0}, true);
@@ -48,7 +52,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
       return made;
     }
   }
-  if (options.is_volatile) kv->pages_.log_nothing();
+  if (options.is_volatile) kv->pages_.writer.log_nothing();
   {
     const LockGuard alone(kv->removal_mutex_);
     const KeptSentence sentence;
@@ -88,13 +92,13 @@ Status Kv::stop() {
 Status Kv::release_for_limit(Region& region) {
   const LockGuard alone(stop_mutex_);
   if (read_only() || is_volatile() || stopped_) return kOk;
-  const Stamp newest_home = pages_.newest();
+  const Stamp newest_home = pages_.kept.newest();
   MEMLITH_TRY(persist());
   MEMLITH_TRY(region.store().bring_home(region.newest_commit()));
-  const auto is_home = [&](PageNumber page) { return pages_.word(page) <= newest_home << 1; };
-  for (PageNumber first = 0; first < pages_.count(); first += kReleasedAtOnce) {
-    const LockGuard lock(pages_.writer());
-    MEMLITH_TRY(region.release_copies(first, std::min(first + kReleasedAtOnce, pages_.count()), is_home));
+  const auto is_home = [&](PageNumber page) { return pages_.words.word(page) <= newest_home << 1; };
+  for (PageNumber first = 0; first < pages_.words.count(); first += kReleasedAtOnce) {
+    const LockGuard lock(pages_.writer.mutex());
+    MEMLITH_TRY(region.release_copies(first, std::min(first + kReleasedAtOnce, pages_.words.count()), is_home));
   }
   return kOk;
 }
@@ -104,8 +108,14 @@ void Kv::keep_to_memory() {
 }
 
 void Kv::view_moved() {
-  pages_.forget_checks();
-  base_commit_ = pages_.header().commits;
+  const LockGuard lock(pages_.writer.mutex());
+  pages_.words.forget_checks();
+  {
+    // A header that does not fit has no pages: whatever is read is reported to be damaged.
+    const KeptSentence sentence;
+    (void)pages_.writer.load_header();
+  }
+  base_commit_ = pages_.writer.header().commits;
 }
 
 Status Kv::check_idle() {
@@ -116,15 +126,13 @@ Status Kv::check_idle() {
               active);
 }
 
-std::uint64_t Kv::newest() { return pages_.newest() - kCheckedStamp + base_commit_; }
+std::uint64_t Kv::newest() { return pages_.kept.newest() - kCheckedStamp + base_commit_; }
 
 Lsn Kv::durable_ticket() {
-  return read_only() || is_volatile() ? pages_.region().store().durable_ticket() : weak_commits_.durable_ticket();
+  return read_only() || is_volatile() ? region().store().durable_ticket() : weak_commits_.durable_ticket();
 }
 
-Lsn Kv::newest_ticket() {
-  return read_only() ? pages_.region().store().durable_ticket() : weak_commits_.newest_ticket();
-}
+Lsn Kv::newest_ticket() { return read_only() ? region().store().durable_ticket() : weak_commits_.newest_ticket(); }
 
 // ---- transactions ----------------------------------------------------------------------------------------------
 
@@ -132,9 +140,9 @@ Result<Transaction*> Kv::begin(bool only_reads) {
   if (!only_reads) {
     if (read_only()) {
       return fail(Errc::read_only, Detail::kv, "{}: the store was opened read-only; begin a read-only transaction",
-                  pages_.region().store().path());
+                  region().store().path());
     }
-    MEMLITH_TRY(pages_.region().store().failure());
+    MEMLITH_TRY(region().store().failure());
   }
   auto made = std::make_unique<Transaction>(*this, only_reads);
   MEMLITH_TRY(made->begin());
@@ -181,8 +189,9 @@ Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
   }
   // Removals need none, so that they succeed in a region that is full; nor do records that are rewritten where they
   // are.
-  estimate.pages = TreeWriter::pages_needed(splits.most(), need.cell_bytes, pages_.count(), depth) + more_overflow;
-  estimate.log_bytes = need.log_bytes(pages_.count());
+  estimate.pages =
+      TreeWriter::pages_needed(splits.most(), need.cell_bytes, pages_.words.count(), depth) + more_overflow;
+  estimate.log_bytes = need.log_bytes(pages_.words.count());
   return kOk;
 }
 
@@ -196,8 +205,8 @@ Status Kv::too_large(std::uint64_t log_bytes) const {
 // Everything that may fail is done here.
 Status Kv::make_ready(const Estimate& estimate) {
   if (estimate.log_bytes > log_bytes_max()) return too_large(estimate.log_bytes);
-  MEMLITH_TRY(pages_.make_room(estimate.pages));
-  pages_.reserve_batch(estimate.log_bytes, estimate.log_bytes / 24 + 16);
+  MEMLITH_TRY(pages_.writer.make_room(estimate.pages));
+  pages_.writer.reserve_batch(estimate.log_bytes, estimate.log_bytes / 24 + 16);
   return kOk;
 }
 
@@ -240,25 +249,25 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
   const bool found = find_leaves(locks, leaves);
   for (;;) {
     {
-      const LockGuard lock(pages_.writer());
-      MEMLITH_TRY(pages_.region().store().failure());
+      const LockGuard lock(pages_.writer.mutex());
+      MEMLITH_TRY(region().store().failure());
       // At most the slots of each leaf, for a cell that goes, and then the whole leaf.
       Estimate estimate{0, leaves.count * 2 * kPageBytes, found && leaves_take(locks, leaves)};
       const bool in_leaves = estimate.sure;
       if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
-      const std::uint64_t before = pages_.batch().bytes();
+      const std::uint64_t before = pages_.writer.batch().bytes();
       if (weak_commits_.has_room_for(estimate.log_bytes)) {
-        const Status ready = no_throw([&]() MEMLITH_REQUIRES(pages_.writer()) { return make_ready(estimate); });
+        const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready(estimate); });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
-        auto number = change_pages(in_leaves, [&]() MEMLITH_REQUIRES(pages_.writer()) {
+        auto number = change_pages(in_leaves, [&]() MEMLITH_REQUIRES(writing) {
           write_all(locks, in_leaves ? &leaves : nullptr);
         });
         left.ticket = weak_commits_.newest_ticket();
         // Also if it failed: its number was used up.
         left.wish = weak_commits_.committed(durability == Durability::weak && number.ok());
         MEMLITH_TRY(number.status());
-        const std::uint64_t after = pages_.batch().bytes();
+        const std::uint64_t after = pages_.writer.batch().bytes();
         if (after > WriterPace::kFreeBytes) {
           left.rest_until = pace_.after(after - before, after, WriterPace::Time::clock::now());
         }
@@ -274,14 +283,14 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
 
 Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) {
   weak_commits_.hold_for_part();
-  pages_.writer().assert_held();
+  pages_.writer.mutex().assert_held();
   joint_applied_ = false;
   Estimate estimate;
-  const Status ready = no_throw([&]() MEMLITH_REQUIRES(pages_.writer()) -> Status {
-    MEMLITH_TRY(pages_.region().store().failure());
+  const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) -> Status {
+    MEMLITH_TRY(region().store().failure());
     MEMLITH_TRY(check_all(locks, estimate));
     MEMLITH_TRY(make_ready(estimate));
-    return pages_.region().commit_size(false);
+    return region().commit_size(false);
   });
   if (ready.ok()) return estimate.log_bytes;
   cancel_joint();
@@ -289,10 +298,10 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) {
 }
 
 Result<Batch::Piece> Kv::apply_joint(const LockSet& locks, JointFrame& frame) {
-  pages_.writer().assert_held();
-  const auto number = change_pages(false, [&]() MEMLITH_REQUIRES(pages_.writer()) {
+  pages_.writer.mutex().assert_held();
+  const auto number = change_pages(false, [&]() MEMLITH_REQUIRES(writing) {
     write_all(locks, nullptr);
-    frame.reserve_more(pages_.batch().reserve_piece());
+    frame.reserve_more(pages_.writer.batch().reserve_piece());
   });
   if (!number.ok()) weak_commits_.committed(false);  // its number was used up
   MEMLITH_TRY(number.status());
@@ -301,7 +310,7 @@ Result<Batch::Piece> Kv::apply_joint(const LockSet& locks, JointFrame& frame) {
 }
 
 void Kv::end_joint(const Batch::Piece& piece, Lsn end) {
-  pages_.region().note_commit(end);
+  region().note_commit(end);
   weak_commits_.part_in_log(piece, end);
 }
 
@@ -319,8 +328,8 @@ Status Kv::check_value(std::string_view value) {
 }
 
 StoreHeader Kv::header() {
-  const LockGuard lock(pages_.writer());
-  return pages_.header();
+  const LockGuard lock(pages_.writer.mutex());
+  return pages_.writer.header();
 }
 
 }  // namespace memlith::core::kv

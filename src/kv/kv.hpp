@@ -250,7 +250,7 @@ class Kv final : public RegionUser {
 
   Status persist() { return read_only() ? kOk : weak_commits_.make_durable(newest()); }
   // Tickets of the store. What durable_ticket() tells is about this kv store's commits.
-  Status wait(Lsn ticket) { return pages_.region().store().wait(ticket); }
+  Status wait(Lsn ticket) { return region().store().wait(ticket); }
   Lsn durable_ticket();
   // That of the newest commit that is seen.
   Lsn newest_ticket();
@@ -267,9 +267,10 @@ class Kv final : public RegionUser {
   Result<KvReport> verify();
   StoreHeader header();
   Result<std::uint64_t> map_count();
-  [[nodiscard]] bool read_only() const { return pages_.region().store().read_only(); }
-  [[nodiscard]] bool is_volatile() const { return !pages_.logs(); }
+  [[nodiscard]] bool read_only() const { return region().store().read_only(); }
+  [[nodiscard]] bool is_volatile() const { return !pages_.writer.logs(); }
   [[nodiscard]] Pages& pages() { return pages_; }
+  [[nodiscard]] Region& region() const { return pages_.words.region(); }
   [[nodiscard]] Locks& locks() { return locks_; }
   // 0: none (Locks).
   void set_txn_timeout(std::chrono::milliseconds timeout) { locks_.set_timeout(timeout); }
@@ -299,7 +300,7 @@ class Kv final : public RegionUser {
     std::uint64_t log_bytes = 0;
     bool sure = false;  // log_bytes is enough in every case, and at most Leaves::kMax pages change
   };
-  [[nodiscard]] std::uint64_t log_bytes_max() const { return pages_.region().store().log_limit_bytes() / 2; }
+  [[nodiscard]] std::uint64_t log_bytes_max() const { return region().store().log_limit_bytes() / 2; }
   static constexpr std::uint64_t kRemovalStep = 256;  // pages
   Status too_large(std::uint64_t log_bytes) const;
   // 0: the number was never given.
@@ -331,11 +332,11 @@ class Kv final : public RegionUser {
   void end_joint(const Batch::Piece& piece, Lsn end);
   void cancel_joint() { weak_commits_.let_part_go(); }
   void give_up_joint();
-  Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
-  Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(pages_.writer());
+  Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(writing);
+  Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(writing);
   bool find_leaves(const LockSet& locks, Leaves& leaves);
-  bool leaves_take(const LockSet& locks, const Leaves& leaves) MEMLITH_REQUIRES(pages_.writer());
-  void write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(pages_.writer());
+  bool leaves_take(const LockSet& locks, const Leaves& leaves) MEMLITH_REQUIRES(writing);
+  void write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(writing);
   Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
   // The entry that a removal of a map takes out of the catalogue.
   struct Removal {
@@ -348,10 +349,10 @@ class Kv final : public RegionUser {
   // One commit: `change` changes pages, for which there is room. Errors: no_memory - nothing has changed, but a number
   // of a commit was used up.
   template <class Change>
-  Result<std::uint64_t> change_pages(bool sure, Change&& change) MEMLITH_REQUIRES(pages_.writer());
+  Result<std::uint64_t> change_pages(bool sure, Change&& change) MEMLITH_REQUIRES(writing);
   // The same for a commit that a thread waits for.
   template <class Change>
-  Result<std::uint64_t> change_map(Change&& change) MEMLITH_REQUIRES(pages_.writer());
+  Result<std::uint64_t> change_map(Change&& change) MEMLITH_REQUIRES(writing);
 
   Pages pages_;
   Locks locks_;
@@ -362,7 +363,7 @@ class Kv final : public RegionUser {
   bool stopped_ = true;         // also before it runs: then there is nothing to make durable
   bool joint_applied_ = false;  // between prepare_joint() and the end of that commit
   std::uint64_t base_commit_ = 0;
-  WriterPace pace_ MEMLITH_GUARDED_BY(pages_.writer());
+  WriterPace pace_ MEMLITH_GUARDED_BY(writing);
   Mutex removal_mutex_;  // held while a map is removed and its pages are freed
   std::uint64_t removal_step_ = kRemovalStep;
   std::function<void()> after_removal_step_;

@@ -145,6 +145,7 @@ class Locks {
   };
   void enter(LockSet& own) MEMLITH_REQUIRES(mutex_) {
     if (own.entered) return;
+    MEMLITH_ASSERT(!own.lost.load(std::memory_order_relaxed));
     active_.push_back(&own);
     own.entered = true;
   }
@@ -194,6 +195,7 @@ class Locks {
   bool wait_for_end(LockSet& own, const LockSet* holder, SteadyClock::time_point until) MEMLITH_REQUIRES(mutex_) {
     const auto now = SteadyClock::now();
     if (now >= until) return false;
+    MEMLITH_ASSERT(own.waits_for == nullptr && holder != &own);
     Waiter waiter{&own, {}};
     own.waits_for = holder;
     waiters_.push_back(&waiter);

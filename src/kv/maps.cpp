@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kRestMax{2};  // between the steps of a remo
 Status Kv::no_map(MapNumber number) const {
   return fail(Errc::invalid, Detail::kv,
               "region \"{}\": there is no map number {}; memlith_kv_map_open tells the number of a map",
-              pages_.region().shown_name(), number);
+              region().shown_name(), number);
 }
 
 MapNumber Kv::number_of(PageNumber root) {
@@ -56,18 +56,18 @@ Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusiv
 }
 
 Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
-  const LockGuard lock(pages_.writer());
-  MEMLITH_TRY(pages_.region().store().failure());
+  const LockGuard lock(pages_.writer.mutex());
+  MEMLITH_TRY(region().store().failure());
   TreeWriter catalogue(pages_, kCatalogue);
   Write write{name, bytes_of_number(map), false};
   TreeWriter::Found found;
   MEMLITH_TRY(catalogue.check(write, found));
   MEMLITH_TRY(make_ready({kLevelsMax + 8, 6 * kPageBytes}));
-  return change_map([&] {
-    map = pages_.allocate();
+  return change_map([&]() MEMLITH_REQUIRES(writing) {
+    map = pages_.writer.allocate();
     TreeWriter::make_empty(pages_, map);
     catalogue.apply(write);
-    pages_.count_records(-1);  // maps are no records
+    pages_.writer.count_records(-1);  // maps are no records
   });
 }
 
@@ -121,8 +121,8 @@ Status Kv::free_some_of(PageNumber root, const Removal* removal) {
   TreeWriter tree(pages_, root);
   for (;;) {
     {
-      const LockGuard lock(pages_.writer());
-      MEMLITH_TRY(pages_.region().store().failure());
+      const LockGuard lock(pages_.writer.mutex());
+      MEMLITH_TRY(region().store().failure());
       if (removal != nullptr) {
         if (locks_.in_use(root)) {
           return fail(Errc::conflict, Detail::kv, "a transaction uses map \"{}\"; remove the map when it has ended",
@@ -137,22 +137,22 @@ Status Kv::free_some_of(PageNumber root, const Removal* removal) {
       const std::uint64_t pages = std::max(least, step);
       const Estimate estimate{0, step * kPrunedPageLogBytes + least * kFreedPageLogBytes + kCatalogueLogBytes};
       if (weak_commits_.has_room_for(estimate.log_bytes)) {
-        const Status ready = no_throw([&]() MEMLITH_REQUIRES(pages_.writer()) { return make_ready(estimate); });
+        const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready(estimate); });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
         Status pruned = kOk;
-        const auto number = change_map([&] {
+        const auto number = change_map([&]() MEMLITH_REQUIRES(writing) {
           if (removal != nullptr) {
             catalogue.apply(removal->write);
-            pages_.count_records(1);  // maps are no records
+            pages_.writer.count_records(1);  // maps are no records
           }
           bool done = false;
           pruned = tree.prune(pages, done);
-          pages_.note_removing(done ? 0 : root);
+          pages_.writer.note_removing(done ? 0 : root);
         });
         MEMLITH_TRY(number.status());
         if (removal == nullptr) return pruned;
-        removal->map->removed.store(pages_.newest());  // before another map may get the page
+        removal->map->removed.store(pages_.kept.newest());  // before another map may get the page
         return kOk;
       }
     }

@@ -96,6 +96,8 @@ void insert_cell(std::byte* page, std::uint32_t index, const Cell& cell) {
 void insert_cell_at(std::byte* page, std::uint32_t index, const Cell& cell, std::uint64_t at) {
   PageHeader header = header_of(page);
   MEMLITH_ASSERT(index <= header.count);
+  MEMLITH_ASSERT(cell.bytes() <= kPageBytes && at <= kPageBytes - cell.bytes());
+  MEMLITH_ASSERT(at >= sizeof(PageHeader) + kSlotBytes * (header.count + 1u));
   const CellHeader own{static_cast<std::uint16_t>(cell.key.size() | (cell.overflow ? kOverflowFlag : 0)),
                        static_cast<std::uint16_t>(cell.value.size())};
   std::memcpy(page + at, &own, sizeof own);
@@ -128,18 +130,19 @@ std::uint64_t hole_for(const std::byte* page, std::uint64_t bytes) {
   std::uint64_t best_bytes = ~std::uint64_t{0};
   std::uint64_t begin = header.cells_begin;
   for (std::uint32_t i = 0; i <= header.count; ++i) {
-    const std::uint64_t room = used[i].first - begin;
+    const std::uint64_t room = used[i].first - std::min(used[i].first, begin);  // cells of a foreign page may overlap
     if (room >= bytes && room < best_bytes) {
       best = begin;
       best_bytes = room;
     }
-    begin = used[i].second;
+    begin = std::max(begin, used[i].second);
   }
   return best;
 }
 
 void remove_cell(std::byte* page, std::uint32_t index) {
   PageHeader header = header_of(page);
+  MEMLITH_ASSERT(index < header.count);
   header.garbage = static_cast<std::uint16_t>(header.garbage + cell_of(page, index).bytes());
   std::byte* const slot = page + sizeof(PageHeader) + kSlotBytes * index;
   std::memmove(slot, slot + kSlotBytes, kSlotBytes * (header.count - index - 1u));
@@ -149,6 +152,7 @@ void remove_cell(std::byte* page, std::uint32_t index) {
 
 void cut_cells(std::byte* page, std::uint32_t from) {
   PageHeader header = header_of(page);
+  MEMLITH_ASSERT(from <= header.count);
   std::uint64_t dropped = 0;
   for (std::uint32_t i = from; i < header.count; ++i) dropped += cell_of(page, i).bytes();
   header.garbage = static_cast<std::uint16_t>(header.garbage + dropped);

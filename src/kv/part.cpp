@@ -4,7 +4,7 @@
 
 namespace memlith::core::kv {
 
-KvPart::KvPart(Transaction& transaction) : transaction_(&transaction), region_(transaction.kv().pages().region()) {
+KvPart::KvPart(Transaction& transaction) : transaction_(&transaction), region_(transaction.kv().region()) {
   transaction.set_part(this);
 }
 

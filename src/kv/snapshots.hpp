@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/sync.hpp"
 #include "region/thread_number.hpp"
 
@@ -33,6 +34,7 @@ class Snapshots {
 
   // Errors: no memory, as an exception.
   Place add(Stamp stamp) {
+    MEMLITH_ASSERT(stamp != 0);
     const std::size_t first = this_thread_number() % kSlots;
     for (std::size_t i = 0; i < kSlots; ++i) {
       const std::size_t at = (first + i) % kSlots;
@@ -48,9 +50,14 @@ class Snapshots {
     return {kSlots, stamp};
   }
   void remove(const Place& place) {
-    if (place.slot < kSlots) return slots_[place.slot].stamp.store(0);
+    if (place.slot < kSlots) {
+      MEMLITH_ASSERT(slots_[place.slot].stamp.load(std::memory_order_relaxed) == place.stamp);
+      return slots_[place.slot].stamp.store(0);
+    }
     const LockGuard lock(mutex_);
-    further_.erase(std::find(further_.begin(), further_.end(), place.stamp));
+    const auto found = std::find(further_.begin(), further_.end(), place.stamp);
+    MEMLITH_ASSERT(found != further_.end());
+    further_.erase(found);
     --further_count_;
   }
   // Calls see(stamp) for each that is active, in no order.

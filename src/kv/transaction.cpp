@@ -46,7 +46,7 @@ Status Transaction::begin() {
 void Transaction::end() {
   active_ = false;
   if (read_only_) {
-    kv_.pages_.drop_snapshot(snapshot_);
+    kv_.pages_.kept.drop(snapshot_);
   } else {
     kv_.locks_.leave(locks_);
   }
@@ -141,7 +141,7 @@ Result<std::optional<std::string_view>> Transaction::read_tree(PageNumber map, s
     }));
     if (!found) return std::optional<std::string_view>();
     if (!overflow.has_value()) return std::optional(std::string_view(target, bytes));
-    if (overflow->bytes > kValueBytesMax) return kv_.pages_.corrupt(map, "a value of it is too long");
+    if (overflow->bytes > kValueBytesMax) return kv_.pages_.words.corrupt(map, "a value of it is too long");
     target = room(overflow->bytes);
     MEMLITH_TRY_ASSIGN(const bool whole, reader.read_overflow(*overflow, target));
     if (whole) return std::optional(std::string_view(target, overflow->bytes));
@@ -175,7 +175,7 @@ Result<std::string_view> Transaction::read_overflow(TreeReader& reader, PageNumb
     }
   }
   MEMLITH_TRY_ASSIGN(const auto found, read_tree(map, cell.key));
-  if (!found.has_value()) return kv_.pages_.corrupt(map, "a record of it is not found");
+  if (!found.has_value()) return kv_.pages_.words.corrupt(map, "a record of it is not found");
   return *found;
 }
 
@@ -223,7 +223,7 @@ Status Transaction::reckon(const RecordKey& record, const Pending* before, Pendi
     then = need_;
     if (before != nullptr) then -= LogNeed::of(record.key, *before);
     then += LogNeed::of(record.key, pending);
-    return then.log_bytes(kv_.pages_.count());
+    return then.log_bytes(kv_.pages_.words.count());
   };
   if (!looked_) {
     if (log_bytes() <= kv_.log_bytes_max()) return kOk;
@@ -361,12 +361,12 @@ Result<std::uint64_t> Transaction::commit(Durability durability, Lsn* ticket) {
   if (kv_.read_only()) return number;
   if (durability == Durability::sync) {
     MEMLITH_TRY(kv_.weak_commits_.make_durable(number));
-    if (changes) timer->note_kv_commit(*kv_.pages_.region().store().stats());
+    if (changes) timer->note_kv_commit(*kv_.region().store().stats());
   } else if (changes) {
     kv_.weak_commits_.ask_for(left.wish);
   }
   if (changes && durability == Durability::weak) {
-    kv_.pages_.region().store().stats()->kv_weak_commits.fetch_add(1, std::memory_order_relaxed);
+    kv_.region().store().stats()->kv_weak_commits.fetch_add(1, std::memory_order_relaxed);
   }
   // Without locks, so that the rest makes no conflicts.
   if (durability == Durability::weak && !kv_.manual_ && left.rest_until.has_value()) rest(*left.rest_until);

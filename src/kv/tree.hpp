@@ -1,4 +1,4 @@
-// The B+-trees of a kv store: changing one, under the writer's lock, and reading one beside a writer. Floor: kv.
+// The B+-trees of a kv store: changing one, under the writer's mutex, and reading one beside a writer. Floor: kv.
 //
 // The root of a tree keeps its page for ever: when it is full, its content moves to two new pages.
 #pragma once
@@ -43,7 +43,7 @@ struct Path {
 
 class TreeWriter {
  public:
-  TreeWriter(Pages& pages, PageNumber map) : pages_(pages), map_(map) {}
+  TreeWriter(Pages& pages, PageNumber map) : words_(pages.words), writer_(pages.writer), map_(map) {}
 
   // Where a write belongs, and what is there.
   struct Found {
@@ -54,19 +54,19 @@ class TreeWriter {
     bool in_place = false;  // the write changes the bytes of the value, and nothing else
   };
   // Reads every page that apply() of this write will need, so that apply() cannot meet a damaged one.
-  Status check(const Write& write, Found& found);
+  Status check(const Write& write, Found& found) MEMLITH_REQUIRES(writing);
   // Counts of the tree, as the last check() found them.
   [[nodiscard]] std::uint32_t depth() const { return depth_; }
   // True if the leaf is still what it was, and the write changes this page alone: no split, no merge, no long value.
-  [[nodiscard]] bool leaf_takes(const LeafPlace& place, const Write& write) const;
-  void apply_at(const LeafPlace& place, const Write& write);
+  [[nodiscard]] bool leaf_takes(const LeafPlace& place, const Write& write) const MEMLITH_REQUIRES(writing);
+  void apply_at(const LeafPlace& place, const Write& write) MEMLITH_REQUIRES(writing);
   // There is room (pages_needed()), and check() was ok.
-  void apply(const Write& write);
+  void apply(const Write& write) MEMLITH_REQUIRES(writing);
   // Puts records behind all that are there, in the order of their keys. There is room (append_needs()), and check_end()
   // was ok.
-  void append(std::span<const Write> writes);
+  void append(std::span<const Write> writes) MEMLITH_REQUIRES(writing);
   // Like check(). `last`: the last key of the map, empty if there is none; valid until a page changes.
-  Status check_end(std::string_view& last);
+  Status check_end(std::string_view& last) MEMLITH_REQUIRES(writing);
   struct Needs {
     std::uint64_t pages = 0;
     std::uint64_t log_bytes = 0;
@@ -74,10 +74,10 @@ class TreeWriter {
   [[nodiscard]] Needs append_needs(std::span<const Write> writes) const;  // after check_end()
   // Frees the last pages of an unused tree: `pages` at most, but for some levels. `done`: there is none left.
   // After an error, those that could be freed were.
-  Status prune(std::uint64_t pages, bool& done);
+  Status prune(std::uint64_t pages, bool& done) MEMLITH_REQUIRES(writing);
   // The least number of pages with which prune() frees any.
-  Result<std::uint64_t> prune_needs();
-  static void make_empty(Pages& pages, PageNumber root);
+  Result<std::uint64_t> prune_needs() MEMLITH_REQUIRES(writing);
+  static void make_empty(Pages& pages, PageNumber root) MEMLITH_REQUIRES(writing);
 
   // At most so many new pages for so many splits of leaves, by writes that bring so many bytes.
   static std::uint64_t pages_needed(std::uint64_t splits, std::uint64_t cell_bytes, std::uint64_t pages_now,
@@ -87,26 +87,27 @@ class TreeWriter {
 
  private:
   enum class To : std::uint8_t { key, end };
-  Status descend(std::string_view key, Path& path, To to = To::key);
-  Status check_chain(const Cell& cell);
-  void put(Path& path, const Write& write);
-  void remove(Path& path);
-  void insert(Path& path, std::uint32_t level_index, const Cell& cell);
-  void split(Path& path, std::uint32_t level_index, const Cell& cell);
-  void split_root(Path& path);
-  void place(PageNumber page, std::uint32_t index, const Cell& cell);
-  void merge(Path& path, std::uint32_t level_index);
-  void merge_pages(Path& path, std::uint32_t parent_index, std::uint32_t left_cell);
-  void lower_root();
-  void take_out(PageNumber page, std::uint32_t index);
-  void cut(PageNumber page, std::uint32_t kept);
-  void note_page(PageNumber page);
-  void note_slots(PageNumber page, std::uint32_t from);
-  PageNumber write_overflow(std::string_view value);
-  void free_overflow(const Cell& cell);
-  [[nodiscard]] bool rightmost(const Path& path, std::uint32_t level_index) const;
+  Status descend(std::string_view key, Path& path, To to = To::key) MEMLITH_REQUIRES(writing);
+  Status check_chain(const Cell& cell) MEMLITH_REQUIRES(writing);
+  void put(Path& path, const Write& write) MEMLITH_REQUIRES(writing);
+  void remove(Path& path) MEMLITH_REQUIRES(writing);
+  void insert(Path& path, std::uint32_t level_index, const Cell& cell) MEMLITH_REQUIRES(writing);
+  void split(Path& path, std::uint32_t level_index, const Cell& cell) MEMLITH_REQUIRES(writing);
+  void split_root(Path& path) MEMLITH_REQUIRES(writing);
+  void place(PageNumber page, std::uint32_t index, const Cell& cell) MEMLITH_REQUIRES(writing);
+  void merge(Path& path, std::uint32_t level_index) MEMLITH_REQUIRES(writing);
+  void merge_pages(Path& path, std::uint32_t parent_index, std::uint32_t left_cell) MEMLITH_REQUIRES(writing);
+  void lower_root() MEMLITH_REQUIRES(writing);
+  void take_out(PageNumber page, std::uint32_t index) MEMLITH_REQUIRES(writing);
+  void cut(PageNumber page, std::uint32_t kept) MEMLITH_REQUIRES(writing);
+  void note_page(PageNumber page) MEMLITH_REQUIRES(writing);
+  void note_slots(PageNumber page, std::uint32_t from) MEMLITH_REQUIRES(writing);
+  PageNumber write_overflow(std::string_view value) MEMLITH_REQUIRES(writing);
+  void free_overflow(const Cell& cell) MEMLITH_REQUIRES(writing);
+  [[nodiscard]] bool rightmost(const Path& path, std::uint32_t level_index) const MEMLITH_REQUIRES(writing);
 
-  Pages& pages_;
+  Words& words_;
+  Writer& writer_;
   PageNumber map_;
   std::uint32_t depth_ = 0;
 };
@@ -177,7 +178,9 @@ class TreeReader {
   using VisitLeaf = std::function<Result<bool>(const std::byte* leaf)>;
   Status for_each_leaf(std::string_view from, const VisitLeaf& visit);
   // The leaf is still what was copied.
-  [[nodiscard]] bool unchanged(const Leaf& leaf) const { return leaf.from_copy || pages_.word(leaf.page) == leaf.word; }
+  [[nodiscard]] bool unchanged(const Leaf& leaf) const {
+    return leaf.from_copy || pages_.words.word(leaf.page) == leaf.word;
+  }
   // Copies the value of an overflow cell to `target`, which has reference.bytes bytes. False: the pages changed
   // meanwhile.
   Result<bool> read_overflow(const OverflowReference& reference, char* target);
@@ -203,12 +206,12 @@ Result<bool> TreeReader::get(std::string_view key, Take&& take) {
     PageView leaf;
     MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr));
     if (!reached) continue;
-    const Place place = pages_.find_in(leaf, key);
+    const Place place = pages_.words.find_in(leaf, key);
     Cell cell;
     const bool sound = !place.broken && (!place.found || read_cell(leaf.bytes, place.index, cell));
     if (sound && place.found) take(cell);
-    if (!pages_.confirmed(leaf)) continue;
-    if (!sound) return pages_.corrupt(leaf.page, "a cell lies outside");
+    if (!pages_.words.confirmed(leaf)) continue;
+    if (!sound) return pages_.words.corrupt(leaf.page, "a cell lies outside");
     return place.found;
   }
 }

@@ -9,14 +9,14 @@ Status TreeReader::check_map() {
     return fail(Errc::invalid, Detail::kv,
                 "region \"{}\": there is no map number {}; memlith_kv_map_open tells the "
                 "number of a map",
-                pages_.region().shown_name(), map_);
+                pages_.words.region().shown_name(), map_);
   };
-  if (map_ <= kHeaderPage || map_ >= pages_.count()) return none();
+  if (map_ <= kHeaderPage || map_ >= pages_.words.count()) return none();
   const Pages::Reading reading(pages_);
   for (;;) {
     MEMLITH_TRY_ASSIGN(const PageView root, pages_.look(map_, view_));
     const PageHeader header = header_of(root.bytes);
-    if (!pages_.confirmed(root)) continue;
+    if (!pages_.words.confirmed(root)) continue;
     if (header.map != map_ || (header.kind != PageKind::leaf && header.kind != PageKind::inner)) return none();
     return kOk;
   }
@@ -32,8 +32,8 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& page, Le
                           (level_above == kLevelsMax || header.level + 1u == level_above) &&
                           header.kind == (header.level == 0 ? PageKind::leaf : PageKind::inner);
     if (!expected) {
-      if (!pages_.confirmed(at)) return false;
-      return pages_.corrupt(at.page, "it is not the page that its parent names");
+      if (!pages_.words.confirmed(at)) return false;
+      return pages_.words.corrupt(at.page, "it is not the page that its parent names");
     }
     if (header.level <= lowest) {
       page = std::move(at);
@@ -61,12 +61,12 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& page, Le
         fences->has_upper = true;
       }
     }
-    if (sound) pages_.fetch_early(child);
-    if (!pages_.confirmed(at)) return false;
-    if (!sound) return pages_.corrupt(at.page, "it has no child for the key");
+    if (sound) pages_.words.fetch_early(child);
+    if (!pages_.words.confirmed(at)) return false;
+    if (!sound) return pages_.words.corrupt(at.page, "it has no child for the key");
     auto below = pages_.look(child, view_);
     // The parent may have changed before the child's word was read: the child may be another page by then.
-    if (!pages_.confirmed(at)) return false;
+    if (!pages_.words.confirmed(at)) return false;
     if (!below.ok()) return below.error();
     at = std::move(*below);
   }
@@ -78,9 +78,9 @@ Status TreeReader::find(std::string_view key, LeafPlace& place) {
     PageView leaf;
     MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr));
     if (!reached) continue;
-    const Place found = pages_.find_in(leaf, key);
-    if (!pages_.confirmed(leaf)) continue;
-    if (found.broken) return pages_.corrupt(leaf.page, "a cell lies outside");
+    const Place found = pages_.words.find_in(leaf, key);
+    if (!pages_.words.confirmed(leaf)) continue;
+    if (found.broken) return pages_.words.corrupt(leaf.page, "a cell lies outside");
     place = {leaf.page, found.index, leaf.word, found.found};
     return kOk;
   }
@@ -94,7 +94,7 @@ Status TreeReader::find_way(const std::string_view* key, Way& way) {
     MEMLITH_TRY_ASSIGN(const bool reached, descend(key, leaf, nullptr, false, &way));
     if (!reached) continue;
     const std::uint32_t count = count_of(leaf.bytes);
-    const Place place = key == nullptr ? Place{count, false, false} : pages_.find_in(leaf, *key);
+    const Place place = key == nullptr ? Place{count, false, false} : pages_.words.find_in(leaf, *key);
     bool sound = true;
     for (std::uint32_t i = 0; sound && i < count; ++i) {
       if (i == place.index) way.leaf_bytes_before = way.leaf_bytes;
@@ -106,8 +106,8 @@ Status TreeReader::find_way(const std::string_view* key, Way& way) {
       way.leaf_bytes += cell.key.size() + (long_value ? load_as<OverflowReference>(value).bytes : cell.value.size());
     }
     if (place.index == count) way.leaf_bytes_before = way.leaf_bytes;
-    if (!pages_.confirmed(leaf)) continue;
-    if (!sound || place.broken) return pages_.corrupt(leaf.page, "a cell lies outside");
+    if (!pages_.words.confirmed(leaf)) continue;
+    if (!sound || place.broken) return pages_.words.corrupt(leaf.page, "a cell lies outside");
     way.steps[way.depth++] = {place.index, count};
     way.leaf = leaf.page;
     return kOk;
@@ -121,7 +121,7 @@ Status TreeReader::load_leaf(const std::string_view* key, Leaf& leaf, bool befor
     MEMLITH_TRY_ASSIGN(const bool reached, descend(key, view, &leaf, before));
     if (!reached) continue;
     std::memcpy(leaf.bytes, view.bytes, kPageBytes);
-    if (!pages_.confirmed(view)) continue;
+    if (!pages_.words.confirmed(view)) continue;
     leaf.page = view.page;
     leaf.word = view.word;
     leaf.from_copy = view.copy != nullptr;
@@ -135,7 +135,7 @@ Status TreeReader::load_parent(std::string_view key, Leaf& parent) {
     MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, view, &parent, false, nullptr, 1));
     if (!reached) continue;
     std::memcpy(parent.bytes, view.bytes, kPageBytes);
-    if (pages_.confirmed(view)) return kOk;
+    if (pages_.words.confirmed(view)) return kOk;
   }
 }
 
@@ -143,10 +143,10 @@ Status TreeReader::load_child(PageNumber page, Leaf& leaf) {
   for (;;) {
     MEMLITH_TRY_ASSIGN(const PageView view, pages_.look(page, view_));
     std::memcpy(leaf.bytes, view.bytes, kPageBytes);
-    if (!pages_.confirmed(view)) continue;
+    if (!pages_.words.confirmed(view)) continue;
     const PageHeader header = header_of(leaf.bytes);
     if (header.map == map_ && header.kind == PageKind::leaf && header.level == 0) return kOk;
-    return pages_.corrupt(page, "it is not the page that its parent names");
+    return pages_.words.corrupt(page, "it is not the page that its parent names");
   }
 }
 
@@ -164,7 +164,7 @@ Status TreeReader::for_each_leaf(std::string_view from, const VisitLeaf& visit) 
     const std::uint32_t count = count_of(parent.bytes);
     const Place place = find_place(parent.bytes, bound);
     for (std::uint32_t i = child_index(place); i < count; ++i) {
-      if (i + 1 < count) pages_.fetch_early(child_in(cell_of(parent.bytes, i + 1)));
+      if (i + 1 < count) pages_.words.fetch_early(child_in(cell_of(parent.bytes, i + 1)));
       {
         const Pages::Reading reading(pages_);
         MEMLITH_TRY(load_child(child_in(cell_of(parent.bytes, i)), leaf));
@@ -187,8 +187,8 @@ Result<bool> TreeReader::read_overflow(const OverflowReference& reference, char*
     const bool sound = chain.self == page && chain.kind == PageKind::overflow && chain.bytes > 0 &&
                        chain.bytes <= std::min<std::uint64_t>(kChainBytes, reference.bytes - done);
     if (sound) std::memcpy(target + done, looked->bytes + sizeof chain, chain.bytes);
-    if (!pages_.confirmed(*looked)) return false;
-    if (!sound) return pages_.corrupt(page, "it is not the part of a value that it should be");
+    if (!pages_.words.confirmed(*looked)) return false;
+    if (!sound) return pages_.words.corrupt(page, "it is not the part of a value that it should be");
     done += chain.bytes;
     page = chain.next;
   }

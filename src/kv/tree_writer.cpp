@@ -95,12 +95,12 @@ Status TreeWriter::descend(std::string_view key, Path& path, To to) {
   PageNumber page = map_;
   path.depth = 0;
   for (std::uint32_t level_above = kLevelsMax;;) {
-    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, pages_.sound(page));
+    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, words_.sound(page));
     const PageHeader header = header_of(bytes);
     if (header.map != map_ || header.level >= level_above ||
         (level_above != kLevelsMax && header.level + 1u != level_above) ||
         header.kind != (header.level == 0 ? PageKind::leaf : PageKind::inner)) {
-      return pages_.corrupt(page, "it is not the page that its parent names");
+      return words_.corrupt(page, "it is not the page that its parent names");
     }
     level_above = header.level;
     const Place place = to == To::end ? Place{header.count, false, false} : find_place(bytes, key);
@@ -109,7 +109,7 @@ Status TreeWriter::descend(std::string_view key, Path& path, To to) {
       path.steps[path.depth++] = {page, place.index};
       return kOk;
     }
-    if (!place.found && place.index == 0) return pages_.corrupt(page, "it has no child for the key");
+    if (!place.found && place.index == 0) return words_.corrupt(page, "it has no child for the key");
     path.steps[path.depth++] = {page, child_index(place)};
     page = child_in(cell_of(bytes, child_index(place)));
   }
@@ -120,10 +120,10 @@ Status TreeWriter::check_chain(const Cell& cell) {
   const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
   PageNumber page = reference.first;
   for (std::uint64_t done = 0; done < reference.bytes;) {
-    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, pages_.sound(page));
+    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, words_.sound(page));
     const ChainHeader chain = chain_of(bytes);
     if (chain.kind != PageKind::overflow || chain.bytes == 0 || chain.bytes > reference.bytes - done) {
-      return pages_.corrupt(page, "it is not the part of a value that it should be");
+      return words_.corrupt(page, "it is not the part of a value that it should be");
     }
     done += chain.bytes;
     page = chain.next;
@@ -135,7 +135,7 @@ Status TreeWriter::check(const Write& write, Found& found) {
   Path path;
   MEMLITH_TRY(descend(write.key, path));
   depth_ = path.depth;
-  const std::byte* const leaf = pages_.bytes_of(path.leaf().page);
+  const std::byte* const leaf = words_.bytes_of(path.leaf().page);
   found = {path.leaf().page, used_bytes(leaf), 0, 0, false};
   if (!path.found) return kOk;
   const Cell cell = cell_of(leaf, path.leaf().index);
@@ -149,8 +149,8 @@ Status TreeWriter::check(const Write& write, Found& found) {
 }
 
 void TreeWriter::make_empty(Pages& pages, PageNumber root) {
-  format_page(pages.change(root), root, PageKind::leaf, 0, root);
-  pages.note(root, 0, sizeof(PageHeader));
+  format_page(pages.writer.change(root), root, PageKind::leaf, 0, root);
+  pages.writer.note(root, 0, sizeof(PageHeader));
 }
 
 void TreeWriter::apply(const Write& write) {
@@ -161,8 +161,8 @@ void TreeWriter::apply(const Write& write) {
 }
 
 bool TreeWriter::leaf_takes(const LeafPlace& place, const Write& write) const {
-  if (pages_.word(place.page) != place.word || overflows(write)) return false;
-  const std::byte* const page = pages_.bytes_of(place.page);
+  if (words_.word(place.page) != place.word || overflows(write)) return false;
+  const std::byte* const page = words_.bytes_of(place.page);
   const std::uint64_t used = used_bytes(page);
   std::uint64_t old_bytes = 0;
   if (place.found) {
@@ -181,35 +181,35 @@ void TreeWriter::apply_at(const LeafPlace& place, const Write& write) {
   if (!write.removes) return put(path, write);
   if (!path.found) return;
   take_out(place.page, place.index);
-  pages_.count_records(-1);
+  writer_.count_records(-1);
 }
 
 void TreeWriter::take_out(PageNumber page, std::uint32_t index) {
-  remove_cell(pages_.change(page), index);
+  remove_cell(writer_.change(page), index);
   note_slots(page, index);
-  pages_.tag_removed(page, index);
+  words_.tag_removed(page, index);
 }
 
 // ---- what is logged of a page
 
 // A page that was laid out anew.
 void TreeWriter::note_page(PageNumber page) {
-  const PageHeader header = header_of(pages_.bytes_of(page));
-  pages_.note(page, 0, sizeof header + kSlotBytes * header.count);
-  pages_.note(page, header.cells_begin, kPageBytes - header.cells_begin);
+  const PageHeader header = header_of(words_.bytes_of(page));
+  writer_.note(page, 0, sizeof header + kSlotBytes * header.count);
+  writer_.note(page, header.cells_begin, kPageBytes - header.cells_begin);
 }
 
 // The header, and the slots from `from` on.
 void TreeWriter::note_slots(PageNumber page, std::uint32_t from) {
-  const std::uint64_t count = header_of(pages_.bytes_of(page)).count;
+  const std::uint64_t count = header_of(words_.bytes_of(page)).count;
   constexpr std::uint64_t kFirst = offsetof(PageHeader, count);
   constexpr std::uint64_t kBytes = offsetof(PageHeader, map) - kFirst;
   const std::uint64_t slots = sizeof(PageHeader) + kSlotBytes * from;
   if (slots - kFirst < sizeof(Extent)) {  // one extent is shorter than two
-    pages_.note(page, kFirst, sizeof(PageHeader) + kSlotBytes * count - kFirst);
+    writer_.note(page, kFirst, sizeof(PageHeader) + kSlotBytes * count - kFirst);
   } else {
-    pages_.note(page, kFirst, kBytes);
-    if (count > from) pages_.note(page, slots, kSlotBytes * (count - from));
+    writer_.note(page, kFirst, kBytes);
+    if (count > from) writer_.note(page, slots, kSlotBytes * (count - from));
   }
 }
 
@@ -220,12 +220,12 @@ PageNumber TreeWriter::write_overflow(std::string_view value) {
   const std::uint64_t pieces = (value.size() + kChainBytes - 1) / kChainBytes;
   for (std::uint64_t i = pieces; i-- > 0;) {
     const std::string_view piece = value.substr(i * kChainBytes, kChainBytes);
-    const PageNumber page = pages_.allocate();
-    std::byte* const bytes = pages_.change(page);
+    const PageNumber page = writer_.allocate();
+    std::byte* const bytes = writer_.change(page);
     const ChainHeader chain{page, PageKind::overflow, 0, 0, next, static_cast<std::uint32_t>(piece.size())};
     std::memcpy(bytes, &chain, sizeof chain);
     std::memcpy(bytes + sizeof chain, piece.data(), piece.size());
-    pages_.note(page, 0, sizeof chain + piece.size());
+    writer_.note(page, 0, sizeof chain + piece.size());
     next = page;
   }
   return next;
@@ -236,8 +236,8 @@ void TreeWriter::free_overflow(const Cell& cell) {
   const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
   PageNumber page = reference.first;
   for (std::uint64_t done = 0; done < reference.bytes;) {
-    const ChainHeader chain = chain_of(pages_.bytes_of(page));
-    pages_.free(page);
+    const ChainHeader chain = chain_of(words_.bytes_of(page));
+    writer_.free(page);
     done += chain.bytes;
     page = chain.next;
   }
@@ -250,17 +250,17 @@ void TreeWriter::put(Path& path, const Write& write) {
   const bool overflow = overflows(write);
   OverflowReference reference{};
   if (path.found) {
-    const Cell old = cell_of(pages_.bytes_of(leaf), path.leaf().index);
+    const Cell old = cell_of(words_.bytes_of(leaf), path.leaf().index);
     free_overflow(old);
     if (!overflow && !old.overflow && old.value.size() == write.value.size()) {
       const std::uint64_t at =
-          static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(old.value.data()) - pages_.bytes_of(leaf));
-      if (!write.value.empty()) std::memcpy(pages_.change(leaf) + at, write.value.data(), write.value.size());
-      return pages_.note(leaf, at, write.value.size());
+          static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(old.value.data()) - words_.bytes_of(leaf));
+      if (!write.value.empty()) std::memcpy(writer_.change(leaf) + at, write.value.data(), write.value.size());
+      return writer_.note(leaf, at, write.value.size());
     }
     take_out(leaf, path.leaf().index);
   } else {
-    pages_.count_records(1);
+    writer_.count_records(1);
   }
   if (overflow) reference = {write_overflow(write.value), static_cast<std::uint32_t>(write.value.size())};
   insert(path, path.depth - 1, cell_of_write(write, reference, overflow));
@@ -268,45 +268,45 @@ void TreeWriter::put(Path& path, const Write& write) {
 
 // Puts the cell into the page if there is room.
 void TreeWriter::place(PageNumber page, std::uint32_t index, const Cell& cell) {
-  std::byte* const bytes = pages_.change(page);
+  std::byte* const bytes = writer_.change(page);
   if (fits_at_once(bytes, cell.bytes())) {
     insert_cell(bytes, index, cell);
-    pages_.note(page, header_of(bytes).cells_begin, cell.bytes());
+    writer_.note(page, header_of(bytes).cells_begin, cell.bytes());
     note_slots(page, index);
   } else if (const std::uint64_t hole = hole_for(bytes, cell.bytes()); hole != 0) {
     // Room that a split or a removal has left is used again, which logs one cell instead of all that are in the page.
     insert_cell_at(bytes, index, cell, hole);
-    pages_.note(page, hole, cell.bytes());
+    writer_.note(page, hole, cell.bytes());
     note_slots(page, index);
   } else {
     compact(bytes);
     insert_cell(bytes, index, cell);
     note_page(page);
   }
-  pages_.tag_inserted(page, index, cell.key);
+  words_.tag_inserted(page, index, cell.key);
 }
 
 void TreeWriter::insert(Path& path, std::uint32_t level_index, const Cell& cell) {
   Path::Step& step = path.steps[level_index];
-  if (fits(pages_.bytes_of(step.page), cell.bytes())) return place(step.page, step.index, cell);
+  if (fits(words_.bytes_of(step.page), cell.bytes())) return place(step.page, step.index, cell);
   split(path, level_index, cell);
 }
 
 bool TreeWriter::rightmost(const Path& path, std::uint32_t level_index) const {
   for (std::uint32_t i = 0; i < level_index; ++i) {
-    if (path.steps[i].index + 1u != header_of(pages_.bytes_of(path.steps[i].page)).count) return false;
+    if (path.steps[i].index + 1u != header_of(words_.bytes_of(path.steps[i].page)).count) return false;
   }
-  return path.steps[level_index].index == header_of(pages_.bytes_of(path.steps[level_index].page)).count;
+  return path.steps[level_index].index == header_of(words_.bytes_of(path.steps[level_index].page)).count;
 }
 
 // The content of the root moves to a new page, which is the root's only child.
 void TreeWriter::split_root(Path& path) {
-  const PageNumber child = pages_.allocate();
-  std::byte* const target = pages_.change(child);
-  std::byte* const root = pages_.change(map_);
+  const PageNumber child = writer_.allocate();
+  std::byte* const target = writer_.change(child);
+  std::byte* const root = writer_.change(map_);
   copy_used(target, root, child);
   note_page(child);
-  pages_.tag_all(child);
+  words_.tag_all(child);
   const std::uint8_t level = header_of(root).level;
   format_page(root, map_, PageKind::inner, static_cast<std::uint8_t>(level + 1), map_);
   insert_cell(root, 0, {{}, bytes_of_number(child), false});
@@ -327,7 +327,7 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
   const PageNumber left = path.steps[level_index].page;
   const std::uint32_t index = path.steps[level_index].index;
   alignas(8) std::byte old[kPageBytes];
-  std::memcpy(old, pages_.bytes_of(left), kPageBytes);
+  std::memcpy(old, words_.bytes_of(left), kPageBytes);
   const PageHeader header = header_of(old);
   // Cells [0, at) of all, the new one among them, stay.
   const auto all = [&](std::uint32_t i) {
@@ -344,8 +344,8 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
       left_bytes += bytes;
     }
   }
-  const PageNumber right = pages_.allocate();
-  std::byte* const target = pages_.change(right);
+  const PageNumber right = writer_.allocate();
+  std::byte* const target = writer_.change(right);
   format_page(target, right, header.kind, header.level, map_);
   const bool inner = header.kind == PageKind::inner;
   const std::string_view between(inner ? all(at).key : separator(all(at - 1).key, all(at).key));
@@ -355,10 +355,10 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
     insert_cell(target, i - at, moved);
   }
   note_page(right);
-  pages_.tag_all(right);
+  words_.tag_all(right);
   const std::uint32_t kept = index < at ? at - 1 : at;  // of the old cells
   // Also where all cells stay: what remembers the page has to learn that it ends earlier.
-  (void)pages_.change(left);
+  (void)writer_.change(left);
   if (kept < header.count) cut(left, kept);
   if (index < at) place(left, index, cell);
   // In the parent, behind the page that was split.
@@ -371,31 +371,31 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
 void TreeWriter::remove(Path& path) {
   if (!path.found) return;
   const PageNumber leaf = path.leaf().page;
-  free_overflow(cell_of(pages_.bytes_of(leaf), path.leaf().index));
+  free_overflow(cell_of(words_.bytes_of(leaf), path.leaf().index));
   take_out(leaf, path.leaf().index);
-  pages_.count_records(-1);
+  writer_.count_records(-1);
   merge(path, path.depth - 1);
 }
 
 void TreeWriter::merge(Path& path, std::uint32_t level_index) {
   if (level_index == 0) return lower_root();
   const PageNumber page = path.steps[level_index].page;
-  const std::uint64_t used = used_bytes(pages_.bytes_of(page));
+  const std::uint64_t used = used_bytes(words_.bytes_of(page));
   if (used >= kMergeBelowBytes) return;
   const PageNumber parent = path.steps[level_index - 1].page;
   const std::uint32_t own = path.steps[level_index - 1].index;
-  const std::uint32_t count = header_of(pages_.bytes_of(parent)).count;
+  const std::uint32_t count = header_of(words_.bytes_of(parent)).count;
   for (const bool with_right : {true, false}) {
     if (with_right ? own + 1 >= count : own == 0) continue;
     const std::uint32_t left_cell = with_right ? own : own - 1;
-    const PageNumber other = child_in(cell_of(pages_.bytes_of(parent), with_right ? own + 1 : own - 1));
-    const auto sound = pages_.sound(other);
+    const PageNumber other = child_in(cell_of(words_.bytes_of(parent), with_right ? own + 1 : own - 1));
+    const auto sound = words_.sound(other);
     if (!sound.ok()) continue;  // it is told of when it is needed
     const PageHeader found = header_of(*sound);
-    const PageHeader header = header_of(pages_.bytes_of(page));
+    const PageHeader header = header_of(words_.bytes_of(page));
     if (found.kind != header.kind || found.level != header.level || found.map != map_ || other == page) continue;
     // The key between them comes down, in an inner page.
-    const std::uint64_t down = header.level > 0 ? cell_of(pages_.bytes_of(parent), left_cell + 1).key.size() : 0;
+    const std::uint64_t down = header.level > 0 ? cell_of(words_.bytes_of(parent), left_cell + 1).key.size() : 0;
     const std::uint64_t both = used + used_bytes(*sound) + down;
     if (both > kMergedBytesMax && (header.count > 0 || both > kRoomBytes)) continue;
     merge_pages(path, level_index - 1, left_cell);
@@ -405,11 +405,11 @@ void TreeWriter::merge(Path& path, std::uint32_t level_index) {
 
 void TreeWriter::merge_pages(Path& path, std::uint32_t parent_index, std::uint32_t left_cell) {
   const PageNumber parent = path.steps[parent_index].page;
-  const Cell between = cell_of(pages_.bytes_of(parent), left_cell + 1);
-  const PageNumber left = child_in(cell_of(pages_.bytes_of(parent), left_cell));
+  const Cell between = cell_of(words_.bytes_of(parent), left_cell + 1);
+  const PageNumber left = child_in(cell_of(words_.bytes_of(parent), left_cell));
   const PageNumber right = child_in(between);
-  const std::byte* const from = pages_.bytes_of(right);
-  std::byte* const target = pages_.change(left);
+  const std::byte* const from = words_.bytes_of(right);
+  std::byte* const target = writer_.change(left);
   const std::uint32_t moved = header_of(from).count;
   compact(target);
   for (std::uint32_t i = 0; i < moved; ++i) {
@@ -418,24 +418,24 @@ void TreeWriter::merge_pages(Path& path, std::uint32_t parent_index, std::uint32
     insert_cell(target, header_of(target).count, cell);
   }
   note_page(left);
-  pages_.tag_all(left);
-  pages_.free(right);
+  words_.tag_all(left);
+  writer_.free(right);
   take_out(parent, left_cell + 1);
 }
 
 // A root with one child becomes that child.
 void TreeWriter::lower_root() {
   for (;;) {
-    const PageHeader root = header_of(pages_.bytes_of(map_));
+    const PageHeader root = header_of(words_.bytes_of(map_));
     if (root.kind != PageKind::inner || root.count != 1) return;
-    const PageNumber child = child_in(cell_of(pages_.bytes_of(map_), 0));
-    const auto sound = pages_.sound(child);
+    const PageNumber child = child_in(cell_of(words_.bytes_of(map_), 0));
+    const auto sound = words_.sound(child);
     if (!sound.ok() || header_of(*sound).map != map_ || header_of(*sound).level + 1u != root.level) return;
-    std::byte* const target = pages_.change(map_);
+    std::byte* const target = writer_.change(map_);
     copy_used(target, *sound, map_);
     note_page(map_);
-    pages_.tag_all(map_);
-    pages_.free(child);
+    words_.tag_all(map_);
+    writer_.free(child);
   }
 }
 
@@ -445,7 +445,7 @@ Result<std::uint64_t> TreeWriter::prune_needs() {
   Path path;
   MEMLITH_TRY(descend({}, path, To::end));
   const auto [leaf, count] = path.leaf();
-  return count == 0 ? 0 : overflow_pages_in(cell_of(pages_.bytes_of(leaf), count - 1));
+  return count == 0 ? 0 : overflow_pages_in(cell_of(words_.bytes_of(leaf), count - 1));
 }
 
 Status TreeWriter::prune(std::uint64_t pages, bool& done) {
@@ -457,7 +457,7 @@ Status TreeWriter::prune(std::uint64_t pages, bool& done) {
     Status status = kOk;
     std::uint32_t kept = count;
     for (; kept > 0; --kept) {
-      const Cell cell = cell_of(pages_.bytes_of(leaf), kept - 1);
+      const Cell cell = cell_of(words_.bytes_of(leaf), kept - 1);
       const std::uint64_t own = overflow_pages_in(cell);
       if (own > pages - freed) break;
       status = check_chain(cell);
@@ -465,13 +465,13 @@ Status TreeWriter::prune(std::uint64_t pages, bool& done) {
       free_overflow(cell);
       freed += own;
     }
-    pages_.count_records(std::int64_t{kept} - count);
+    writer_.count_records(std::int64_t{kept} - count);
     if (kept > 0) {
       if (kept < count) cut(leaf, kept);
       return status;
     }
     for (std::uint32_t level = path.depth; level-- > 0;) {
-      pages_.free(path.steps[level].page);
+      writer_.free(path.steps[level].page);
       ++freed;
       if (level == 0) {
         done = true;
@@ -489,9 +489,9 @@ Status TreeWriter::prune(std::uint64_t pages, bool& done) {
 
 // Drops the cells from `kept` on.
 void TreeWriter::cut(PageNumber page, std::uint32_t kept) {
-  cut_cells(pages_.change(page), kept);
+  cut_cells(writer_.change(page), kept);
   note_slots(page, kept);
-  pages_.tag_all(page);
+  words_.tag_all(page);
 }
 
 }  // namespace memlith::core::kv

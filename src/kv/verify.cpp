@@ -10,23 +10,22 @@ namespace {
 
 class Verifier {
  public:
-  explicit Verifier(Pages& pages) : pages_(pages), seen_(pages.count(), false) {}
+  Verifier(Words& words, const StoreHeader& header) : words_(words), header_(header), seen_(words.count(), false) {}
 
-  Status run() {
+  Status run() MEMLITH_REQUIRES(writing) {
     seen_[kHeaderPage] = true;
     MEMLITH_TRY(tree(kCatalogue));
     const std::vector<std::pair<std::string, PageNumber>> maps = std::move(maps_);
     report.records = 0;
     for (const auto& [name, map] : maps) MEMLITH_TRY(tree(map));
     report.maps = maps.size();
-    if (const PageNumber rest = pages_.header().removing; rest != 0) MEMLITH_TRY(tree(rest));
+    if (const PageNumber rest = header_.removing; rest != 0) MEMLITH_TRY(tree(rest));
     MEMLITH_TRY(free_list());
     for (PageNumber page = 0; page < seen_.size(); ++page) {
-      if (!seen_[page]) return pages_.corrupt(page, "it belongs to no map and is not free");
+      if (!seen_[page]) return words_.corrupt(page, "it belongs to no map and is not free");
     }
-    const StoreHeader header = pages_.header();
-    if (header.free_pages != report.free_pages || header.records != report.records) {
-      return pages_.corrupt(kHeaderPage, "it counts other records or free pages than there are");
+    if (header_.free_pages != report.free_pages || header_.records != report.records) {
+      return words_.corrupt(kHeaderPage, "it counts other records or free pages than there are");
     }
     return kOk;
   }
@@ -37,37 +36,40 @@ class Verifier {
 
   // Marks the page. Errors: corrupt, also if it was marked before.
   Result<const std::byte*> take(PageNumber page) {
-    MEMLITH_TRY(pages_.sound(page).status());
-    if (const std::string_view fault = fault_of_page(pages_.bytes_of(page), page, pages_.count()); !fault.empty()) {
-      return pages_.corrupt(page, fault);
+    MEMLITH_TRY(words_.sound(page).status());
+    if (const std::string_view fault = fault_of_page(words_.bytes_of(page), page, words_.count()); !fault.empty()) {
+      return words_.corrupt(page, fault);
     }
-    if (seen_[page]) return pages_.corrupt(page, "it is in use twice");
+    if (seen_[page]) return words_.corrupt(page, "it is in use twice");
     seen_[page] = true;
-    return pages_.bytes_of(page);
+    return words_.bytes_of(page);
   }
 
-  Status tree(PageNumber map) { return node(map, map, kLevelsMax, std::nullopt, std::nullopt); }
+  Status tree(PageNumber map) MEMLITH_REQUIRES(writing) {
+    return node(map, map, kLevelsMax, std::nullopt, std::nullopt);
+  }
 
   // A page of the map, with keys from `low` to below `high`.
-  Status node(PageNumber map, PageNumber page, std::uint32_t level_above, const Bound& low, const Bound& high) {
+  Status node(PageNumber map, PageNumber page, std::uint32_t level_above, const Bound& low, const Bound& high)
+      MEMLITH_REQUIRES(writing) {
     MEMLITH_TRY_ASSIGN(const std::byte* const bytes, take(page));
     const PageHeader header = header_of(bytes);
     if (header.map != map || (header.kind != PageKind::leaf && header.kind != PageKind::inner)) {
-      return pages_.corrupt(page, "it is not of the map that leads to it");
+      return words_.corrupt(page, "it is not of the map that leads to it");
     }
     if (level_above == kLevelsMax ? header.level >= kLevelsMax : header.level + 1u != level_above) {
-      return pages_.corrupt(page, "its level does not follow its parent's");
+      return words_.corrupt(page, "its level does not follow its parent's");
     }
     const bool inner = header.kind == PageKind::inner;
     ++(inner ? report.inner_pages : report.leaf_pages);
     report.depth_max = std::max(report.depth_max, header.level + 1u);
-    MEMLITH_ASSERT(pages_.tags_match(page));
+    MEMLITH_ASSERT(words_.tags_match(page));
     if (!inner) report.used_bytes += used_bytes(bytes);
     for (std::uint32_t i = 0; i < header.count; ++i) {
       const Cell cell = cell_of(bytes, i);
       const bool first = inner && i == 0;
       if (!first && ((low.has_value() && cell.key < *low) || (high.has_value() && cell.key >= *high))) {
-        return pages_.corrupt(page, "a key lies outside of the page's range");
+        return words_.corrupt(page, "a key lies outside of the page's range");
       }
       if (!inner) {
         MEMLITH_TRY(record(map, page, cell));
@@ -83,38 +85,39 @@ class Verifier {
   Status record(PageNumber map, PageNumber page, const Cell& cell) {
     ++report.records;
     if (map == kCatalogue) {
-      if (cell.overflow || child_in(cell) <= kCatalogue) return pages_.corrupt(page, "a map in it has no number");
+      if (cell.overflow || child_in(cell) <= kCatalogue) return words_.corrupt(page, "a map in it has no number");
       maps_.emplace_back(cell.key, child_in(cell));
     }
     if (!cell.overflow) return kOk;
     const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-    if (reference.bytes > kValueBytesMax) return pages_.corrupt(page, "a value in it is too long");
+    if (reference.bytes > kValueBytesMax) return words_.corrupt(page, "a value in it is too long");
     PageNumber next = reference.first;
     for (std::uint64_t done = 0; done < reference.bytes;) {
       MEMLITH_TRY_ASSIGN(const std::byte* const part, take(next));
       const ChainHeader chain = chain_of(part);
       if (chain.kind != PageKind::overflow || chain.bytes == 0 || chain.bytes > reference.bytes - done) {
-        return pages_.corrupt(next, "it is not the part of a value that it should be");
+        return words_.corrupt(next, "it is not the part of a value that it should be");
       }
       ++report.overflow_pages;
       done += chain.bytes;
       next = chain.next;
     }
-    return next == 0 ? kOk : pages_.corrupt(page, "a value in it has more pages than bytes");
+    return next == 0 ? kOk : words_.corrupt(page, "a value in it has more pages than bytes");
   }
 
   Status free_list() {
-    for (PageNumber page = pages_.header().free_head; page != 0;) {
+    for (PageNumber page = header_.free_head; page != 0;) {
       MEMLITH_TRY_ASSIGN(const std::byte* const bytes, take(page));
       const ChainHeader chain = chain_of(bytes);
-      if (chain.kind != PageKind::free) return pages_.corrupt(page, "it is in the list of free pages, and in use");
+      if (chain.kind != PageKind::free) return words_.corrupt(page, "it is in the list of free pages, and in use");
       ++report.free_pages;
       page = chain.next;
     }
     return kOk;
   }
 
-  Pages& pages_;
+  Words& words_;
+  const StoreHeader header_;
   std::vector<bool> seen_;
   std::vector<std::pair<std::string, PageNumber>> maps_;
 };
@@ -122,9 +125,9 @@ class Verifier {
 }  // namespace
 
 Result<KvReport> Kv::verify() {
-  const LockGuard lock(pages_.writer());
-  MEMLITH_TRY(pages_.check_header());
-  Verifier verifier(pages_);
+  const LockGuard lock(pages_.writer.mutex());
+  MEMLITH_TRY(pages_.writer.check_header());
+  Verifier verifier(pages_.words, pages_.writer.header());
   MEMLITH_TRY(verifier.run());
   return verifier.report;
 }

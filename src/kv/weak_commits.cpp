@@ -16,9 +16,10 @@ constexpr std::uint64_t kFrameBytes = 256 * kKiB;  // from here on a batch goes 
 
 void WeakCommits::start(Window window, bool manual) {
   {
+    const std::uint64_t commits = newest();
     const LockGuard lock(queue_mutex_);
-    durable_ = pages_.header().commits;
-    numbers_.begin(durable_);
+    durable_ = commits;
+    numbers_.begin(commits);
   }
   manual_ = manual;
   if (manual) close_by_hand();
@@ -37,16 +38,16 @@ Status WeakCommits::stop(bool persist) {
 }
 
 std::uint64_t WeakCommits::newest() {
-  const LockGuard lock(pages_.writer());
-  return pages_.header().commits;
+  const LockGuard lock(pages_.writer.mutex());
+  return pages_.writer.header().commits;
 }
 
 // ---- commits ---------------------------------------------------------------------------------------------------
 
 WeakCommits::Wish WeakCommits::committed(bool weak) {
-  if (!pages_.logs()) return {};
+  if (!pages_.writer.logs()) return {};
   note_waiting_commit();
-  const std::uint64_t bytes = pages_.batch().bytes();
+  const std::uint64_t bytes = pages_.writer.batch().bytes();
   waiting_bytes_.store(bytes, std::memory_order_relaxed);
   Wish wish;
   if (!weak || manual_) return wish;
@@ -88,29 +89,30 @@ Result<Lsn> WeakCommits::hand_over(std::uint64_t commit, bool will_sync) {
 }
 
 Result<KeptLock> WeakCommits::pause() {
-  KeptLock writer = part_hold_.holds() ? KeptLock() : KeptLock(pages_.writer());
+  KeptLock writer = part_hold_.holds() ? KeptLock() : KeptLock(pages_.writer.mutex());
   MEMLITH_TRY(no_throw([this]() -> Status {
-    pages_.cut_batch();
+    pages_.writer.cut_batch();
     return kOk;
   }));
   return writer;
 }
 
 void WeakCommits::set_aside(const Closing& /*closing*/) noexcept {
-  std::swap(carried_, pages_.batch());
+  MEMLITH_ASSERT(carried_.empty());
+  std::swap(carried_, pages_.writer.batch());
   waiting_bytes_.store(0, std::memory_order_relaxed);
   window_begun_ = frame_wanted_ = false;
 }
 
 Collector::Piece WeakCommits::first(std::uint64_t bytes_max) {
   piece_ = carried_.front(bytes_max);
-  size_ = pages_.region().size_to_commit();
+  size_ = pages_.words.region().size_to_commit();
   return {piece_.extents, piece_.sources, size_, piece_.bytes, piece_.cuts};
 }
 
 bool WeakCommits::in_log(Lsn end) noexcept {
-  pages_.region().note_commit(end);
-  if (size_.has_value()) pages_.region().note_size_committed(*size_);
+  pages_.words.region().note_commit(end);
+  if (size_.has_value()) pages_.words.region().note_size_committed(*size_);
   note_sent(piece_, end);
   return !carried_.empty();
 }
@@ -124,6 +126,7 @@ void WeakCommits::note_sent(const Batch::Piece& piece, Lsn end) {
   }
   {
     const LockGuard queue(queue_mutex_);
+    MEMLITH_ASSERT(piece.commit >= numbers_.logged());
     numbers_.add(piece.commit, end);
   }
   carried_.drop_front(piece);
@@ -138,12 +141,13 @@ void WeakCommits::part_in_log(const Batch::Piece& piece, Lsn end) {
 std::string WeakCommits::what_waits() const {
   const LockGuard queue(queue_mutex_);
   return fmt::format("the commits behind number {} of the kv store \"{}\"", numbers_.logged(),
-                     pages_.region().shown_name());
+                     pages_.words.region().shown_name());
 }
 
 Batch::Piece WeakCommits::take_part() {
-  pages_.cut_batch();
-  std::swap(carried_, pages_.batch());
+  MEMLITH_ASSERT(part_hold_.holds() && carried_.empty());
+  pages_.writer.cut_batch();
+  std::swap(carried_, pages_.writer.batch());
   set_tickets_aside();
   let_part_go();
   return carried_.front(~std::uint64_t{0});
@@ -152,7 +156,7 @@ Batch::Piece WeakCommits::take_part() {
 // ---- to the disk -----------------------------------------------------------------------------------------------
 
 Status WeakCommits::make_durable(std::uint64_t commit) {
-  if (!pages_.logs()) return kOk;
+  if (!pages_.writer.logs()) return kOk;
   const auto handed = hand_over(commit, true);
   if (!handed.ok()) {
     // Those of the commits that the log took before it refused the rest. The others are tried again.
@@ -201,7 +205,7 @@ void WeakCommits::durable_moved() {
 void WeakCommits::after_background_closing(Status closed) {
   if (manual_) return;
   if (!closed.ok()) event_.raise();
-  pages_.grow_ahead();
+  pages_.writer.grow_ahead();
 }
 
 std::uint64_t WeakCommits::durable() {
@@ -257,7 +261,7 @@ void WeakCommits::call_done(Status unless_durable) {
       if (waiting_.empty()) return;
       const auto first = waiting_.begin();
       ticket = first->first;
-      if (ticket > durable && pages_.logs()) {
+      if (ticket > durable && pages_.writer.logs()) {
         if (failure.ok()) return;
         status = failure;
       }

@@ -1,9 +1,9 @@
 // The commits of a kv store that are not durable yet. Floor: kv.
 //
-// Commits leave copies of what they changed in the batch of Pages. The batch waits in memory until a closing of the
+// Commits leave copies of what they changed in the batch of Writer. The batch waits in memory until a closing of the
 // store's collectors puts it into a frame: because a commit of any structure has to be durable, because the batch has
-// grown large, or because the window of its oldest commit has passed. The writer's lock is held only while the batch is
-// exchanged for an empty one, between two commits: a frame holds whole commits, and frames have their order.
+// grown large, or because the window of its oldest commit has passed. The writer's mutex is held only while the batch
+// is exchanged for an empty one, between two commits: a frame holds whole commits, and frames have their order.
 //
 // A batch that the log refuses stays in memory; store/collectors.hpp says what follows.
 #pragma once
@@ -40,21 +40,23 @@ class WeakCommits final : public Collector {
   // Makes everything durable if it should, and calls what waits: nothing can be tried again.
   Status stop(bool persist);
 
-  // ---- with the writer's lock held
+  // ---- with the writer's mutex held
 
   // True if there is room for a commit of so many bytes, together with what waits in all of the store.
-  bool has_room_for(std::uint64_t bytes) { return !pages_.logs() || may_wait(pages_.batch().bytes() + bytes); }
-  void commit_failed() { drop_unused_allowance(); }
+  bool has_room_for(std::uint64_t bytes) MEMLITH_REQUIRES(writing) {
+    return !pages_.writer.logs() || may_wait(pages_.writer.batch().bytes() + bytes);
+  }
+  void commit_failed() MEMLITH_REQUIRES(writing) { drop_unused_allowance(); }
   // A commit is about to change pages.
-  void begin() {
-    if (pages_.logs()) begin_commit();
+  void begin() MEMLITH_REQUIRES(writing) {
+    if (pages_.writer.logs()) begin_commit();
   }
   // It has changed pages. What the committing thread has to ask the store for, without the lock:
   struct Wish {
     bool window = false;  // it is the first that waits for the window
     bool frame = false;   // so much waits that it is worth a frame
   };
-  Wish committed(bool weak);
+  Wish committed(bool weak) MEMLITH_REQUIRES(writing);
 
   // ---- without it
 
@@ -70,7 +72,7 @@ class WeakCommits final : public Collector {
 
   // ---- a commit whose frame has the changes of other structures, too (KvPart): with the mutex of the collectors held
 
-  void hold_for_part() { part_hold_ = KeptLock(pages_.writer()); }  // the writer
+  void hold_for_part() { part_hold_ = KeptLock(pages_.writer.mutex()); }  // the writer
   void let_part_go() { part_hold_.release(); }
   // Takes exactly the pieces that that commit has left. Lets the writer go.
   Batch::Piece take_part();
@@ -92,7 +94,7 @@ class WeakCommits final : public Collector {
   void durable_moved() override;
   void after_background_closing(Status closed) override;
 
-  [[nodiscard]] Store& store() const { return pages_.region().store(); }
+  [[nodiscard]] Store& store() const { return pages_.words.region().store(); }
   void note_sent(const Batch::Piece& piece, Lsn end);
   // `unless_durable`: for commits that will not become durable any more.
   void call_done(Status unless_durable);
@@ -109,9 +111,8 @@ class WeakCommits final : public Collector {
   std::optional<SizeChange> size_;  // of the region, in the same frame
   KeptLock part_hold_;              // of the writer's lock, for a part
 
-  // Under the writer's lock.
-  bool window_begun_ = false;  // a commit waits for the window
-  bool frame_wanted_ = false;
+  bool window_begun_ MEMLITH_GUARDED_BY(writing) = false;  // a commit waits for the window
+  bool frame_wanted_ MEMLITH_GUARDED_BY(writing) = false;
 
   mutable Mutex queue_mutex_;
   LoggedNumbers numbers_ MEMLITH_GUARDED_BY(queue_mutex_);
@@ -126,7 +127,7 @@ class WeakCommits final : public Collector {
 
   std::atomic<std::uint64_t> interval_ms_{0};
   std::atomic<std::uint64_t> window_bytes_{0};
-  std::atomic<std::uint64_t> waiting_bytes_{0};  // in the batch of Pages
+  std::atomic<std::uint64_t> waiting_bytes_{0};  // in the batch of the Writer
   std::uint64_t unflushed_bytes_ = 0;            // since a flush was asked for; under the mutex of the collectors
   std::atomic<std::uint64_t> logged_bytes_{0};
   bool manual_ = false;  // constant after start()

@@ -321,14 +321,14 @@ TEST_F(KvTest, OpeningLooksAtFewPages) {
   }
   ASSERT_OK(world.kv().persist());
   world.crash();  // which is a clean opening to the region
-  const kv::Pages& pages = world.kv().pages();
-  const auto looked_at = [&pages] {
+  const kv::Words& words = world.kv().pages().words;
+  const auto looked_at = [&words] {
     std::uint64_t looked = 0;
-    for (PageNumber page = 0; page < pages.count(); ++page) looked += pages.word(page) != 0 ? 1 : 0;
+    for (PageNumber page = 0; page < words.count(); ++page) looked += words.word(page) != 0 ? 1 : 0;
     return looked;
   };
   map = world.map();
-  EXPECT_GT(pages.count(), 500u);
+  EXPECT_GT(words.count(), 500u);
   EXPECT_LE(looked_at(), 3u) << "the catalogue, and the map's root";
   EXPECT_TRUE(get(*begin(true), map, "key777").has_value());
   EXPECT_LE(looked_at(), 6u) << "and from there one page of each level";
@@ -400,8 +400,23 @@ TEST_F(KvTest, SnapshotsSeeOneState) {
   ended = true;
   for (std::thread& each : writers) each.join();
   (void)begin(true);  // what commits kept for a reader that had just ended goes with the next one
-  EXPECT_EQ(world.kv().pages().kept_bytes(), 0u);
+  EXPECT_EQ(world.kv().pages().kept.bytes(), 0u);
   EXPECT_OK(world.kv().verify().status());
+}
+
+// Such a commit leaves its number for the log. A verification in between reads the header, and must not count the
+// number as left.
+TEST_F(KvTest, ACommitThatChangesNothingIsDurableAfterAVerification) {
+  const PageNumber map = world.map();
+  ASSERT_OK(world.kv().persist());
+  const auto transaction = begin();
+  ASSERT_OK(transaction->put(map, "key", "value"));
+  ASSERT_OK(transaction->remove(map, "key").status());
+  const auto number = transaction->commit(Durability::weak, nullptr);
+  ASSERT_OK(number.status());
+  ASSERT_OK(world.kv().verify().status());
+  ASSERT_OK(world.kv().persist());
+  EXPECT_EQ(world.kv().durable(), *number);
 }
 
 // A view that ends takes the copies with it that only it needed, many more than are let go in one step; the others see
@@ -424,21 +439,21 @@ TEST_F(KvTest, AViewTakesItsCopiesWithIt) {
   write_all('a');
   const auto first = begin(true);
   write_all('b');
-  const std::uint64_t of_first = world.kv().pages().kept_bytes();
+  const std::uint64_t of_first = world.kv().pages().kept.bytes();
   ASSERT_GT(of_first, 10 * 64 * kPageBytes);
   auto second = begin(true);
   write_all('c');
   auto third = begin(true);
   write_all('d');
-  ASSERT_EQ(world.kv().pages().kept_bytes(), 3 * of_first);
+  ASSERT_EQ(world.kv().pages().kept.bytes(), 3 * of_first);
   expect_all(*second, 'b');
   second.reset();
-  EXPECT_EQ(world.kv().pages().kept_bytes(), 2 * of_first);
+  EXPECT_EQ(world.kv().pages().kept.bytes(), 2 * of_first);
   expect_all(*first, 'a');
   expect_all(*third, 'c');
-  world.kv().pages().forget_from(1);
+  world.kv().pages().kept.forget_from(1);
   third.reset();
-  EXPECT_EQ(world.kv().pages().kept_bytes(), of_first);
+  EXPECT_EQ(world.kv().pages().kept.bytes(), of_first);
   expect_all(*first, 'a');
 }
 
@@ -501,7 +516,7 @@ TEST(KvWindow, ASlowCallbackStretchesNoWindow) {
 TEST(KvWindow, TheRegionGrowsAhead) {
   KvWorld world({true, {5, 16 * kMiB}, false});
   const PageNumber map = world.map();
-  Region& region = world.kv().pages().region();
+  Region& region = world.kv().region();
   ASSERT_OK(region.grow(kMiB));
   for (int i = 0; world.kv().header().pages * kPageBytes <= kMiB / 5 * 4; ++i) {
     Transaction transaction(world.kv(), false);

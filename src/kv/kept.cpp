@@ -1,0 +1,117 @@
+#include "kv/kept.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace memlith::core::kv {
+
+Stamp Kept::begin(Stamp stamp) {
+  MEMLITH_ASSERT(stamp > newest() && newest() == beginning_.load(std::memory_order_relaxed));
+  beginning_.store(stamp, std::memory_order_seq_cst);  // pairs with try_take()
+  return snapshots_.newest();
+}
+
+// ORDER copy-before-change: a snapshot's reader that finds the page being changed finds the copy. The page's word is
+// stored before the lock is let go: to drop() the copy is the page's state up to the stamp in the word. With the old
+// word, no snapshot would seem to need the copy. [mutant kv_copy_apart_from_word]
+void Kept::keep(PageNumber page, Stamp before, Stamp stamp) {
+  const std::shared_ptr<std::byte[]> copy(new std::byte[kPageBytes]);
+  std::memcpy(copy.get(), words_.bytes_of(page), kPageBytes);
+  {
+    const LockGuard lock(mutex_);
+    std::vector<State>& states = states_[page];
+    MEMLITH_ASSERT(states.empty() || states.back().stamp < before);
+    states.push_back({before, copy});
+    copies_.fetch_add(1, std::memory_order_relaxed);
+    words_.begin_change(page, stamp);
+  }
+}
+
+void Kept::publish(Stamp stamp) {
+  MEMLITH_ASSERT(stamp == beginning_.load(std::memory_order_relaxed));
+  newest_.store(stamp, std::memory_order_seq_cst);
+}
+
+Kept::Copy Kept::find(PageNumber page, Stamp view) {
+  const LockGuard lock(mutex_);
+  const auto found = states_.find(page);
+  if (found == states_.end()) return nullptr;
+  for (auto each = found->second.rbegin(); each != found->second.rend(); ++each) {
+    if (each->stamp <= view) return each->bytes;
+  }
+  return nullptr;
+}
+
+std::optional<Snapshots::Place> Kept::try_take() {
+  const Snapshots::Place place = snapshots_.add(newest_.load(std::memory_order_seq_cst));
+  if (beginning_.load(std::memory_order_seq_cst) == place.stamp) return place;
+  drop(place);
+  return std::nullopt;
+}
+
+void Kept::drop(const Snapshots::Place& place) {
+  snapshots_.remove(place);
+  if (copies_.load(std::memory_order_acquire) == 0) return;
+  States all;  // freed without the lock, for which commits wait
+  {
+    const LockGuard lock(mutex_);
+    // For a snapshot that is added from here on, a commit that waits for the lock keeps the pages.
+    if (snapshots_.newest() == 0) {
+      all.swap(states_);
+      copies_.store(0, std::memory_order_relaxed);
+      forget_at_ = forget_from_;
+      return;
+    }
+    if (forgetting_ || copies_.load(std::memory_order_relaxed) < forget_at_) return;
+    forgetting_ = true;
+  }
+  forget_unneeded();
+}
+
+// In steps, and the copies are freed without the lock: commits wait for a step, not for all of it. If the table grows
+// between two steps, entries are missed, and stay until copies are looked for again.
+void Kept::forget_unneeded() {
+  for (std::size_t bucket = 0, more = 1; more > 0;) {
+    Forgotten forgotten;
+    const LockGuard lock(mutex_);
+    const std::size_t end = std::min(bucket + kForgetBuckets, states_.bucket_count());
+    while (bucket < end && forget_in(bucket, forgotten)) ++bucket;
+    MEMLITH_ASSERT(forgotten.count <= copies_.load(std::memory_order_relaxed));
+    copies_.fetch_sub(forgotten.count, std::memory_order_relaxed);
+    more = states_.bucket_count() - std::min(bucket, states_.bucket_count());
+    if (more > 0) continue;
+    forget_at_ = std::max(forget_from_, 2 * copies_.load(std::memory_order_relaxed));
+    forgetting_ = false;
+  }
+}
+
+// A copy is needed by the snapshots from its own stamp on, up to the stamp of the page's next state. False: `forgotten`
+// is full, and the bucket may hold more.
+bool Kept::forget_in(std::size_t bucket, Forgotten& forgotten) {
+  for (auto entry = states_.begin(bucket); entry != states_.end(bucket);) {
+    std::vector<State>& all = entry->second;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Stamp next = i + 1 < all.size() ? all[i + 1].stamp : words_.word(entry->first) >> 1;
+      MEMLITH_ASSERT(all[i].stamp < next);
+      bool needed = false;
+      snapshots_.for_each([&](Stamp user) { needed = needed || (all[i].stamp <= user && user < next); });
+      if (!needed && forgotten.count < kForgetCopies) {
+        forgotten.copies[forgotten.count++] = std::move(all[i].bytes);
+      } else if (const std::size_t to = kept++; to != i) {
+        all[to] = std::move(all[i]);
+      }
+    }
+    all.resize(kept);
+    if (all.empty()) {
+      states_.erase(PageNumber{entry->first});
+      entry = states_.begin(bucket);
+    } else {
+      ++entry;
+    }
+    if (forgotten.count == kForgetCopies) return false;
+  }
+  return true;
+}
+
+}  // namespace memlith::core::kv

@@ -1,0 +1,128 @@
+#include "kv/words.hpp"
+
+#include <bit>
+#include <cstring>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+#include "region/mapped_array.hpp"
+
+namespace memlith::core::kv {
+
+Words::~Words() { unmap_array(states_, states_count_); }
+
+Status Words::attach(Region& region) {
+  MEMLITH_ASSERT(region_ == nullptr);
+  region_ = &region;
+  base_ = region.address();
+  states_count_ = region.reserve() / kPageBytes;
+  MEMLITH_TRY(map_array(states_, states_count_));
+  return kOk;
+}
+
+void Words::forget_checks() {
+  const PageNumber before = pages_.load(std::memory_order_relaxed);
+  for (PageNumber page = 0; page < before; ++page) states_[page].word.store(0, std::memory_order_relaxed);
+  set_count(0);
+}
+
+Status Words::corrupt(PageNumber page, std::string_view fault) const {
+  return fail(Errc::corrupt, Detail::kv, "region \"{}\": page {} of the kv store is damaged: {}; {}",
+              region_->shown_name(), page, fault, region_->after_damage(page * kPageBytes));
+}
+
+// A page is changed only when it was checked, so nothing changes it here.
+Status Words::check(PageNumber page) {
+  if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
+  const LockGuard lock(check_mutex_);
+  if (word(page) != 0) return kOk;
+  const std::string_view fault = fault_of_page(bytes_of(page), page, count());
+  if (!fault.empty()) return corrupt(page, fault);
+  make_tags(page);
+  states_[page].word.store(kCheckedStamp << 1, std::memory_order_release);
+  return kOk;
+}
+
+Result<const std::byte*> Words::sound(PageNumber page) {
+  if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
+  // Acquire: the writer changes the tags that check() has left.
+  if (word(page) == 0) MEMLITH_TRY(check(page));
+  return bytes_of(page);
+}
+
+// ---- tags ------------------------------------------------------------------------------------------------------
+
+namespace {
+// A mask of 16 bytes: bit i is set where byte i is `tag`.
+std::uint64_t equal_bytes(const std::uint8_t* bytes, std::uint8_t tag) {
+#if defined(__x86_64__)
+  const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
+  return static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_set1_epi8(static_cast<char>(tag)))));
+#else
+  static_assert(std::endian::native == std::endian::little);
+  constexpr std::uint64_t kOnes = 0x0101010101010101;
+  constexpr std::uint64_t kLow = 0x7f * kOnes;
+  std::uint64_t equal = 0;
+  for (std::uint32_t half = 0; half < 2; ++half) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + half * sizeof word, sizeof word);
+    word ^= tag * kOnes;
+    const std::uint64_t zeros = ~(((word & kLow) + kLow) | word | kLow) >> 7;  // 1 in each byte that is zero
+    equal |= (zeros * 0x0102040810204080 >> 56) << half * 8;                   // of byte i to bit i
+  }
+  return equal;
+#endif
+}
+}  // namespace
+
+void Words::tag_inserted(PageNumber page, std::uint32_t index, std::string_view key) {
+  const PageHeader header = header_of(bytes_of(page));
+  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
+  std::uint8_t* const tags = states_[page].tags;
+  std::memmove(tags + index + 1, tags + index, header.count - 1 - index);
+  tags[index] = tag_of(key);
+}
+
+void Words::tag_removed(PageNumber page, std::uint32_t index) {
+  const PageHeader header = header_of(bytes_of(page));
+  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
+  if (header.count == PageState::kTagsMax) return make_tags(page);  // it had too many cells for tags
+  std::uint8_t* const tags = states_[page].tags;
+  std::memmove(tags + index, tags + index + 1, header.count - index);
+}
+
+void Words::make_tags(PageNumber page) {
+  const PageHeader header = header_of(bytes_of(page));
+  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
+  for (std::uint32_t i = 0; i < header.count; ++i) states_[page].tags[i] = tag_of(cell_of(bytes_of(page), i).key);
+}
+
+bool Words::tags_match(PageNumber page) const {
+  const PageHeader header = header_of(bytes_of(page));
+  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return true;
+  for (std::uint32_t i = 0; i < header.count; ++i) {
+    if (states_[page].tags[i] != tag_of(cell_of(bytes_of(page), i).key)) return false;
+  }
+  return true;
+}
+
+Place Words::find_in(const PageView& leaf, std::string_view key) const {
+  const std::uint32_t count = count_of(leaf.bytes);
+  if (leaf.copy == nullptr && count <= PageState::kTagsMax) {
+    const std::uint8_t* const tags = states_[leaf.page].tags;
+    const std::uint8_t tag = tag_of(key);
+    std::uint64_t equal = equal_bytes(tags, tag) | equal_bytes(tags + 16, tag) << 16 |
+                          equal_bytes(tags + 32, tag) << 32 | equal_bytes(tags + 40, tag) >> 8 << 48;
+    equal &= (std::uint64_t{1} << count) - 1;
+    for (; equal != 0; equal &= equal - 1) {
+      const auto index = static_cast<std::uint32_t>(std::countr_zero(equal));
+      Cell cell;
+      if (!read_cell(leaf.bytes, index, cell)) return {index, false, true};
+      if (cell.key == key) return {index, true, false};
+    }
+  }
+  return find_place(leaf.bytes, key);
+}
+
+}  // namespace memlith::core::kv

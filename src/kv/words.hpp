@@ -1,0 +1,123 @@
+// A word beside each page of a kv store, with which a reader finds that a commit has changed the page. Floor: kv.
+//
+// The words are in memory of the process, never in the region. A word is twice the stamp of the commit that changed the
+// page last, plus 1 while a commit is changing the page. A reader looks at the word, reads the page, and looks again: a
+// word that is the same and even says that the bytes were whole.
+//
+// Beside its word a leaf has tags: a byte of the hash of each key, in the order of the cells. A reader that looks for a
+// key reads the cells with its tag, instead of one cell after the other in a binary search, each of which would be
+// fetched from memory. Tags are made when the page is checked, and kept by TreeWriter.
+//
+// Stamps: 0 is a page that was not looked at since opening, 1 a page that was checked; commit number n has stamp
+// n - base + 2, where base is the newest commit at opening.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/sync.hpp"
+#include "kv/page.hpp"
+#include "kv/snapshots.hpp"
+#include "region/region.hpp"
+
+namespace memlith::core::kv {
+
+inline constexpr Stamp kCheckedStamp = 1;
+inline constexpr Stamp kNewest = ~Stamp{0};  // as a view: what is there now
+
+// Held by the thread that holds the mutex of a kv store's Writer. One name for all kv stores: clang compares names, and
+// cannot know that a tree's writer is the one whose mutex the caller holds.
+class MEMLITH_CAPABILITY("role") WritingRole {};
+inline WritingRole writing;
+
+// A page as a reader sees it: in place, to be confirmed after reading, or a copy.
+struct PageView {
+  const std::byte* bytes = nullptr;
+  PageNumber page = 0;
+  std::uint64_t word = 0;
+  std::shared_ptr<const std::byte[]> copy;
+};
+
+// State of a page besides its bytes: one line of the cache.
+struct alignas(64) PageState {
+  static constexpr std::uint32_t kTagsMax = 56;
+  std::atomic<std::uint64_t> word;
+  // Tags of a leaf with at most kTagsMax cells. Read beside a writer, like the page.
+  std::uint8_t tags[kTagsMax];
+};
+static_assert(sizeof(PageState) == 64);
+
+class Words {
+ public:
+  Words() = default;
+  ~Words();
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+
+  Status attach(Region& region);
+  [[nodiscard]] Region& region() const { return *region_; }
+  // No page is known to be sound, and none is there until the writer has read the header. No thread reads.
+  void forget_checks() MEMLITH_REQUIRES(writing);
+
+  // ---- any thread
+
+  // The number of pages in the newest header.
+  [[nodiscard]] PageNumber count() const { return pages_.load(std::memory_order_acquire); }
+  [[nodiscard]] const std::byte* bytes_of(PageNumber page) const { return base_ + page * kPageBytes; }
+  // The page, which was checked since opening. Errors: corrupt.
+  Result<const std::byte*> sound(PageNumber page);
+  // Checks a page whose word is 0. Errors: corrupt.
+  Status check(PageNumber page);
+  [[nodiscard]] Status corrupt(PageNumber page, std::string_view fault) const;
+  [[nodiscard]] std::uint64_t word(PageNumber page) const { return states_[page].word.load(std::memory_order_acquire); }
+  // True if the bytes that were read were whole. If not, begin anew from a page that is known.
+  [[nodiscard]] bool confirmed(const PageView& view) const {
+    std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fence in Writer::change()
+    return view.copy != nullptr || states_[view.page].word.load(std::memory_order_relaxed) == view.word;
+  }
+  // As find_place(), in a leaf.
+  [[nodiscard]] Place find_in(const PageView& leaf, std::string_view key) const;
+  // The page, if it is one, will be read soon.
+  void fetch_early(PageNumber page) const {
+    if (page >= count()) return;
+    __builtin_prefetch(states_ + page);
+    __builtin_prefetch(bytes_of(page));
+    __builtin_prefetch(bytes_of(page) + 64);
+  }
+
+  // ---- the writer
+
+  void set_count(PageNumber pages) MEMLITH_REQUIRES(writing) { pages_.store(pages, std::memory_order_release); }
+  [[nodiscard]] std::byte* at(PageNumber page) MEMLITH_REQUIRES(writing) { return base_ + page * kPageBytes; }
+  // The word as the writer, which alone changes it, has left it.
+  [[nodiscard]] std::uint64_t own_word(PageNumber page) const MEMLITH_REQUIRES(writing) {
+    return states_[page].word.load(std::memory_order_relaxed);
+  }
+  // The commit with that stamp will change the page; a fence follows, before the first change. It has changed the page.
+  void begin_change(PageNumber page, Stamp stamp) MEMLITH_REQUIRES(writing) {
+    states_[page].word.store(stamp << 1 | 1, std::memory_order_relaxed);
+  }
+  void end_change(PageNumber page, Stamp stamp) MEMLITH_REQUIRES(writing) {
+    states_[page].word.store(stamp << 1, std::memory_order_release);
+  }
+  // Tags of a page that is being changed: a cell with the key is at `index` now; the one that was at `index` is not
+  // there any more; the cells are others.
+  void tag_inserted(PageNumber page, std::uint32_t index, std::string_view key) MEMLITH_REQUIRES(writing);
+  void tag_removed(PageNumber page, std::uint32_t index) MEMLITH_REQUIRES(writing);
+  void tag_all(PageNumber page) MEMLITH_REQUIRES(writing) { make_tags(page); }
+  [[nodiscard]] bool tags_match(PageNumber page) const MEMLITH_REQUIRES(writing);
+
+ private:
+  void make_tags(PageNumber page);
+
+  Region* region_ = nullptr;
+  std::byte* base_ = nullptr;
+  PageState* states_ = nullptr;
+  std::uint64_t states_count_ = 0;
+  Mutex check_mutex_;                 // held while a page is checked, and so while its first tags are made
+  std::atomic<PageNumber> pages_{0};  // those of the header, for readers
+};
+
+}  // namespace memlith::core::kv
