@@ -1,16 +1,15 @@
-// Appending to the log: places for frames, buffers, and waiting for what was appended.
+// Places for frames, their buffers, and waiting for what was appended.
 #include <bit>
 #include <cstring>
 
-#include "log/copy.hpp"
-#include "log/log.hpp"
+#include "log/batches.hpp"
 
 namespace memlith::core {
 
 // ---- FrameWriter -----------------------------------------------------------------------------------------------
 
 FrameWriter::FrameWriter(FrameWriter&& other) noexcept
-    : log_(std::exchange(other.log_, nullptr)),
+    : batches_(std::exchange(other.batches_, nullptr)),
       sequence_(other.sequence_),
       way_(other.way_),
       kind_(other.kind_),
@@ -19,13 +18,13 @@ FrameWriter::FrameWriter(FrameWriter&& other) noexcept
       put_bytes_(other.put_bytes_),
       payload_(other.payload_) {}
 
-FrameWriter::~FrameWriter() { MEMLITH_ASSERT(log_ == nullptr); }  // an unfinished frame would stop the log
+FrameWriter::~FrameWriter() { MEMLITH_ASSERT(batches_ == nullptr); }  // an unfinished frame would stop the log
 
 void FrameWriter::put_many(const void* bytes, std::uint64_t count, std::span<const std::byte> next) {
   MEMLITH_ASSERT(count <= payload_bytes_ - put_bytes_);
   const auto* const source = static_cast<const std::byte*>(bytes);
   if (way_ == Way::streamed) {
-    log_->stream_put(source, count, next);
+    batches_->stream_.put(source, count, next);
   } else {
     copy_and_fetch(payload_ + put_bytes_, source, count, next);
   }
@@ -33,65 +32,38 @@ void FrameWriter::put_many(const void* bytes, std::uint64_t count, std::span<con
 }
 
 Result<Lsn> FrameWriter::finish() {
-  MEMLITH_ASSERT(log_ != nullptr);
+  MEMLITH_ASSERT(batches_ != nullptr);
   MEMLITH_ASSERT(put_bytes_ == payload_bytes_);
-  Log& log = *std::exchange(log_, nullptr);
-  if (way_ == Way::streamed) return log.finish_stream(*this);
+  Batches& all = *std::exchange(batches_, nullptr);
+  if (way_ == Way::streamed) return all.finish_streamed(*this);
 
   Lsn end = begin_.advance(payload_bytes_);
   if (way_ == Way::whole) {
-    log.end_frame(payload_, payload_bytes_, begin_);
-    const FrameHeader header = log.compose_header(begin_, kind_, payload_bytes_);
+    all.chain_.end(payload_, payload_bytes_, begin_);
+    const FrameHeader header = all.chain_.header(begin_, kind_, payload_bytes_);
     std::memcpy(payload_ - sizeof header, &header, sizeof header);
-    end = begin_.advance(log.geometry_.frame_bytes(payload_bytes_));
+    end = begin_.advance(all.geometry_.frame_bytes(payload_bytes_));
   }
-  Log::Batch& batch = log.batch(sequence_);
+  Batches::Batch& batch = all.batch(sequence_);
   const std::uint32_t unfinished = batch.unfinished.fetch_sub(1, std::memory_order_release);
   MEMLITH_ASSERT(unfinished > 0);
   if (unfinished == 1) batch.unfinished.notify_all();
   return end;
 }
 
-// Writes what follows the payload: zeros and the trailer.
-void Log::end_frame(std::byte* payload, std::uint64_t payload_bytes, Lsn begin) const {
-  const std::uint64_t bytes = geometry_.frame_bytes(payload_bytes) - sizeof(FrameHeader);
-  MEMLITH_DCHECK(bytes >= payload_bytes + sizeof(FrameTrailer));
-  std::memset(payload + payload_bytes, 0, bytes - payload_bytes);
-  const FrameTrailer trailer{checksum({payload, payload_bytes}, payload_seed(log_id_, begin, incarnation_))};
-  std::memcpy(payload + bytes - sizeof trailer, &trailer, sizeof trailer);
-}
-
-// Fills everything except the chain, which only the thread that seals knows.
-FrameHeader Log::compose_header(Lsn lsn, std::uint32_t kind, std::uint64_t payload_bytes) const {
-  FrameHeader header{};
-  header.magic = kFrameMagic;
-  header.kind = kind;
-  header.lsn = lsn.value;
-  header.payload_bytes = payload_bytes;
-  header.incarnation = incarnation_;
-  return header;
-}
-
-// Chains the frame to the frame that was sealed before it. Called in LSN order.
-void Log::chain(FrameHeader& header, std::uint64_t durable_lsn) {
-  header.previous = last_checksum_;
-  header.durable_lsn = durable_lsn;
-  header.checksum = header_checksum(header, log_id_);
-}
-
 // ---- begin and sync --------------------------------------------------------------------------------------------
 
-Status Log::allocate_buffers() {
+Status Batches::allocate() {
   MEMLITH_ASSERT(batches_.empty() && options_.in_flight_max > 0);
   // Batches are numbered by a counter that wraps, so their count is a power of two.
   const std::size_t count = std::bit_ceil(std::size_t{options_.in_flight_max} + 1);
   options_.batch_bytes = round_up(options_.batch_bytes, kPageBytes);
   options_.small_batch_bytes = std::min(options_.batch_bytes, round_up(options_.small_batch_bytes, kPageBytes));
   options_.stream_chunk_bytes = round_up(options_.stream_chunk_bytes, kPageBytes);
-  stream_.buffer_bytes = round_up(options_.stream_chunk_bytes + options_.stream_chunk_bytes / 4, kPageBytes);
   MEMLITH_TRY_ASSIGN(memory_.small, AlignedBuffer::allocate(count * options_.small_batch_bytes));
-  const std::size_t stretches_max =
-      2 + std::max(options_.batch_bytes, stream_.buffer_bytes) / geometry_.segment_bytes();
+  // A chunk of a stream may be a quarter larger than wished (Stream::allocate).
+  const std::uint64_t most = std::max(options_.batch_bytes, 2 * options_.stream_chunk_bytes);
+  const std::size_t stretches_max = 2 + most / geometry_.segment_bytes();
   for (std::size_t i = 0; i < count; ++i) {
     auto batch = std::make_unique<Batch>();
     batch->stretches.reserve(stretches_max);
@@ -99,55 +71,48 @@ Status Log::allocate_buffers() {
     batches_.push_back(std::move(batch));
   }
   place_buffer(open_sequence_);
-  stream_.stretches.reserve(stretches_max);
-  MEMLITH_TRY_ASSIGN(stream_.slot_header, AlignedBuffer::allocate(geometry_.block_bytes));
-  return kOk;
+  return stream_.allocate(options_.stream_chunk_bytes, stretches_max);
 }
 
 // Allocates the memory that large frames need and, for streams, the queue. Releases the lock meanwhile.
-Status Log::make_large(bool with_queue) {
+Status Batches::make_large(bool with_queue) {
   const bool memory_wanted = memory_.large.size() == 0;
   const std::uint64_t batches_bytes = batches_.size() * options_.batch_bytes;
-  const std::uint64_t stream_bytes = kStreamChunks * stream_.buffer_bytes;
   mutex_.unlock();
   AlignedBuffer memory;
   Status status = kOk;
   if (memory_wanted) {
-    auto allocated = AlignedBuffer::allocate(batches_bytes + stream_bytes);
+    auto allocated = AlignedBuffer::allocate(batches_bytes + stream_.memory_bytes());
     status = allocated.status();
     if (status.ok()) memory = std::move(*allocated);
   }
   std::unique_ptr<IoQueue> queue;
-  if (status.ok() && with_queue) queue = device_.make_queue(kStreamChunks);
+  if (status.ok() && with_queue) queue = stream_.make_queue();
   mutex_.lock();
   MEMLITH_TRY(status);
   // Another thread may have done the same and may be streaming already.
   if (memory_.large.size() == 0 && memory.size() > 0) {
     memory_.large = std::move(memory);
-    stream_.memory = memory_.large.data() + batches_bytes;
+    stream_.use_memory(memory_.large.data() + batches_bytes);
   }
-  if (stream_.queue == nullptr && queue != nullptr && memory_.large.size() > 0) {
-    stream_.queue = std::move(queue);
-    stream_.queue->register_memory({stream_.memory, stream_bytes});
-  }
+  if (!stream_.has_queue() && queue != nullptr && memory_.large.size() > 0) stream_.use_queue(std::move(queue));
   return kOk;
 }
 
 // A log that needed no large memory between two checkpoints releases it.
-Log::Spare Log::take_spare() {
+Batches::Spare Batches::take_spare() {
   Spare spare;
   const bool needed = std::exchange(memory_.large_used, false) || memory_.large.size() == 0;
   if (needed || in_flight() > 0 || batch(open_sequence_).used > 0) return spare;
   MEMLITH_ASSERT(!streaming_);
-  spare.queue = std::move(stream_.queue);
+  spare.queue = stream_.take_queue();
   spare.memory = std::move(memory_.large);
-  stream_.memory = nullptr;
   place_buffer(open_sequence_);
   return spare;
 }
 
 // The batch is the open one, and empty.
-void Log::place_buffer(std::uint32_t sequence) {
+void Batches::place_buffer(std::uint32_t sequence) {
   const bool large = memory_.large.size() > 0;
   Batch& open = batch(sequence);
   MEMLITH_ASSERT(sequence == open_sequence_ && open.used == 0 && pack_.frame == nullptr);
@@ -156,7 +121,7 @@ void Log::place_buffer(std::uint32_t sequence) {
 }
 
 // The obstacle that prevents a frame of this size from being begun now.
-Log::Obstacle Log::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& streamed) {
+Batches::Obstacle Batches::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& streamed) {
   const Batch& open = batch(open_sequence_);
   // A large frame of a single committer gains by being written while it is being copied; with several committers, a
   // shared write gains more.
@@ -164,7 +129,7 @@ Log::Obstacle Log::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& str
              (will_sync && frame_bytes >= options_.stream_bytes_min && open.used == 0 && in_flight() == 0);
   const bool small_is_all = options_.small_batch_bytes == options_.batch_bytes;
   const bool large = streamed || (!small_is_all && open.used + frame_bytes > options_.small_batch_bytes);
-  if (large && (memory_.large.size() == 0 || (streamed && stream_.queue == nullptr))) return Obstacle::small_memory;
+  if (large && (memory_.large.size() == 0 || (streamed && !stream_.has_queue()))) return Obstacle::small_memory;
   if (open.used == 0) place_buffer(open_sequence_);
   if (large) memory_.large_used = true;
   const bool room = streamed ? open.used == 0 : open.used + frame_bytes <= open.capacity;
@@ -174,13 +139,14 @@ Log::Obstacle Log::obstacle(std::uint64_t frame_bytes, bool will_sync, bool& str
     return Obstacle::all_in_flight;
   }
   const std::uint64_t end = geometry_.segments_until(head_.advance(frame_bytes));
-  return space_.slots.has_room(end) ? Obstacle::none : Obstacle::full_log;
+  return slots_.has_room(end) ? Obstacle::none : Obstacle::full_log;
 }
 
 // Takes one step to remove the obstacle.
-Status Log::work_on(Obstacle obstacle, std::uint64_t frame_bytes, bool streamed) {
+Status Batches::work_on(Obstacle obstacle, bool streamed) {
   switch (obstacle) {
-    case Obstacle::none: break;
+    case Obstacle::none:
+    case Obstacle::full_log: MEMLITH_ASSERT(false); break;
     case Obstacle::small_memory: return make_large(streamed);
     case Obstacle::full_batch:
       if (in_flight() < options_.in_flight_max && !gathering_.active) {
@@ -190,51 +156,14 @@ Status Log::work_on(Obstacle obstacle, std::uint64_t frame_bytes, bool streamed)
         wait_for(open_sequence_);
       }
       break;
-    case Obstacle::other_stream: wait_for(stream_.sequence); break;
+    case Obstacle::other_stream: wait_for(stream_.sequence()); break;
     case Obstacle::all_in_flight: wait_for(done_sequence_.load(std::memory_order_relaxed)); break;
-    case Obstacle::full_log: return make_space(head_.advance(frame_bytes));
   }
   return kOk;
 }
 
-Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
-  const LockGuard lock(mutex_);
-  MEMLITH_ASSERT(started_);
-  bool streamed = false;
-  for (;;) {
-    if (!failure_.ok()) return failure_for_late_comer();
-    const std::uint64_t bytes = bytes_to_take(payload_bytes, kind, will_sync);
-    const Obstacle found = obstacle(bytes, will_sync, streamed);
-    if (found == Obstacle::none) return place(payload_bytes, kind, will_sync, streamed);
-    MEMLITH_TRY(work_on(found, bytes, streamed));
-  }
-}
-
-Result<std::optional<FrameWriter>> Log::begin_at_once(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
-  const LockGuard lock(mutex_);
-  MEMLITH_ASSERT(started_);
-  if (!failure_.ok()) return failure_for_late_comer();
-  bool streamed = false;
-  if (obstacle(bytes_to_take(payload_bytes, kind, will_sync), will_sync, streamed) != Obstacle::none) {
-    return std::optional<FrameWriter>();
-  }
-  return std::optional(place(payload_bytes, kind, will_sync, streamed));
-}
-
-Status Log::make_room(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
-  const LockGuard lock(mutex_);
-  for (;;) {
-    if (!failure_.ok()) return failure_for_late_comer();
-    const std::uint64_t bytes = bytes_to_take(payload_bytes, kind, will_sync);
-    bool streamed = false;
-    const Obstacle found = obstacle(bytes, will_sync, streamed);
-    if (found == Obstacle::none) return kOk;
-    MEMLITH_TRY(work_on(found, bytes, streamed));
-  }
-}
-
 // How far the head moves for this payload.
-std::uint64_t Log::bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) const {
+std::uint64_t Batches::bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) const {
   if (!is_packed(payload_bytes, will_sync) || pack_.frame == nullptr || pack_.kind != kind) {
     return geometry_.frame_bytes(payload_bytes);
   }
@@ -242,21 +171,21 @@ std::uint64_t Log::bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind
 }
 
 // Moves the head. There is room in the open batch, and there are free slots.
-void Log::take(std::uint64_t bytes) {
+void Batches::take(std::uint64_t bytes) {
   const Lsn end = head_.advance(bytes);
-  space_.slots.map_until(geometry_.segments_until(end));
+  slots_.map_until(geometry_.segments_until(end));
   counters_.bytes.fetch_add(bytes, std::memory_order_relaxed);
   batch(open_sequence_).used += bytes;
   head_ = end;
 }
 
-void Log::tell_head() {
+void Batches::tell_head() {
   const Lsn end = pack_.frame == nullptr ? head_ : pack_.begin.advance(sizeof(FrameHeader) + pack_.payload_bytes);
   head_lsn_.store(end.value, std::memory_order_seq_cst);
 }
 
 // The payload gets its place in the open pack, or in a new one.
-FrameWriter Log::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
+FrameWriter Batches::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
   if (pack_.frame != nullptr && pack_.kind != kind) close_pack();
   const std::uint64_t bytes = bytes_to_take(payload_bytes, kind, false);
   Batch& open = batch(open_sequence_);
@@ -274,9 +203,9 @@ FrameWriter Log::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
 }
 
 // The pack takes no more payloads; writers may still be copying.
-void Log::close_pack() {
+void Batches::close_pack() {
   if (pack_.frame == nullptr) return;
-  FrameHeader header = compose_header(pack_.begin, pack_.kind, pack_.payload_bytes);
+  FrameHeader header = chain_.header(pack_.begin, pack_.kind, pack_.payload_bytes);
   header.checksum = kUnsealedPack;
   std::memcpy(pack_.frame, &header, sizeof header);
   pack_ = {};
@@ -284,7 +213,7 @@ void Log::close_pack() {
 }
 
 // Assigns the frame's place in the log; there is no obstacle.
-FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed) {
+FrameWriter Batches::place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed) {
   counters_.frames.fetch_add(1, std::memory_order_relaxed);
   if (is_packed(payload_bytes, will_sync)) return place_packed(payload_bytes, kind);
   close_pack();
@@ -302,18 +231,7 @@ FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool wil
     // The stream is a batch of its own, already in flight; its bytes are in the stream's buffers.
     open_next_batch();
     streaming_ = true;
-    stream_.sequence = sequence;
-    stream_.begin = begin;
-    // Chunks have equal sizes, so that the last one is not a small transfer of its own.
-    const std::uint64_t wish = options_.stream_chunk_bytes;
-    const std::uint64_t chunks = std::max<std::uint64_t>(2, (frame_bytes + wish / 2) / wish);
-    stream_.chunk_bytes = round_up((frame_bytes + chunks - 1) / chunks, kPageBytes);
-    MEMLITH_ASSERT(stream_.chunk_bytes <= stream_.buffer_bytes);
-    stream_.chunk = 0;
-    stream_.chunk_used = sizeof(FrameHeader);
-    stream_.status = kOk;
-    stream_.payload_checksum.reset(payload_seed(log_id_, begin, incarnation_));
-    stream_.header = compose_header(begin, kind, payload_bytes);
+    stream_.begin(sequence, begin, kind, payload_bytes);
   } else {
     open.unfinished.fetch_add(1, std::memory_order_relaxed);
   }
@@ -321,15 +239,17 @@ FrameWriter Log::place(std::uint64_t payload_bytes, std::uint32_t kind, bool wil
   return FrameWriter(*this, sequence, way, payload, begin, payload_bytes, kind);
 }
 
-Result<Lsn> Log::append(std::span<const std::byte> payload, std::uint32_t kind) {
-  MEMLITH_TRY_ASSIGN(FrameWriter writer, begin(payload.size(), kind));
-  writer.put(payload.data(), payload.size());
-  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
-  MEMLITH_TRY(sync(end));
-  return end;
+// From the end of the stream on as with a batch: later frames may be sealed; wait, flush, acknowledge.
+Result<Lsn> Batches::finish_streamed(const FrameWriter& writer) {
+  batch(writer.sequence_).after_checksum = stream_.finish();
+  chain_.end_turn(writer.sequence_);
+  complete(writer.sequence_, stream_.make_durable(), {});
+  const LockGuard lock(mutex_, std::adopt_lock);
+  if (!failure_.ok()) return failure_.tell();
+  return writer.begin_.advance(geometry_.frame_bytes(writer.payload_bytes_));
 }
 
-Status Log::sync(Lsn lsn) {
+Status Batches::sync(Lsn lsn) {
   if (durable_lsn_.load(std::memory_order_acquire) >= lsn.value) return kOk;
   const LockGuard lock(mutex_);
   for (;;) {

@@ -1,17 +1,15 @@
-// Batches (group commit): sealing, writing and acknowledging them.
+// Sealing, writing and acknowledging batches, and the state of all of them.
 #include <algorithm>
 #include <cstring>
 
-#include "log/log.hpp"
+#include "log/batches.hpp"
 
 namespace memlith::core {
-
-void Log::await(const Atomic<std::uint32_t>& word, std::uint32_t value) { word.wait(value, std::memory_order_acquire); }
 
 // Yields several times before it blocks. Waking a blocked thread can take as long as writing a small batch; woken
 // committers would come too late for the next batch, and batches would stay small. A count and not a time: it is over
 // soon if no other thread runs, and lasts as long as needed if there are many committers.
-void Log::wait_for(std::uint32_t sequence) {
+void Batches::wait_for(std::uint32_t sequence) {
   const Atomic<std::uint32_t>& word = batch(sequence).word;
   const std::uint32_t seen = word.load(std::memory_order_relaxed);
   mutex_.unlock();
@@ -22,7 +20,7 @@ void Log::wait_for(std::uint32_t sequence) {
   mutex_.lock();
 }
 
-void Log::open_next_batch() {
+void Batches::open_next_batch() {
   MEMLITH_ASSERT(pack_.frame == nullptr);
   Batch& next = batch(++open_sequence_);
   MEMLITH_ASSERT(next.unfinished.load(std::memory_order_relaxed) == 0);
@@ -33,13 +31,13 @@ void Log::open_next_batch() {
   place_buffer(open_sequence_);
 }
 
-void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretches) const {
+void Batches::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretches) const {
   stretches.clear();
   for (std::uint64_t done = 0; done < bytes;) {
     const Lsn at = begin.advance(done);
     Stretch stretch;
     stretch.segment = geometry_.segment_of(at);
-    const std::uint32_t slot = space_.slots.map().at(stretch.segment);
+    const std::uint32_t slot = slots_.map().at(stretch.segment);
     MEMLITH_ASSERT(slot != SlotMap::kNone);
     const std::uint64_t offset = geometry_.offset_in_segment(at);
     stretch.with_slot_header = offset == 0;
@@ -56,7 +54,7 @@ void Log::lay_out(Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretche
 // Waits until the committers of the last acknowledged batch have come back with their next frames, at most a quarter of
 // a batch's I/O time, so that the same I/O serves all of them. The idea is PostgreSQL's commit_delay, but without a
 // parameter: a single committer is the only one of its batch, and does not wait.
-void Log::gather() {
+void Batches::gather() {
   const auto enough = [this]() MEMLITH_REQUIRES(mutex_) {
     return batch(open_sequence_).committers >= gathering_.expected_committers || gathering_.room_wanted ||
            !failure_.ok();
@@ -73,7 +71,7 @@ void Log::gather() {
 }
 
 // Seals the open batch, which is not empty, and makes it durable.
-void Log::lead() {
+void Batches::lead() {
   const std::uint32_t sequence = open_sequence_;
   Batch& sealed = batch(sequence);
   MEMLITH_ASSERT(sealed.used > 0 && sealed.used <= sealed.capacity);
@@ -87,58 +85,45 @@ void Log::lead() {
   complete(sequence, status, SteadyClock::now() - begin);
 }
 
-// Until every batch before this one has its headers.
-void Log::await_sealed(std::uint32_t sequence) {
-  for (std::uint32_t now = 0; (now = sealed_sequence_.load(std::memory_order_acquire)) != sequence;) {
-    await(sealed_sequence_, now);
-  }
-}
-
-void Log::publish_sealed(std::uint32_t sequence) {
-  MEMLITH_ASSERT(sealed_sequence_.load(std::memory_order_relaxed) == sequence);  // in order
-  sealed_sequence_.store(sequence + 1, std::memory_order_seq_cst);  // before notify_all() looks for waiters
-  sealed_sequence_.notify_all();
-}
-
 // Waits until every writer of the batch has finished and the batch before it has its headers; then chains the frames.
-void Log::seal(Batch& sealed, std::uint32_t sequence) {
+void Batches::seal(Batch& sealed, std::uint32_t sequence) {
   for (std::uint32_t left = 0; (left = sealed.unfinished.load(std::memory_order_acquire)) != 0;) {
     await(sealed.unfinished, left);
   }
-  await_sealed(sequence);
+  chain_.await_turn(sequence);
   const std::uint64_t durable = durable_lsn_.load(std::memory_order_acquire);
   for (std::uint64_t at = 0; at < sealed.used;) {
     FrameHeader header;
     std::memcpy(&header, sealed.buffer + at, sizeof header);
     MEMLITH_ASSERT(header.magic == kFrameMagic && header.lsn == sealed.begin.value + at);
     if (header.checksum == kUnsealedPack) {
-      end_frame(sealed.buffer + at + sizeof header, header.payload_bytes, Lsn{header.lsn});
+      chain_.end(sealed.buffer + at + sizeof header, header.payload_bytes, Lsn{header.lsn});
     }
-    chain(header, durable);
+    chain_.link(header, durable);
     std::memcpy(sealed.buffer + at, &header, sizeof header);
     at += geometry_.frame_bytes(header.payload_bytes);
     MEMLITH_ASSERT(at <= sealed.used);  // the last frame ends where the batch does
     FrameTrailer trailer;
     std::memcpy(&trailer, sealed.buffer + at - sizeof trailer, sizeof trailer);
-    last_checksum_ = chain_value(header, trailer, log_id_);
+    chain_.add(header, trailer);
   }
-  sealed.after_checksum = last_checksum_;
-  publish_sealed(sequence);
+  sealed.after_checksum = chain_.last();
+  chain_.end_turn(sequence);
 }
 
-Log::Pieces Log::pieces_of(Batch& sealed, const Stretch& stretch) {
+Batches::Pieces Batches::pieces_of(Batch& sealed, const Stretch& stretch) {
   const std::span<std::byte> slot_header = sealed.slot_header.span().first(geometry_.block_bytes);
   Pieces pieces{.vectors = {{slot_header.data(), slot_header.size()}, {sealed.buffer + stretch.begin, stretch.bytes}}};
   pieces.first = stretch.with_slot_header ? 0 : 1;
   pieces.offset = stretch.device_offset - (stretch.with_slot_header ? geometry_.block_bytes : 0);
-  if (stretch.with_slot_header) fill_slot_header(slot_header, stretch.segment, incarnation_, log_id_);
+  if (stretch.with_slot_header) chain_.fill_slot_header(slot_header, stretch.segment);
   return pieces;
 }
 
 // One command where the disk has forced unit access and the batch lies in one slot; else a write for each slot, and a
 // flush. Nothing but the batch relies on this flush: growth, superblocks and moved slots have flushes of their own, and
 // the batches in flight beside it are acknowledged after theirs.
-Status Log::make_durable(Batch& sealed) {
+Status Batches::make_durable(Batch& sealed) {
   MEMLITH_ASSERT(!sealed.stretches.empty());
   const Stretch& last = sealed.stretches.back();
   const bool through = sealed.stretches.size() == 1 && device_.can_write_through(last.bytes + geometry_.block_bytes);
@@ -151,27 +136,26 @@ Status Log::make_durable(Batch& sealed) {
 }
 
 // Until every batch before this one is acknowledged.
-void Log::await_done(std::uint32_t sequence) {
+void Batches::await_done(std::uint32_t sequence) {
   for (std::uint32_t now = 0; (now = done_sequence_.load(std::memory_order_acquire)) != sequence;) {
     await(done_sequence_, now);
   }
 }
 
 // Where the log is durable to when this batch is.
-LogPosition Log::end_of(std::uint32_t sequence) {
+LogPosition Batches::end_of(std::uint32_t sequence) {
   const Batch& done = batch(sequence);
   return {done.begin.advance(done.used), done.after_checksum};
 }
 
 // Acknowledges the batch, after all batches before it. `io_time` is 0 for a stream, whose time says nothing about
 // batches.
-void Log::complete(std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) {
+void Batches::complete(std::uint32_t sequence, Status status, std::chrono::nanoseconds io_time) {
   await_done(sequence);
   Batch& done = batch(sequence);
   mutex_.lock();
   if (failure_.ok() && !status.ok()) {
     keep_failure(status);
-    change_space();
   }
   if (failure_.ok()) {
     // ORDER flush-before-acknowledge: a commit becomes visible as durable only here. [mutant acknowledge_before_flush]
@@ -179,7 +163,7 @@ void Log::complete(std::uint32_t sequence, Status status, std::chrono::nanosecon
     durable_lsn_.store(durable_position_.lsn.value, std::memory_order_release);
   }
   if (io_time.count() > 0) gathering_.io_time += (io_time - gathering_.io_time) / 8;
-  if (streaming_ && stream_.sequence == sequence) streaming_ = false;
+  if (streaming_ && stream_.sequence() == sequence) streaming_ = false;
   counters_.batches.fetch_add(1, std::memory_order_relaxed);
   done.word.fetch_add(1, std::memory_order_release);
   done_sequence_.store(sequence + 1, std::memory_order_release);
@@ -198,10 +182,80 @@ void Log::complete(std::uint32_t sequence, Status status, std::chrono::nanosecon
       each->word.fetch_add(1, std::memory_order_release);
       each->word.notify_all();
     }
-    space_word_.notify_all();
   }
-  if (on_durable_) on_durable_();
+  if (on_progress_) on_progress_();
   mutex_.lock();
+}
+
+// ---- state -----------------------------------------------------------------------------------------------------
+
+Batches::Batches(Device& device, const LogGeometry& geometry, const LogOptions& options, LogCounters& counters,
+                 Slots& slots)
+    : device_(device),
+      geometry_(geometry),
+      options_(options),
+      counters_(counters),
+      slots_(slots),
+      chain_(geometry),
+      stream_(device, geometry, chain_,
+              {[this](Lsn begin, std::uint64_t bytes, std::vector<Stretch>& stretches) {
+                 const LockGuard lock(mutex_);
+                 lay_out(begin, bytes, stretches);
+               },
+               [this] { return durable_lsn_.load(std::memory_order_acquire); }}) {}
+
+void Batches::set_end(LogPosition end) {
+  durable_position_ = end;
+  head_ = end.lsn;
+  tell_head();
+}
+
+void Batches::start(std::uint64_t log_id, std::uint64_t incarnation, LogPosition end) {
+  MEMLITH_ASSERT(end.lsn == head_ && in_flight() == 0);
+  chain_.start(log_id, incarnation, end.previous);
+  batch(open_sequence_).begin = head_;
+  durable_lsn_.store(end.lsn.value, std::memory_order_release);
+}
+
+LogPosition Batches::durable() const { return durable_position_; }
+
+// Committers that wait do not know whether their bytes are durable, whatever failed. They get `io`, even if the device
+// refused because of a failure that another thread has not reported yet.
+void Batches::keep_failure(Status cause) {
+  cause.category = Errc::io;
+  failure_.keep(cause);
+  failed_.store(true, std::memory_order_release);
+}
+
+void Batches::assert_state() const {
+  MEMLITH_ASSERT(failed_.load(std::memory_order_relaxed) != failure_.ok());
+  MEMLITH_ASSERT(durable_position_.lsn <= head_);
+  MEMLITH_ASSERT(in_flight() <= batches_.size());
+  const Batch& open = *batches_[open_sequence_ % batches_.size()];
+  MEMLITH_ASSERT(open.begin.advance(open.used) == head_);
+  MEMLITH_ASSERT(chain_.sealed() - done_sequence_.load(std::memory_order_relaxed) <= in_flight());
+  // Every slot has a live segment or is free. The live segments reach beyond the head.
+  slots_.assert_state(slots_.map().first(), geometry_.segments_until(head_));
+}
+
+void Batches::poison(Status cause) {
+  {
+    const LockGuard lock(mutex_);
+    if (failure_.ok()) keep_failure(cause);
+    for (const auto& each : batches_) each->word.fetch_add(1, std::memory_order_release);
+  }
+  for (const auto& each : batches_) each->word.notify_all();
+  if (on_progress_) on_progress_();
+}
+
+Status Batches::failure() const {
+  if (failure_.ok()) return kOk;
+  const bool is_read = failure_.tell().detail == Detail::read;
+  return fail(Errc::poisoned, Detail::frame,
+              "{}: nothing more is made durable, because an earlier operation failed ({}). Close and reopen to get "
+              "back the last durable state{}",
+              device_.path(), failure_.text(),
+              is_read ? "; if these bytes cannot be read then either, restore a copy or an archive" : "");
 }
 
 }  // namespace memlith::core

@@ -53,7 +53,7 @@ Result<std::unique_ptr<Log>> Log::open(Device& device, const LogOptions& options
       options.bytes_max != 0 ? options.bytes_max / superblock.slot_bytes : options.slot_count_max;
   log->slot_count_max_ = std::clamp<std::uint64_t>(wanted, superblock.slot_count, kSlotCountMax);
   MEMLITH_TRY(log->recovery_.read_slots(options.followed_to));
-  const LockGuard lock(log->mutex_);
+  const LockGuard lock(log->batches_.mutex());
   log->tail_ = log->recovery_.tail();
   log->take_over_slots();
   return log;
@@ -66,10 +66,8 @@ void Log::take_over_slots() {
 
 Status Log::recover(const std::function<Status(const Frame&)>& visit) {
   MEMLITH_TRY(recovery_.recover(options_.recovery_window_bytes, visit));
-  const LockGuard lock(mutex_);
-  durable_position_ = recovered();
-  head_ = durable_position_.lsn;
-  tell_head();
+  const LockGuard lock(batches_.mutex());
+  batches_.set_end(recovered());
   return kOk;
 }
 
@@ -78,7 +76,7 @@ Status Log::secure() {
     const LockGuard lock(superblocks_.mutex());
     return add_slots(tail, head, more);
   });
-  const LockGuard lock(mutex_);
+  const LockGuard lock(batches_.mutex());
   take_over_slots();
   return status;
 }
@@ -86,8 +84,9 @@ Status Log::secure() {
 void Log::break_chain() {
   MEMLITH_ASSERT(!started_ && closed_cleanly() && tail() == recovered());
   recovery_.break_chain();
-  const LockGuard lock(mutex_);
-  tail_ = durable_position_ = recovered();
+  const LockGuard lock(batches_.mutex());
+  tail_ = recovered();
+  batches_.set_end(tail_);
 }
 
 Log::~Log() = default;
@@ -105,20 +104,18 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
   superblocks_.current().incarnation = std::max(superblocks_.current().incarnation, seen);
   incarnation_ = superblocks_.current().incarnation += 1;
   {
-    const LockGuard lock(mutex_);
-    MEMLITH_TRY(allocate_buffers());
+    const LockGuard lock(batches_.mutex());
+    MEMLITH_TRY(batches_.allocate());
   }
   // ORDER copy-after-kill: the newest copy may have been written by a program that was killed before the flush. The
   // other copy must not be written until the newest one is on the medium. [mutant start_over_unflushed_copy]
   if (!is_flushed) MEMLITH_TRY(device_.flush());
   MEMLITH_TRY(superblocks_.write(tail, client, recovered(), LogEnd::open));
-  const LockGuard lock(mutex_);
+  const LockGuard lock(batches_.mutex());
   MEMLITH_TRY(use_found_slots(tail));
   recovery_.forget_slots();
   tail_ = tail;
-  last_checksum_ = recovered().previous;
-  batch(open_sequence_).begin = head_;
-  durable_lsn_.store(recovered().lsn.value, std::memory_order_release);
+  batches_.start(log_id_, incarnation_, recovered());
   started_ = true;
   return kOk;
 }
@@ -127,11 +124,11 @@ Status Log::start(LogPosition tail, const ClientBytes& client, bool is_flushed) 
 Status Log::use_found_slots(LogPosition tail) {
   MEMLITH_ASSERT(superblocks_.current().slot_count == space_.slots.count());
   const std::uint64_t first = geometry_.segment_of(tail.lsn);
-  const auto missing =
-      space_.slots.use(first, std::max(first, geometry_.segments_until(head_)), recovery_.found().headers);
+  const auto missing = space_.slots.use(first, std::max(first, geometry_.segments_until(batches_.next_frame())),
+                                        recovery_.found().headers);
   if (!missing.has_value()) return kOk;
   return fail(Errc::corrupt, Detail::slot, "{}: no slot holds segment {}, in which the log continues at LSN {}",
-              device_.path(), *missing, head_.value);
+              device_.path(), *missing, batches_.next_frame().value);
 }
 
 Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, GrownSlots grown_slots) {
@@ -158,67 +155,86 @@ Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, Gr
   return device_.truncate(bytes);
 }
 
-// ---- state -----------------------------------------------------------------------------------------------------
+// ---- frames ----------------------------------------------------------------------------------------------------
 
-// Committers that wait do not know whether their bytes are durable, whatever failed. They get `io`, even if the device
-// refused because of a failure that another thread has not reported yet.
-void Log::keep_failure(Status cause) {
-  cause.category = Errc::io;
-  failure_.keep(cause);
-  failed_.store(true, std::memory_order_release);
-}
-
-void Log::assert_state() const {
+Result<FrameWriter> Log::begin(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
+  const LockGuard lock(batches_.mutex());
   MEMLITH_ASSERT(started_);
-  MEMLITH_ASSERT(failed_.load(std::memory_order_relaxed) != failure_.ok());
-  MEMLITH_ASSERT(tail_.lsn <= durable_position_.lsn);
-  MEMLITH_ASSERT(durable_position_.lsn <= head_);
-  MEMLITH_ASSERT(in_flight() <= batches_.size());
-  const Batch& open = *batches_[open_sequence_ % batches_.size()];
-  MEMLITH_ASSERT(open.begin.advance(open.used) == head_);
-  MEMLITH_ASSERT(sealed_sequence_.load(std::memory_order_relaxed) - done_sequence_.load(std::memory_order_relaxed) <=
-                 in_flight());
-  // Every slot has a live segment or is free. The live segments begin with the tail's and reach beyond the head.
-  space_.slots.assert_state(geometry_.segment_of(tail_.lsn), geometry_.segments_until(head_));
+  bool streamed = false;
+  for (;;) {
+    if (batches_.poisoned()) return batches_.failure();
+    const std::uint64_t bytes = batches_.bytes_to_take(payload_bytes, kind, will_sync);
+    const auto found = batches_.obstacle(bytes, will_sync, streamed);
+    if (found == Batches::Obstacle::none) return batches_.place(payload_bytes, kind, will_sync, streamed);
+    MEMLITH_TRY(found == Batches::Obstacle::full_log ? make_space(batches_.next_frame().advance(bytes))
+                                                     : batches_.work_on(found, streamed));
+  }
 }
+
+Result<std::optional<FrameWriter>> Log::begin_at_once(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
+  const LockGuard lock(batches_.mutex());
+  MEMLITH_ASSERT(started_);
+  if (batches_.poisoned()) return batches_.failure();
+  bool streamed = false;
+  const std::uint64_t bytes = batches_.bytes_to_take(payload_bytes, kind, will_sync);
+  if (batches_.obstacle(bytes, will_sync, streamed) != Batches::Obstacle::none) return std::optional<FrameWriter>();
+  return std::optional(batches_.place(payload_bytes, kind, will_sync, streamed));
+}
+
+Status Log::make_room(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) {
+  const LockGuard lock(batches_.mutex());
+  for (;;) {
+    if (batches_.poisoned()) return batches_.failure();
+    const std::uint64_t bytes = batches_.bytes_to_take(payload_bytes, kind, will_sync);
+    bool streamed = false;
+    const auto found = batches_.obstacle(bytes, will_sync, streamed);
+    if (found == Batches::Obstacle::none) return kOk;
+    MEMLITH_TRY(found == Batches::Obstacle::full_log ? make_space(batches_.next_frame().advance(bytes))
+                                                     : batches_.work_on(found, streamed));
+  }
+}
+
+Result<Lsn> Log::append(std::span<const std::byte> payload, std::uint32_t kind) {
+  MEMLITH_TRY_ASSIGN(FrameWriter writer, begin(payload.size(), kind));
+  writer.put(payload.data(), payload.size());
+  MEMLITH_TRY_ASSIGN(const Lsn end, writer.finish());
+  MEMLITH_TRY(sync(end));
+  return end;
+}
+
+// ---- state -----------------------------------------------------------------------------------------------------
 
 void Log::poison(Status cause) {
   const KeptSentence why;  // whatever the notified callers do
-  {
-    const LockGuard lock(mutex_);
-    if (failure_.ok()) keep_failure(cause);
-    for (const auto& each : batches_) each->word.fetch_add(1, std::memory_order_release);
-    change_space();
-  }
-  for (const auto& each : batches_) each->word.notify_all();
-  space_word_.notify_all();
-  if (on_durable_) on_durable_();
+  batches_.poison(cause);
 }
 
 Status Log::failure() const {
   if (!poisoned()) return kOk;
-  const LockGuard lock(mutex_);
-  return failure_for_late_comer();
+  const LockGuard lock(batches_.mutex());
+  return batches_.failure();
 }
 
-Status Log::failure_for_late_comer() const {
-  const bool is_read = failure_.tell().detail == Detail::read;
-  return fail(Errc::poisoned, Detail::frame,
-              "{}: nothing more is made durable, because an earlier operation failed ({}). Close and reopen to get "
-              "back the last durable state{}",
-              device_.path(), failure_.text(),
-              is_read ? "; if these bytes cannot be read then either, restore a copy or an archive" : "");
+// Called by the batches, without any lock.
+void Log::note_progress() {
+  if (poisoned()) {
+    {
+      const LockGuard lock(batches_.mutex());
+      change_space();
+    }
+    space_word_.notify_all();
+  }
+  if (on_durable_) on_durable_();
 }
-
 LogReader Log::reader(LogPosition from, Lsn limit) const {
-  const LockGuard lock(mutex_);
+  const LockGuard lock(batches_.mutex());
   return {device_,    geometry_,   space_.slots.map(), log_id_, from, limit, options_.window_bytes,
           begun_lsn_, incarnation_};
 }
 
 LogReader Log::follower(LogPosition from) const {
   const Superblock& superblock = this->superblock();
-  const LockGuard lock(mutex_);
+  const LockGuard lock(batches_.mutex());
   return {device_,
           geometry_,
           space_.slots.map(),
@@ -231,28 +247,28 @@ LogReader Log::follower(LogPosition from) const {
 }
 
 LogPosition Log::tail() const {
-  const LockGuard lock(mutex_);
+  const LockGuard lock(batches_.mutex());
   return tail_;
 }
 
 LogPosition Log::durable() const {
-  const LockGuard lock(mutex_);
-  return durable_position_;
+  const LockGuard lock(batches_.mutex());
+  return batches_.durable();
 }
 
 bool Log::room_is_waited_for() const {
-  const LockGuard lock(mutex_);
+  const LockGuard lock(batches_.mutex());
   return space_.waiters > 0;
 }
 
 std::uint64_t Log::mapped_bytes() const {
-  const LockGuard lock(mutex_);
+  const LockGuard lock(batches_.mutex());
   const Lsn end{space_.slots.map().end() * geometry_.segment_bytes()};
   return end > tail_.lsn ? bytes_between(tail_.lsn, end) : 0;
 }
 
 std::uint64_t Log::capacity_bytes() const {
-  const LockGuard lock(mutex_);
+  const LockGuard lock(batches_.mutex());
   return space_.slots.count() * geometry_.segment_bytes();
 }
 

@@ -9,7 +9,7 @@ namespace memlith::core {
 
 Status Log::trim(LogPosition tail, const ClientBytes& client) {
   if (poisoned()) return failure();
-  Spare spare;
+  Batches::Spare spare;
   {
     // Held until the tail has moved in memory, too: growth writes a superblock with that tail. [schedule/trim-growth]
     UniqueLock superblock_lock(superblocks_.mutex());
@@ -20,12 +20,13 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
       poison(status);
       return status;
     }
-    const LockGuard lock(mutex_);
-    MEMLITH_ASSERT(tail_.lsn <= tail.lsn && tail.lsn <= durable_position_.lsn);
+    const LockGuard lock(batches_.mutex());
+    MEMLITH_ASSERT(tail_.lsn <= tail.lsn && tail.lsn <= batches_.durable_lsn());
     tail_ = tail;
     space_.slots.release_before(geometry_.segment_of(tail.lsn));
     change_space();
-    spare = take_spare();
+    spare = batches_.take_spare();
+    space_.slots.assert_state(geometry_.segment_of(tail_.lsn), geometry_.segments_until(batches_.next_frame()));
   }
   counters_.trims.fetch_add(1, std::memory_order_relaxed);
   space_word_.notify_all();
@@ -35,7 +36,7 @@ Status Log::trim(LogPosition tail, const ClientBytes& client) {
 // Makes more slots free, enough for everything up to `end`.
 Status Log::make_space(Lsn end) {
   const std::uint64_t needed = space_.slots.needed(geometry_.segments_until(end));
-  const std::uint64_t free_at_best = space_.slots.free_at_best(geometry_.segment_of(head_));
+  const std::uint64_t free_at_best = space_.slots.free_at_best(geometry_.segment_of(batches_.next_frame()));
   if (needed > free_at_best) {
     const std::uint64_t more = needed - free_at_best;
     if (space_.slots.count() + more > slot_count_max()) {
@@ -43,34 +44,35 @@ Status Log::make_space(Lsn end) {
                   "{}: a transaction of {} bytes does not fit the log, whose limit is {} bytes; nothing was written. "
                   "Raise the limit (memlith_store_set_log_max) and try again, or split the transaction "
                   "(memlith_persist_range)",
-                  device_.path(), bytes_between(head_, end), slot_count_max() * geometry_.segment_bytes());
+                  device_.path(), bytes_between(batches_.next_frame(), end),
+                  slot_count_max() * geometry_.segment_bytes());
     }
-    mutex_.unlock();
+    batches_.mutex().unlock();
     const Status status = grow(more);
-    mutex_.lock();
+    batches_.mutex().lock();
     return status;
   }
   // The log is full: frames in memory are written to the medium, then the owner is asked to trim.
   const std::uint32_t word = space_word_.load(std::memory_order_acquire);
   const std::uint32_t refusals = space_.refusals;
-  const Lsn head = head_;
-  mutex_.unlock();
+  const Lsn head = batches_.next_frame();
+  batches_.mutex().unlock();
   Status status = sync(head);
   if (status.ok()) {
-    const LockGuard again(mutex_);
+    const LockGuard again(batches_.mutex());
     if (space_word_.load(std::memory_order_relaxed) == word) ++space_.waiters;
   }
   if (status.ok())
     status = relieve_ ? relieve_() : fail(Errc::full, Detail::frame, "{}: the log is full", device_.path());
-  if (status.ok()) await(space_word_, word);
-  mutex_.lock();
+  if (status.ok()) space_word_.wait(word, std::memory_order_acquire);
+  batches_.mutex().lock();
   MEMLITH_TRY(status);
   return space_.refusals != refusals ? space_.refusal.tell() : kOk;
 }
 
 void Log::refuse_room(Status cause) {
   {
-    const LockGuard lock(mutex_);
+    const LockGuard lock(batches_.mutex());
     space_.refusal.keep(cause);
     ++space_.refusals;
     change_space();
@@ -79,7 +81,7 @@ void Log::refuse_room(Status cause) {
 }
 
 Status Log::set_bytes_max(std::uint64_t bytes) {
-  const LockGuard lock(mutex_);
+  const LockGuard lock(batches_.mutex());
   const std::uint64_t slots = std::min(bytes / geometry_.slot_bytes, kSlotCountMax);
   if (slots < space_.slots.count()) {
     return fail(Errc::invalid, Detail::argument,
@@ -114,7 +116,7 @@ Status Log::grow(std::uint64_t more_slots) {
   // ORDER room-before-growth: memory for the new slots is allocated before the superblock counts them, so that it
   // cannot be lacking afterwards. [test OutOfMemoryStore.ALogGrowsOrNot]
   try {
-    const LockGuard lock(mutex_);
+    const LockGuard lock(batches_.mutex());
     space_.slots.reserve(old_count + more_slots);
   } catch (const std::bad_alloc&) {
     return fail(Errc::no_memory, Detail::slot, "{}: out of memory for a log of {} slots; nothing was written",
@@ -125,7 +127,7 @@ Status Log::grow(std::uint64_t more_slots) {
     return status;
   }
   {
-    const LockGuard lock(mutex_);
+    const LockGuard lock(batches_.mutex());
     space_.slots.add(more_slots);
     change_space();
   }

@@ -1,109 +1,138 @@
-// Streamed frames, which are written while they are being filled.
+#include "log/stream.hpp"
+
 #include <algorithm>
 #include <cstring>
 
 #include "log/copy.hpp"
-#include "log/log.hpp"
 
 namespace memlith::core {
 
-std::byte* Log::stream_buffer(std::uint64_t chunk) const {
-  MEMLITH_ASSERT(stream_.memory != nullptr);
-  return stream_.memory + stream_slot(chunk) * stream_.buffer_bytes;
+Status Stream::allocate(std::uint64_t chunk_bytes, std::size_t stretches_max) {
+  MEMLITH_ASSERT(buffer_bytes_ == 0 && chunk_bytes % kPageBytes == 0);
+  wished_chunk_bytes_ = chunk_bytes;
+  buffer_bytes_ = round_up(chunk_bytes + chunk_bytes / 4, kPageBytes);
+  stretches_.reserve(stretches_max);
+  MEMLITH_TRY_ASSIGN(slot_header_, AlignedBuffer::allocate(geometry_.block_bytes));
+  return kOk;
 }
 
-void Log::stream_put(const std::byte* bytes, std::uint64_t count, std::span<const std::byte> next) {
+void Stream::use_queue(std::unique_ptr<IoQueue> queue) {
+  MEMLITH_ASSERT(memory_ != nullptr && queue_ == nullptr);
+  queue_ = std::move(queue);
+  queue_->register_memory({memory_, memory_bytes()});
+}
+
+std::unique_ptr<IoQueue> Stream::take_queue() {
+  memory_ = nullptr;
+  return std::move(queue_);
+}
+
+void Stream::begin(std::uint32_t sequence, Lsn begin, std::uint32_t kind, std::uint64_t payload_bytes) {
+  MEMLITH_ASSERT(memory_ != nullptr && queue_ != nullptr);
+  sequence_ = sequence;
+  begin_ = begin;
+  header_ = chain_.header(begin, kind, payload_bytes);
+  // Chunks have equal sizes, so that the last one is not a small transfer of its own.
+  const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
+  const std::uint64_t chunks =
+      std::max<std::uint64_t>(2, (frame_bytes + wished_chunk_bytes_ / 2) / wished_chunk_bytes_);
+  chunk_bytes_ = round_up((frame_bytes + chunks - 1) / chunks, kPageBytes);
+  MEMLITH_ASSERT(chunk_bytes_ <= buffer_bytes_);
+  chunk_ = 0;
+  chunk_used_ = sizeof(FrameHeader);
+  status_ = kOk;
+  payload_checksum_.reset(chain_.seed(begin));
+}
+
+std::byte* Stream::buffer(std::uint64_t chunk) const {
+  MEMLITH_ASSERT(memory_ != nullptr);
+  return memory_ + slot(chunk) * buffer_bytes_;
+}
+
+void Stream::put(const std::byte* bytes, std::uint64_t count, std::span<const std::byte> next) {
   while (count > 0) {
-    MEMLITH_ASSERT(stream_.chunk_used <= stream_.chunk_bytes);
-    if (stream_.chunk_used == stream_.chunk_bytes) {
-      stream_hash(stream_.chunk_used);
-      stream_send();
+    MEMLITH_ASSERT(chunk_used_ <= chunk_bytes_);
+    if (chunk_used_ == chunk_bytes_) {
+      hash(chunk_used_);
+      send();
     }
-    const std::uint64_t step = std::min(count, stream_.chunk_bytes - stream_.chunk_used);
+    const std::uint64_t step = std::min(count, chunk_bytes_ - chunk_used_);
     const bool last = step == count;
-    copy_and_fetch(stream_buffer(stream_.chunk) + stream_.chunk_used, bytes, step,
-                   last ? next : std::span<const std::byte>());
-    stream_.chunk_used += step;
+    copy_and_fetch(buffer(chunk_) + chunk_used_, bytes, step, last ? next : std::span<const std::byte>());
+    chunk_used_ += step;
     bytes += step;
     count -= step;
   }
 }
 
-void Log::stream_hash(std::uint64_t payload_end) {
-  const std::uint64_t payload_begin = stream_.chunk == 0 ? sizeof(FrameHeader) : 0;
+void Stream::hash(std::uint64_t payload_end) {
+  const std::uint64_t payload_begin = chunk_ == 0 ? sizeof(FrameHeader) : 0;
   if (payload_end <= payload_begin) return;
-  stream_.payload_checksum.update({stream_buffer(stream_.chunk) + payload_begin, payload_end - payload_begin});
+  payload_checksum_.update({buffer(chunk_) + payload_begin, payload_end - payload_begin});
 }
 
 // Submits the chunk and changes to the next buffer.
-void Log::stream_send() {
-  MEMLITH_ASSERT(stream_.chunk_used > 0 && stream_.chunk_used <= stream_.buffer_bytes);
-  if (stream_.chunk == 0) {
+void Stream::send() {
+  MEMLITH_ASSERT(chunk_used_ > 0 && chunk_used_ <= buffer_bytes_);
+  if (chunk_ == 0) {
     // The header is written first, so everything before the frame must be sealed by now.
-    await_sealed(stream_.sequence);
-    chain(stream_.header, durable_lsn_.load(std::memory_order_acquire));
-    std::memcpy(stream_buffer(0), &stream_.header, sizeof stream_.header);
+    chain_.await_turn(sequence_);
+    chain_.link(header_, owner_.durable_lsn());
+    std::memcpy(buffer(0), &header_, sizeof header_);
   }
-  if (stream_.status.ok()) stream_.status = stream_write();
-  if (stream_.status.category == Errc::poisoned) {  // refused because of an earlier transfer
-    if (const Status cause = stream_.queue->wait_all(); !cause.ok()) stream_.status = cause;
+  if (status_.ok()) status_ = write();
+  if (status_.category == Errc::poisoned) {  // refused because of an earlier transfer
+    if (const Status cause = queue_->wait_all(); !cause.ok()) status_ = cause;
   }
-  ++stream_.chunk;
-  stream_.chunk_used = 0;
+  ++chunk_;
+  chunk_used_ = 0;
   // The next buffer may still be in flight.
-  if (stream_.chunk >= kStreamChunks) {
-    const Status status = stream_.queue->wait(stream_slot(stream_.chunk));
-    if (stream_.status.ok()) stream_.status = status;
+  if (chunk_ >= kChunks) {
+    const Status status = queue_->wait(slot(chunk_));
+    if (status_.ok()) status_ = status;
   }
 }
 
-Status Log::stream_write() {
-  {
-    const LockGuard lock(mutex_);
-    lay_out(stream_.begin.advance(stream_.chunk * stream_.chunk_bytes), stream_.chunk_used, stream_.stretches);
-  }
-  for (const Stretch& stretch : stream_.stretches) {
+Status Stream::write() {
+  owner_.lay_out(begin_.advance(chunk_ * chunk_bytes_), chunk_used_, stretches_);
+  for (const Stretch& stretch : stretches_) {
     if (stretch.with_slot_header) {
-      const std::span<std::byte> block = stream_.slot_header.span().first(geometry_.block_bytes);
-      fill_slot_header(block, stretch.segment, incarnation_, log_id_);
+      const std::span<std::byte> block = slot_header_.span().first(geometry_.block_bytes);
+      chain_.fill_slot_header(block, stretch.segment);
       MEMLITH_TRY(device_.write(stretch.device_offset - block.size(), block));
     }
-    MEMLITH_TRY(stream_.queue->write(stream_slot(stream_.chunk), stretch.device_offset,
-                                     {stream_buffer(stream_.chunk) + stretch.begin, stretch.bytes}));
+    MEMLITH_TRY(queue_->write(slot(chunk_), stretch.device_offset, {buffer(chunk_) + stretch.begin, stretch.bytes}));
   }
   return kOk;
 }
 
-Result<Lsn> Log::finish_stream(const FrameWriter& writer) {
-  const std::uint64_t frame_bytes = geometry_.frame_bytes(writer.payload_bytes_);
-  stream_hash(stream_.chunk_used);
-  std::uint64_t frame_end = frame_bytes - stream_.chunk * stream_.chunk_bytes;
-  const auto fill_to = [this](std::uint64_t end) {
-    MEMLITH_ASSERT(stream_.chunk_used <= end && end <= stream_.buffer_bytes);
-    std::memset(stream_buffer(stream_.chunk) + stream_.chunk_used, 0, end - stream_.chunk_used);
-    stream_.chunk_used = end;
-  };
-  if (frame_end > stream_.chunk_bytes) {  // the payload ends in this chunk, the frame in the next
-    fill_to(stream_.chunk_bytes);
-    stream_send();
-    frame_end -= stream_.chunk_bytes;
+void Stream::fill_to(std::uint64_t end) {
+  MEMLITH_ASSERT(chunk_used_ <= end && end <= buffer_bytes_);
+  std::memset(buffer(chunk_) + chunk_used_, 0, end - chunk_used_);
+  chunk_used_ = end;
+}
+
+std::uint64_t Stream::finish() {
+  hash(chunk_used_);
+  std::uint64_t frame_end = geometry_.frame_bytes(header_.payload_bytes) - chunk_ * chunk_bytes_;
+  if (frame_end > chunk_bytes_) {  // the payload ends in this chunk, the frame in the next
+    fill_to(chunk_bytes_);
+    send();
+    frame_end -= chunk_bytes_;
   }
   fill_to(frame_end);
-  const FrameTrailer trailer{stream_.payload_checksum.digest()};
-  std::memcpy(stream_buffer(stream_.chunk) + frame_end - sizeof trailer, &trailer, sizeof trailer);
-  stream_send();
+  const FrameTrailer trailer{payload_checksum_.digest()};
+  std::memcpy(buffer(chunk_) + frame_end - sizeof trailer, &trailer, sizeof trailer);
+  send();
+  chain_.add(header_, trailer);
+  return chain_.last();
+}
 
-  // From here on as with a batch: later frames may be sealed; wait, flush, acknowledge.
-  last_checksum_ = chain_value(stream_.header, trailer, log_id_);
-  batch(writer.sequence_).after_checksum = last_checksum_;
-  publish_sealed(writer.sequence_);
-  Status status = stream_.status;
-  if (const Status rest = stream_.queue->wait_all(); status.ok()) status = rest;
+Status Stream::make_durable() {
+  Status status = status_;
+  if (const Status rest = queue_->wait_all(); status.ok()) status = rest;
   if (status.ok()) status = device_.flush();
-  complete(writer.sequence_, status, {});
-  const LockGuard lock(mutex_, std::adopt_lock);
-  if (!failure_.ok()) return failure_.tell();
-  return writer.begin_.advance(frame_bytes);
+  return status;
 }
 
 }  // namespace memlith::core
