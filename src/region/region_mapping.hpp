@@ -5,6 +5,8 @@
 // kernel would write stores back ahead of the log.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
