@@ -248,7 +248,7 @@ TEST_P(Undo, UnderALock) {
 
 // Killed at any moment, every second change undone by an exception: after each restart both halves of every committed
 // change are there, no half of an undone one, and no block that nobody owns.
-TEST_P(Undo, Kill) {
+TEST_P(Undo, AKillLeavesNoHalfOfAChange) {
   const std::string path = folder_ / "store";
   void* const memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);

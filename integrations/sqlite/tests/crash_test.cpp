@@ -544,7 +544,7 @@ TEST_P(Crash, EveryOperation) {
 }
 
 // An ordinary database is taken over in place.
-TEST_P(Crash, TakeOver) {
+TEST_P(Crash, ATakenOverDatabaseIsAtOneCommit) {
   const std::string begin = "pragma page_size = 1024; create table t(id integer primary key, k int, v text); " +
                             rows(1, 20, 100) + "; create table pad(x); insert into pad values(zeroblob(5000));";
   Story story(Story::ordinary(begin));

@@ -163,7 +163,7 @@ class InDoubt : public ::testing::Test {
   void TearDown() override { core::active_mutant = core::Mutant::none; }
 };
 
-TEST_F(InDoubt, NobodyIsToldWhatAPowerCutTakesBack) {
+TEST_F(InDoubt, NoConnectionIsToldWhatAPowerCutTakesBack) {
   Crowd crowd(12, "pragma wal_autocheckpoint = 5;");
   crowd.run();
   EXPECT_EQ(crowd.failures(), 0);
