@@ -362,7 +362,7 @@ func TestARestartAppliesNothingAgain(t *testing.T) {
 }
 
 // A node that was away so long that the others have no log for it gets the state as it is, while it changes.
-func TestAStateInUseIsInstalledOnANodeThatWasAway(t *testing.T) {
+func TestANodeThatLacksTheLogGetsTheWholeState(t *testing.T) {
 	paths := []string{folder(t), folder(t), folder(t)}
 	names := []string{"a", "b", "c"}
 	var nodes []*testNode

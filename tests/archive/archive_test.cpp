@@ -110,7 +110,7 @@ void check_durable(const World& world, const Archives& archives, Faults& faults)
     if (last == at) continue;
     last = at;
     while (medium.position() < at) medium.step();
-    SimVolume volume(medium.cut([](std::size_t) { return false; }));
+    SimVolume volume(medium.durable());
     auto store = Store::open(volume, world.options);
     ASSERT_TRUE(store.ok()) << last_error_text();
     if ((*store)->log().durable_lsn() < archived) {
@@ -212,7 +212,7 @@ void check_cuts(const World& world, Faults& faults) {
   while (medium.position() < world.volume.operations()) {
     medium.step();
     if (medium.position() < world.volume.operations() && medium.position() % 13 != 0) continue;
-    SimVolume kept(medium.cut([](std::size_t) { return false; }));
+    SimVolume kept(medium.durable());
     if (!*kept.exists(StoreNames(world.options.kind, world.options.file_name).log)) continue;
     const std::int64_t state = world.state_of(recovered(kept.image(), world.options));
     if (state < newest || state < 0) faults.add("cut after operation " + std::to_string(medium.position()));
@@ -226,7 +226,7 @@ void check_told(const Archives& archives, const std::vector<std::pair<std::size_
   SimMedium medium(archives.volume.trace());
   for (const auto& [at, lsn] : told) {
     while (medium.position() < at) medium.step();
-    SimVolume kept(medium.cut([](std::size_t) { return false; }));
+    SimVolume kept(medium.durable());
     const auto target = make_folder_target(kept);
     const auto manifest = Manifest::get(*target);
     const bool has_it = manifest.ok() && manifest->runs.back().end.lsn >= lsn;
@@ -378,9 +378,7 @@ void archive_after_a_kill(StoreKind kind, std::uint64_t seed, Faults& faults) {
       faults.add("cut after operation " + std::to_string(at) + ": " + std::string(last_error_text()));
       continue;
     }
-    SimMedium medium(disk.trace());
-    while (medium.position() < disk.trace().records.size()) medium.step();
-    SimVolume kept(medium.cut([](std::size_t) { return false; }));
+    SimVolume kept(SimMedium(disk.trace(), disk.operations()).durable());
     const auto store = Store::open(kept, world.options);
     ASSERT_TRUE(store.ok()) << last_error_text();
     const Lsn archived = archiver.manifest().runs.back().end.lsn;
@@ -446,13 +444,11 @@ void cut_the_archive(StoreKind kind, std::uint64_t seed, Faults& faults) {
   }
   const SimTrace trace = archives.volume.trace();
   Random random(seed);
-  SimMedium medium(trace);
-  for (std::size_t at = 0; at <= trace.records.size(); ++at) {
-    if (at > 0) medium.step();
-    for (PowerCuts cuts(medium, {2, 2}, random); cuts.next();) {
+  for (CrashPoints points(trace); points.next();) {
+    for (PowerCuts cuts(points.medium(), {2, 2}, random); cuts.next();) {
       SimVolume volume(cuts.image());
       const auto target = make_folder_target(volume);
-      const std::string where = "cut after operation " + std::to_string(at) + " of the archive's disk: ";
+      const std::string where = "cut after operation " + std::to_string(points.at()) + " of the archive's disk: ";
       Restorer restorer(*target);
       const Status looked = restorer.look();
       if (!looked.ok() && looked.category != Errc::not_found) faults.add(where + std::string(last_error_text()));
@@ -511,15 +507,13 @@ void cut_the_standby(StoreKind kind, std::uint64_t seed, Faults& faults) {
   const SimTrace& trace = disk.trace();
   const std::string log_name = StoreNames(kind, world.options.file_name).log;
   Random random(seed);
-  SimMedium medium(trace);
   std::uint64_t states = 0;
-  for (std::size_t at = 0; at <= trace.records.size(); ++at) {
-    if (at > 0) medium.step();
-    for (PowerCuts cuts(medium, {2, 2}, random); cuts.next();) {
+  for (CrashPoints points(trace); points.next();) {
+    for (PowerCuts cuts(points.medium(), {2, 2}, random); cuts.next();) {
       SimVolume volume(cuts.image());
       if (!*volume.exists(log_name)) continue;
       ++states;
-      const std::string where = "cut after operation " + std::to_string(at) + " of the standby's disk: ";
+      const std::string where = "cut after operation " + std::to_string(points.at()) + " of the standby's disk: ";
       Lsn lsn;
       {
         Replica replica(volume, kind, world.options.file_name);
@@ -544,50 +538,30 @@ void cut_the_standby(StoreKind kind, std::uint64_t seed, Faults& faults) {
   EXPECT_GT(states, 50u);
 }
 
-class Archive : public ::testing::TestWithParam<StoreKind> {
- protected:
-  ~Archive() override { active_mutant = Mutant::none; }
-  using Scenario = void (*)(StoreKind, std::uint64_t, Faults&);
-  static void expect_right(Scenario scenario, std::uint64_t seeds = 1) {
-    for (std::uint64_t seed = 1; seed <= seeds && !HasFatalFailure(); ++seed) {
-      Faults faults;
-      scenario(GetParam(), seed, faults);
-      faults.settle();
-    }
-  }
-  static void expect_noticed(Mutant mutant, Scenario scenario) {
-    SCOPED_TRACE(static_cast<int>(mutant));
-    active_mutant = mutant;
-    Faults faults;
-    scenario(GetParam(), 1, faults);
-    active_mutant = Mutant::none;
-    faults.settle();
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Of, Archive, ::testing::Values(StoreKind::folder, StoreKind::one_file),
-                         [](const auto& given) { return given.param == StoreKind::folder ? "Folder" : "File"; });
+class Archive : public OfBothKinds {};
+INSTANTIATE_TEST_SUITE_P(Of, Archive, kBothKinds, name_of_kind);
 
-TEST_P(Archive, EveryRestoreIsAStateOfTheStore) { expect_right(archive_at_every_operation, 2); }
-TEST_P(Archive, TheWriterMayWriteAtEveryRead) { expect_right(write_at_every_read); }
-TEST_P(Archive, AGapIsNoticed) { expect_right(sleep_through_a_gap); }
-TEST_P(Archive, TheLogWaitsUpToASize) { expect_right(let_the_log_wait); }
-TEST_P(Archive, AGrownLogIsCutWhileItIsRead) { expect_right(close_a_grown_log_that_is_archived); }
-TEST_P(Archive, AGrownLogIsLeftToTheArchiver) { expect_right(close_a_grown_log_that_is_not_archived); }
-TEST_P(Archive, HasNothingThatAPowerCutTakes) { expect_right(archive_after_a_kill); }
-TEST_P(Archive, AStoreMayGoBack) { expect_right(go_back); }
-TEST_P(Archive, IsWholeAfterAPowerCut) { expect_right(cut_the_archive); }
-TEST_P(Archive, AStandbyIsAStateAfterAPowerCut) { expect_right(cut_the_standby); }
+TEST_P(Archive, EveryRestoreIsAStateOfTheStore) { expect_sound(archive_at_every_operation, GetParam(), 2); }
+TEST_P(Archive, TheWriterMayWriteAtEveryRead) { expect_sound(write_at_every_read, GetParam(), 1); }
+TEST_P(Archive, AGapIsNoticed) { expect_sound(sleep_through_a_gap, GetParam(), 1); }
+TEST_P(Archive, TheLogWaitsUpToASize) { expect_sound(let_the_log_wait, GetParam(), 1); }
+TEST_P(Archive, AGrownLogIsCutWhileItIsRead) { expect_sound(close_a_grown_log_that_is_archived, GetParam(), 1); }
+TEST_P(Archive, AGrownLogIsLeftToTheArchiver) { expect_sound(close_a_grown_log_that_is_not_archived, GetParam(), 1); }
+TEST_P(Archive, HasNothingThatAPowerCutTakes) { expect_sound(archive_after_a_kill, GetParam(), 1); }
+TEST_P(Archive, AStoreMayGoBack) { expect_sound(go_back, GetParam(), 1); }
+TEST_P(Archive, IsWholeAfterAPowerCut) { expect_sound(cut_the_archive, GetParam(), 1); }
+TEST_P(Archive, AStandbyIsAStateAfterAPowerCut) { expect_sound(cut_the_standby, GetParam(), 1); }
 
 TEST_P(Archive, PlantedFaultsAreNoticed) {
-  expect_noticed(Mutant::archive_believes_all, archive_at_every_operation);
-  expect_noticed(Mutant::archive_gap_overlooked, sleep_through_a_gap);
-  expect_noticed(Mutant::archive_of_unflushed_log, archive_after_a_kill);
-  expect_noticed(Mutant::archive_continues_other_history, go_back);
-  expect_noticed(Mutant::archive_manifest_first, cut_the_archive);
-  expect_noticed(Mutant::archive_tells_too_early, let_the_log_wait);
-  expect_noticed(Mutant::archive_named_unflushed, cut_the_archive);
-  expect_noticed(Mutant::archive_name_unflushed, cut_the_archive);
-  expect_noticed(Mutant::standby_counts_early, cut_the_standby);
+  expect_noticed(Mutant::archive_believes_all, archive_at_every_operation, GetParam(), 1);
+  expect_noticed(Mutant::archive_gap_overlooked, sleep_through_a_gap, GetParam(), 1);
+  expect_noticed(Mutant::archive_of_unflushed_log, archive_after_a_kill, GetParam(), 1);
+  expect_noticed(Mutant::archive_continues_other_history, go_back, GetParam(), 1);
+  expect_noticed(Mutant::archive_manifest_first, cut_the_archive, GetParam(), 1);
+  expect_noticed(Mutant::archive_tells_too_early, let_the_log_wait, GetParam(), 1);
+  expect_noticed(Mutant::archive_named_unflushed, cut_the_archive, GetParam(), 1);
+  expect_noticed(Mutant::archive_name_unflushed, cut_the_archive, GetParam(), 1);
+  expect_noticed(Mutant::standby_counts_early, cut_the_standby, GetParam(), 1);
 }
 
 }  // namespace

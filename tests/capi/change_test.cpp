@@ -247,7 +247,7 @@ TEST_P(Undo, UnderALock) {
 
 // Killed at any moment, every second change undone by an exception: after each restart both halves of every committed
 // change are there, no half of an undone one, and no block without an owner.
-TEST_P(Undo, Kill) {
+TEST_P(Undo, AKillLeavesNoHalfOfAChange) {
   const std::string path = folder_ / "store";
   const SharedWithChildren<std::atomic<std::uint64_t>> acknowledged;
   const auto live = [&] {

@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(By, Kill, ::testing::Values(Tracker::scan, Tracker::fau
                          });
 
 // Twenty lives, each ended at a random moment: in opening, persisting, checkpointing or growing older.
-TEST_P(Kill, TwentyTimes) {
+TEST_P(Kill, TwentyKillsLoseNothingAcknowledged) {
   const TempFolder folder;
   const std::string path = folder / "store";
   std::mt19937_64 random(std::random_device{}());

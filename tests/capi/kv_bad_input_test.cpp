@@ -166,7 +166,7 @@ TEST_F(KvBadInput, RewritesInPlaceTakeNoRoom) {
 
 // Transactions that remove, grow, shrink and add records, in a region with hardly more room than they need: what was
 // reckoned before suffices, or the commit is refused.
-TEST_F(KvBadInput, WhatIsReckonedSuffices) {
+TEST_F(KvBadInput, ACommitHasTheRoomThatWasReservedOrIsRefused) {
   open({.create = true}, {.create = true, .max_size = 1 << 20});
   std::uint64_t draw = 88172645463325252u;
   const auto next = [&draw](std::uint64_t below) {

@@ -132,7 +132,7 @@ TEST_P(Memory, SmallStoresUseTheBudgetUp) {
 
 // Pages that were stored to and set back before the persist stand in memory like others, though nothing of them is
 // logged.
-TEST_P(Memory, WhatWasSetBackUsesTheBudgetUp) {
+TEST_P(Memory, PagesThatWereSetBackUseTheBudgetUp) {
   const TempFolder folder;
   StoreOptions options;
   options.create = true;

@@ -170,7 +170,7 @@ TEST_F(Shared, ALargeRangeIsTakenWhileSmallOnesComeAndGo) {
   for (std::thread& each : small) each.join();
 }
 
-TEST_F(Shared, WhatIsWrongIsSaid) {
+TEST_F(Shared, ErrorsNameTheirCause) {
   EXPECT_FAILS(SharedRegion::open(path(), "table", {}), MEMLITH_NOT_FOUND, path());
   EXPECT_FAILS(SharedRegion::open(path(), "table", {.create = true, .size = 4096, .program = "/nowhere/memlith"}),
                MEMLITH_NOT_FOUND, "/nowhere/memlith");

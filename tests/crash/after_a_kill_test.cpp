@@ -45,12 +45,11 @@ class AfterAKill : public ::testing::Test {
   }
   // The disk after a power cut behind `count` operations. `kept` says what was not flushed and made it nevertheless.
   SimImage cut(std::size_t count, const std::function<bool(const SimMedium&, const SimMedium::Item&)>& kept) const {
-    SimMedium medium(volume_->trace());
-    while (medium.position() < count) medium.step();
+    const SimMedium medium(volume_->trace(), count);
     return medium.cut([&](std::size_t item) { return kept(medium, medium.pending(item)); });
   }
   [[nodiscard]] SimImage cut_with_all_lost() const {
-    return cut(volume_->operations(), [](const SimMedium&, const SimMedium::Item&) { return false; });
+    return SimMedium(volume_->trace(), volume_->operations()).durable();
   }
   std::unique_ptr<Store> open(const StoreOptions& options = tiny_options()) {
     return must(Store::open(*volume_, options));
@@ -135,8 +134,7 @@ TEST_F(AfterAKill, TheNewestSuperblockIsFlushedBeforeTheOtherIsWritten) {
 
   std::size_t torn = 0;
   for (std::size_t count = opened_at; count <= volume_->operations(); ++count) {
-    SimMedium medium(volume_->trace());
-    while (medium.position() < count) medium.step();
+    const SimMedium medium(volume_->trace(), count);
     std::vector<SimChoice> choices(medium.pending_count());
     for (std::size_t i = 0; i < choices.size(); ++i) {
       const SimMedium::Item& item = medium.pending(i);
@@ -317,8 +315,7 @@ TEST_F(AfterAKill, NamesThatTheUserGaveAreFlushedBeforeCommits) {
     ASSERT_OK(commit(*store, {{kFile, 8, filled(8, 2)}}));
     store = nullptr;
 
-    SimMedium medium(volume_->trace());
-    while (medium.position() < volume_->operations()) medium.step();
+    const SimMedium medium(volume_->trace(), volume_->operations());
     for (std::size_t kept = 0; kept < (std::size_t{1} << std::min<std::size_t>(medium.pending_count(), 8)); ++kept) {
       SimVolume rest(medium.cut([kept](std::size_t item) { return item >= 8 || (kept >> item & 1) != 0; }));
       auto again = Store::open(rest, file_options());

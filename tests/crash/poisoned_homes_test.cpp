@@ -29,8 +29,7 @@ TEST(PoisonedHomes, AreLeftAlone) {
   store = nullptr;
 
   for (std::size_t count = failed_at; count <= volume.operations(); ++count) {
-    SimMedium medium(volume.trace());
-    while (medium.position() < count) medium.step();
+    const SimMedium medium(volume.trace(), count);
     std::vector<SimChoice> choices(medium.pending_count());
     for (std::size_t i = 0; i < choices.size(); ++i) {
       const bool home = medium.name_of_file(medium.pending(i).file) == "objects/1";

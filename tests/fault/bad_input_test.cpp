@@ -223,7 +223,7 @@ TEST_P(BadInput, FramePayloadBits) {
 }
 
 // Bytes of the log that mean nothing: the holder's note, the unused slots. Nothing happens.
-TEST_P(BadInput, BitsThatMeanNothing) {
+TEST_P(BadInput, FlippedBitsOfUnusedBytesChangeNothing) {
   flip("log", kHolderOffset, 16, false, 5);
   flip("log", kHolderOffset + 4096, 16, false, 9);
   flip("log", files_["log"].size() - 100, 16, false, 9);

@@ -103,9 +103,8 @@ class PoisonedLife : public ::testing::Test {
     }
     result.fired = volume.faults().fired(kind);
     result.image = volume.image();
-    SimMedium medium(volume.trace());
-    while (medium.position() < volume.operations()) medium.step();
-    result.power_cut.push_back(medium.cut([](std::size_t) { return false; }));
+    const SimMedium medium(volume.trace(), volume.operations());
+    result.power_cut.push_back(medium.durable());
     if (kind != Kind::fail_flush) result.power_cut.push_back(medium.cut([](std::size_t) { return true; }));
     return result;
   }

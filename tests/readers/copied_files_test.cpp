@@ -64,19 +64,17 @@ bool is_whole(SimVolume& volume, bool accept_copy) {
 int refused_after_cuts(const SimImage& start, bool accepted) {
   SimVolume volume(start, true);
   live(volume, accepted);
-  SimMedium medium(volume.trace());
   Random random(1);
   int refused = 0;
   int tried = 0;
-  for (std::size_t cut = 0; cut <= volume.trace().records.size(); ++cut) {
-    for (PowerCuts cuts(medium, {3, 6}, random); cuts.next();) {
+  for (CrashPoints points(volume.trace()); points.next();) {
+    for (PowerCuts cuts(points.medium(), {3, 6}, random); cuts.next();) {
       SimVolume after(cuts.image());
       // The first superblock of the acceptance may be lost; then the files have to be accepted again.
       const bool opens = is_whole(after, false) || (accepted && is_whole(after, true));
       refused += opens ? 0 : 1;
       ++tried;
     }
-    if (cut < volume.trace().records.size()) medium.step();
   }
   EXPECT_GT(tried, 200);
   return refused;

@@ -178,15 +178,14 @@ void cut_the_power(StoreKind kind, std::uint64_t seed, Faults& faults) {
   const Content wanted = world.states.back();
   const StoreOptions opening = opening_of_a_copy(world.options);
   const std::string name = kind == StoreKind::folder ? "log" : opening.file_name;
-  SimMedium medium(target.trace());
   Random random(seed);
-  for (;;) {
-    for (PowerCuts cuts(medium, {2, 2}, random); cuts.next();) {
+  for (CrashPoints points(target.trace()); points.next();) {
+    for (PowerCuts cuts(points.medium(), {2, 2}, random); cuts.next();) {
       const SimImage image = cuts.image();
-      const std::string at = " after operation " + std::to_string(medium.position());
+      const std::string at = " after operation " + std::to_string(points.at());
       if (!image.files.contains(name)) {
-        if (medium.position() == target.trace().records.size()) faults.add("a finished copy is gone" + at);
-        if (cuts.number() != medium.position() % cuts.count()) continue;
+        if (points.last()) faults.add("a finished copy is gone" + at);
+        if (cuts.number() != points.at() % cuts.count()) continue;
         SimVolume again(image);
         const auto lsn = copy_into(again, from, world.options);
         if (!lsn.ok()) faults.add("the copy cannot be started again" + at + ": " + std::string(last_error_text()));
@@ -203,32 +202,11 @@ void cut_the_power(StoreKind kind, std::uint64_t seed, Faults& faults) {
       for (const ObjectInfo& info : (*store)->objects()) content[info.name] = *(*store)->read_home(info.id);
       if (content != wanted) faults.add("there is a store that is not whole" + at);
     }
-    if (medium.position() == target.trace().records.size()) break;
-    medium.step();
   }
 }
 
-class Copy : public ::testing::TestWithParam<StoreKind> {
- protected:
-  ~Copy() override { active_mutant = Mutant::none; }
-};
-INSTANTIATE_TEST_SUITE_P(Of, Copy, ::testing::Values(StoreKind::folder, StoreKind::one_file),
-                         [](const auto& given) { return given.param == StoreKind::folder ? "Folder" : "File"; });
-
-using Trial = void (*)(StoreKind kind, std::uint64_t seed, Faults& faults);
-
-void expect_sound(Trial trial, StoreKind kind) {
-  Faults faults;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) trial(kind, seed, faults);
-  faults.settle();
-}
-
-void expect_noticed(Mutant mutant, Trial trial, StoreKind kind) {
-  active_mutant = mutant;
-  Faults faults;
-  for (std::uint64_t seed = 1; seed <= 20 && faults.found == 0; ++seed) trial(kind, seed, faults);
-  faults.settle();
-}
+class Copy : public OfBothKinds {};
+INSTANTIATE_TEST_SUITE_P(Of, Copy, kBothKinds, name_of_kind);
 
 TEST_P(Copy, AtOperationsOfTheWriter) { expect_sound(copy_at_operations_of_the_writer, GetParam()); }
 
@@ -352,7 +330,6 @@ TEST_P(Copy, NoticesHomesThatReplaceFrames) {
 // A one-file store is opened under another name first, which flushes its file.
 TEST(CopyOfAFolder, NoticesAStoreWithItsNameTooEarly) {
   expect_noticed(Mutant::copy_named_unflushed, cut_the_power, StoreKind::folder);
-  active_mutant = Mutant::none;
 }
 
 }  // namespace

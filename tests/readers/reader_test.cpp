@@ -198,34 +198,13 @@ void read_after_a_kill(StoreKind kind, std::uint64_t seed, Faults& faults) {
     if (!content.has_value()) continue;
     const std::int64_t state = world.state_of(*content);
     if (state < 0) faults.add("the reader saw a content that no commit left");
-    SimMedium medium(found.trace());
-    while (medium.position() < found.trace().records.size()) medium.step();
-    const Content kept = recovered(medium.cut([](std::size_t) { return false; }), world.options);
+    const Content kept = recovered(SimMedium(found.trace(), found.operations()).durable(), world.options);
     if (world.state_of(kept) < state) faults.add("after a kill a reader saw what a power cut loses");
   }
 }
 
-class Follow : public ::testing::TestWithParam<StoreKind> {
- protected:
-  ~Follow() override { active_mutant = Mutant::none; }
-};
-INSTANTIATE_TEST_SUITE_P(Of, Follow, ::testing::Values(StoreKind::folder, StoreKind::one_file),
-                         [](const auto& given) { return given.param == StoreKind::folder ? "Folder" : "File"; });
-
-using Trial = void (*)(StoreKind kind, std::uint64_t seed, Faults& faults);
-
-void expect_sound(Trial trial, StoreKind kind) {
-  Faults faults;
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) trial(kind, seed, faults);
-  faults.settle();
-}
-
-void expect_noticed(Mutant mutant, Trial trial, StoreKind kind) {
-  active_mutant = mutant;
-  Faults faults;
-  for (std::uint64_t seed = 1; seed <= 20 && faults.found == 0; ++seed) trial(kind, seed, faults);
-  faults.settle();
-}
+class Follow : public OfBothKinds {};
+INSTANTIATE_TEST_SUITE_P(Of, Follow, kBothKinds, name_of_kind);
 
 TEST_P(Follow, AtEveryOperationOfTheWriter) { expect_sound(read_at_every_operation, GetParam()); }
 

@@ -122,30 +122,26 @@ void cut_the_power(std::uint64_t seed, Faults& faults) {
   World world(with_sums(), seed);
   run_writer(world);
   if (::testing::Test::HasFatalFailure()) return;
-  SimMedium medium(world.volume.trace());
   Random random(seed);
   std::uint64_t states = 0;
-  for (;;) {
-    for (PowerCuts cuts(medium, {2, 2}, random); cuts.next();) {
+  for (CrashPoints points(world.volume.trace()); faults.found == 0 && points.next();) {
+    for (PowerCuts cuts(points.medium(), {2, 2}, random); cuts.next();) {
       const SimImage image = cuts.image();
       if (!image.files.contains("log")) continue;
       ++states;
       const std::string where =
-          "cut after operation " + std::to_string(medium.position()) + ", cut " + std::to_string(cuts.number());
+          "cut after operation " + std::to_string(points.at()) + ", cut " + std::to_string(cuts.number());
       {
         SimVolume found(image);
         expect_quiet(found, world.options, where, faults);
       }
       SimVolume found(image, true);
       check_recovered(found, world.options, where, faults);
-      SimMedium again(found.trace());
       const std::size_t stop = random.below(found.trace().records.size() + 1);
-      while (again.position() < stop) again.step();
+      const SimMedium again(found.trace(), stop);
       SimVolume twice(again.cut([&](std::size_t) { return random.one_in(2); }));
       check_recovered(twice, world.options, where + ", and in its recovery after " + std::to_string(stop), faults);
     }
-    if (faults.found > 0 || medium.position() == world.volume.trace().records.size()) break;
-    medium.step();
   }
   if (!faults.planted) {
     EXPECT_GT(states, 300u);

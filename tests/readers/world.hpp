@@ -186,12 +186,36 @@ struct Faults {
   }
 };
 
+// Trials of stores of both kinds; and with a planted fault, until it is noticed.
+using Trial = void (*)(StoreKind kind, std::uint64_t seed, Faults& faults);
+
+inline void expect_sound(Trial trial, StoreKind kind, std::uint64_t seeds = 3) {
+  Faults faults;
+  for (std::uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFatalFailure(); ++seed) trial(kind, seed, faults);
+  faults.settle();
+}
+
+inline void expect_noticed(Mutant mutant, Trial trial, StoreKind kind, std::uint64_t seeds = 20) {
+  SCOPED_TRACE(static_cast<int>(mutant));
+  active_mutant = mutant;
+  Faults faults;
+  for (std::uint64_t seed = 1; seed <= seeds && faults.found == 0; ++seed) trial(kind, seed, faults);
+  active_mutant = Mutant::none;
+  faults.settle();
+}
+
+class OfBothKinds : public ::testing::TestWithParam<StoreKind> {};
+inline const auto kBothKinds = ::testing::Values(StoreKind::folder, StoreKind::one_file);
+inline std::string name_of_kind(const ::testing::TestParamInfo<StoreKind>& given) {
+  return given.param == StoreKind::folder ? "Folder" : "File";
+}
+
 // Every state that a reader saw must be what a power cut at that moment keeps, or an older one.
 inline void check_durable(const World& world, const std::vector<Seen>& seen, Faults& faults) {
   SimMedium medium(world.volume.trace());
   for (const Seen& each : seen) {
     while (medium.position() < each.at) medium.step();
-    const Content kept = recovered(medium.cut([](std::size_t) { return false; }), world.options);
+    const Content kept = recovered(medium.durable(), world.options);
     const std::int64_t state = world.state_of(kept);
     if (state < each.state) {
       faults.add("after operation " + std::to_string(each.at) + " a reader saw state " + std::to_string(each.state) +

@@ -97,7 +97,7 @@ TEST_F(SharedDeath, IsNoticedWhileAForkedChildLives) {
   told->stage = 2;
 }
 
-TEST_F(SharedDeath, OfTheKeeperPoisonsEverybody) {
+TEST_F(SharedDeath, OfTheKeeperPoisonsEveryHandle) {
   Child keeper = start_keeper();
   auto client = open();
   ASSERT_TRUE(client.ok());

@@ -4,7 +4,6 @@
 // it is when the replay is cut, too. Mutants are found.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <set>
 
 #include "mutants/mutants.hpp"
@@ -14,25 +13,16 @@
 namespace memlith_postgres::test {
 namespace {
 
+using core::CrashPoints;
 using core::Mutant;
 using core::PowerCuts;
 using core::Random;
-using core::SimMedium;
 using core::SimTrace;
 using core::SimVolume;
 
 constexpr std::uint32_t kBlocks = 6;
 const std::vector<std::string> kPaths{"base/5/1", "base/5/2", "global/3"};
 constexpr std::size_t kNever = ~std::size_t{0};
-
-std::uint64_t g_distinct = 0;
-class Total : public ::testing::Environment {
- public:
-  void TearDown() override {
-    std::printf("distinct crash states: %llu\n", static_cast<unsigned long long>(g_distinct));
-  }
-};
-const auto* const g_total = ::testing::AddGlobalTestEnvironment(new Total);
 
 // A state of a page: its bytes, or nothing if the file has no such page.
 struct State {
@@ -201,11 +191,9 @@ class Explorer {
   Explorer(const Story& story, Random& random) : story_(story), random_(random) {}
 
   std::string explore() {
-    SimMedium medium(story_.trace());
-    for (std::size_t at = 0; at < story_.trace().records.size(); ++at) {
-      medium.step();
-      for (PowerCuts cuts(medium, {3, memlith::test::scaled(6)}, random_); cuts.next();) {
-        if (std::string wrong = look(cuts.image(), at + 1); !wrong.empty()) return wrong;
+    for (CrashPoints points(story_.trace(), 1); points.next();) {
+      for (PowerCuts cuts(points.medium(), {3, memlith::test::scaled(6)}, random_); cuts.next();) {
+        if (std::string wrong = look(cuts.image(), points.at()); !wrong.empty()) return wrong;
       }
     }
     return {};
@@ -214,7 +202,7 @@ class Explorer {
  private:
   std::string look(const core::SimImage& image, std::size_t at) {
     if (!seen_.insert(image.hash() * 31 + at).second) return {};
-    ++g_distinct;
+    memlith::test::count_distinct_state();
     SimVolume volume(image, true);
     const auto contents = recover(volume, kPaths);
     if (!contents) return "the replay failed after a cut at operation " + std::to_string(at);
@@ -223,14 +211,12 @@ class Explorer {
     }
     // Now and then the power goes again, during the recovery.
     if (!random_.one_in(6)) return {};
-    const SimTrace trace = volume.trace();
-    SimMedium medium(trace);
-    for (std::size_t i = 0; i < trace.records.size(); ++i) {
-      medium.step();
+    if (volume.operations() == 0) return {};
+    for (CrashPoints points(volume.trace(), 1); points.next();) {
       if (!random_.one_in(12)) continue;
       const std::string where =
-          "a cut at operation " + std::to_string(at) + ", and at " + std::to_string(i + 1) + " of the recovery: ";
-      for (PowerCuts cuts(medium, {2, 1}, random_); cuts.next();) {
+          "a cut at operation " + std::to_string(at) + ", and at " + std::to_string(points.at()) + " of the recovery: ";
+      for (PowerCuts cuts(points.medium(), {2, 1}, random_); cuts.next();) {
         SimVolume again(cuts.image());
         const auto later = recover(again, kPaths);
         if (!later) return where + "the replay failed";

@@ -117,8 +117,7 @@ TEST(FileCallsTest, AFileThatWasCutAndGotLongerIsLongAfterTheReplay) {
   ASSERT_EQ(world.calls.cut(world.file, *world.access, 1), 0);
   ASSERT_EQ(world.calls.lengthen(world.file, *world.access, 4), 0);
   ASSERT_EQ(world.calls.flush(world.file, *world.access), 0);
-  core::SimMedium medium(world.volume.trace());
-  while (medium.position() < world.volume.trace().records.size()) medium.step();
+  const core::SimMedium medium(world.volume.trace(), world.volume.operations());
   SimVolume after(medium.cut([](std::size_t) { return true; }), true);
   const auto contents = recover(after, {world.path});
   ASSERT_TRUE(contents);

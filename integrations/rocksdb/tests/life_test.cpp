@@ -193,7 +193,7 @@ TEST(RocksdbLife, AMissingOrDamagedJournalIsReported) {
 }
 
 // Every moment of giving back: the folder as it is after the renaming of each name.
-TEST(RocksdbLife, GivingBackIsTakenUpAgain) {
+TEST(RocksdbLife, AnInterruptedGivingBackLosesNothing) {
   const TempFolder folder;
   run_step("write_100", folder);
   const std::uint64_t log = kept_logs(folder / "db").at(0);

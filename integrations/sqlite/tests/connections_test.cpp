@@ -239,7 +239,7 @@ TEST_F(Files, AForkedChildIsRefusedWhatItInherits) {
 }
 
 // Its write is refused before it locks anything, because its locks are the parent's, which holds them on.
-TEST_F(Files, AForkedChildsWriteLocksNobodyOut) {
+TEST_F(Files, AWriteOfAForkedChildLeavesNoLock) {
   make_plain();
   Db db = open();
   EXPECT_EQ(db.all("select * from t"), "1");

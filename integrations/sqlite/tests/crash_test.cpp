@@ -25,10 +25,10 @@
 namespace memlith::test {
 namespace {
 
+using core::CrashPoints;
 using core::PowerCuts;
 using core::Random;
 using core::SimImage;
-using core::SimMedium;
 using core::SimTrace;
 using core::SimVolume;
 
@@ -183,13 +183,12 @@ class Story {
     connections_.clear();
     Random random(seed);
     const SimTrace trace = volume_.trace();
-    SimMedium medium(trace);
-    for (std::size_t at = 0; at <= trace.records.size() && violations_ < 3; ++at) {
-      if (at > 0) medium.step();
+    for (CrashPoints points(trace); violations_ < 3 && points.next();) {
       ++crash_points_;
+      const std::size_t at = points.at();
       const auto [first, last] = allowed(at);
-      const std::size_t pending = medium.pending_count();
-      for (PowerCuts cuts(medium, {options.exhaustive_items_max, options.samples}, random); cuts.next();) {
+      const std::size_t pending = points.medium().pending_count();
+      for (PowerCuts cuts(points.medium(), {options.exhaustive_items_max, options.samples}, random); cuts.next();) {
         check(cuts.image(), first, last, options, random,
               fmt::format("power cut after operation {} of {}, {} unflushed items, subset {}, seed {}", at,
                           trace.records.size(), pending, cuts.number(), seed));
@@ -405,11 +404,10 @@ class Story {
   // the operation `acknowledged` on, the last of them.
   void check_recovery(const SimTrace& trace, std::size_t from, const std::vector<std::string>& wanted, Random& random,
                       const std::string& where, std::size_t acknowledged = ~std::size_t{0}) {
-    SimMedium medium(trace);
-    for (std::size_t at = 0; at < trace.records.size() && violations_ < 3; ++at) {
-      medium.step();
-      if (at < from) continue;
-      for (PowerCuts cuts(medium, {2, 4}, random); cuts.next();) {
+    if (trace.records.size() == from) return;
+    for (CrashPoints points(trace, from + 1); violations_ < 3 && points.next();) {
+      const std::size_t at = points.at();
+      for (PowerCuts cuts(points.medium(), {2, 4}, random); cuts.next();) {
         const SimImage image = cuts.image();
         ++states_;
         ++recovery_cuts_;
@@ -417,8 +415,8 @@ class Story {
         const std::uint64_t hash = image.hash();
         const std::string found = recover(volume, hash % 2 == 0);
         seen_.emplace(hash, found);
-        const bool right = at + 1 >= acknowledged ? found == wanted.back()
-                                                  : std::find(wanted.begin(), wanted.end(), found) != wanted.end();
+        const bool right = at >= acknowledged ? found == wanted.back()
+                                              : std::find(wanted.begin(), wanted.end(), found) != wanted.end();
         if (!right) violation(where + fmt::format(", then another after operation {}", at), "recovered: " + found);
       }
     }
@@ -546,7 +544,7 @@ TEST_P(Crash, EveryOperation) {
 }
 
 // An ordinary database is taken over in place.
-TEST_P(Crash, TakeOver) {
+TEST_P(Crash, ATakenOverDatabaseIsAtOneCommit) {
   const std::string begin = "pragma page_size = 1024; create table t(id integer primary key, k int, v text); " +
                             rows(1, 20, 100) + "; create table pad(x); insert into pad values(zeroblob(5000));";
   Story story(Story::ordinary(begin));

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "device/posix.hpp"
+#include "sim/power_cuts.hpp"
 #include "sim_world.hpp"
 #include "support/expect.hpp"
 #include "support/format_document.hpp"
@@ -175,8 +176,7 @@ TEST(DiskJournalRemoval, ThatFailedIsNotForgotten) {
       crash_at = volume.operations();
     }
     struck += fired ? 1 : 0;
-    core::SimMedium medium(volume.trace());
-    while (medium.position() < crash_at) medium.step();
+    const core::SimMedium medium(volume.trace(), crash_at);
     for (std::size_t kept = 0; kept <= medium.pending_count() + 1; ++kept) {
       // Nothing, everything but one, everything.
       core::SimVolume after(medium.cut([&](std::size_t item) { return kept > 0 && item + 1 != kept; }));
@@ -221,14 +221,14 @@ TEST(DiskJournalUndo, TakesAsManyFramesAsItNeeds) {
     }
     if (!sqlite_log.told("two.db.memlith: a transaction of")) continue;  // the first part was the one that did not fit
     ++undone;
-    core::SimMedium medium(volume.trace());
-    for (std::size_t at = begin; at < end && !::testing::Test::HasFailure(); ++at) {
-      while (medium.position() < at) medium.step();
+    for (core::CrashPoints points(volume.trace(), begin);
+         !::testing::Test::HasFailure() && points.next() && points.at() < end;) {
       for (const bool kept : {false, true}) {
-        core::SimVolume after(medium.cut([&](std::size_t) { return kept; }));
+        core::SimVolume after(points.medium().cut([&](std::size_t) { return kept; }));
         sim_world().volume = &after;
         const Db db("/simulated/app.db", kSmallVfs);
-        EXPECT_EQ(db.all(query), before) << "fill " << fill << ", operation " << at << (kept ? ", kept" : ", lost");
+        EXPECT_EQ(db.all(query), before) << "fill " << fill << ", operation " << points.at()
+                                         << (kept ? ", kept" : ", lost");
       }
     }
   }

@@ -447,7 +447,7 @@ TEST_F(Files, TheLogIsAsSecretAsTheDatabase) {
 }
 
 // With locking_mode=exclusive plain SQLite keeps the lock with which it found that the file is no database.
-TEST_F(Files, WhoWouldWaitForALockInWalModeIsToldWhenOpening) {
+TEST_F(Files, AnOpeningInWalModeBesideAnExclusiveLockIsBusy) {
   Db db = open();
   ASSERT_RUNS(db, "pragma journal_mode = wal; create table t(a); insert into t values(1)");
   const std::string crashed = copy_as_crashed("crashed.db");

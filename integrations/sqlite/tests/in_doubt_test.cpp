@@ -17,10 +17,10 @@
 namespace memlith::test {
 namespace {
 
+using core::CrashPoints;
 using core::PowerCuts;
 using core::Random;
 using core::SimFaults;
-using core::SimMedium;
 using core::SimTrace;
 using core::SimVolume;
 
@@ -72,15 +72,14 @@ class Crowd {
   std::uint64_t explore(std::uint64_t seed) {
     first_.close();
     const SimTrace trace = volume_.trace();
-    SimMedium medium(trace);
     Random random(seed);
     std::uint64_t violations = 0;
-    for (std::size_t at = 0; at <= trace.records.size(); ++at) {
-      if (at > 0) medium.step();
-      if (at < made_ || medium.pending_count() == 0) continue;
+    for (CrashPoints points(trace, made_); points.next();) {
+      if (points.medium().pending_count() == 0) continue;
       int promised = 0;
-      for (const Told& each : told_) promised = each.operation <= at ? std::max(promised, each.number) : promised;
-      for (PowerCuts cuts(medium, {1, 2}, random); cuts.next();) {
+      for (const Told& each : told_)
+        promised = each.operation <= points.at() ? std::max(promised, each.number) : promised;
+      for (PowerCuts cuts(points.medium(), {1, 2}, random); cuts.next();) {
         SimVolume cut(cuts.image(), true);
         const int found = number_on(cut);
         if (found < promised || found > started_) ++violations;
@@ -164,7 +163,7 @@ class InDoubt : public ::testing::Test {
   void TearDown() override { core::active_mutant = core::Mutant::none; }
 };
 
-TEST_F(InDoubt, NobodyIsToldWhatAPowerCutTakesBack) {
+TEST_F(InDoubt, NoConnectionIsToldWhatAPowerCutTakesBack) {
   Crowd crowd(12, "pragma wal_autocheckpoint = 5;");
   crowd.run();
   EXPECT_EQ(crowd.failures(), 0);

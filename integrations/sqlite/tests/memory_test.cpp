@@ -128,7 +128,7 @@ TEST_P(NoMemory, TheFirstWriteFailsAndTheFileIsGivenBack) {
 }
 
 // A commit that was made is not called failed because there was no memory to give memory back (memory_max_mib).
-TEST(NoMemoryToSpare, WhatIsCalledFailedIsNotThere) {
+TEST(NoMemoryToSpare, AStatementThatFailedChangedNothing) {
   if (!kCountsAllocations) GTEST_SKIP() << "allocations cannot be counted under ThreadSanitizer";
   (void)registered_vfs();
   std::uint64_t n = 1;

@@ -25,7 +25,7 @@ using sqlite::shared::Waiter;
 
 // ---- the page -----------------------------------------------------------------------------------------------------
 
-TEST_F(SharedPage, IsMadeAnewWhereNobodyUsesIt) {
+TEST_F(SharedPage, IsMadeAnewWhereNoProcessUsesIt) {
   write_file(path_, "");
   write_file(path_ + "-memlith", std::string(3 * kPageFileBytes, 'x'));
   auto first = Sidecar::attach(path_);
@@ -99,7 +99,7 @@ TEST_F(SharedPage, OneFlushServesAllThatWereThereBefore) {
 }
 
 // A leader was killed in its flush, whose failure it alone may have been told.
-TEST_F(SharedPage, NobodyBelievesWhatFollowsAnAbandonedFlush) {
+TEST_F(SharedPage, CommitsBehindAnAbandonedFlushAreNotBelieved) {
   write_file(path_, "");
   const auto sidecar = Sidecar::attach(path_);
   Group group(*sidecar);
@@ -146,7 +146,7 @@ int passes(const std::string& path, int most) {
   return count;
 }
 
-TEST_F(SharedPage, NobodyIsPassedOverMoreThanEightTimes) {
+TEST_F(SharedPage, NoWaiterIsPassedOverMoreThanEightTimes) {
   write_file(path_, "");
   EXPECT_LE(passes(path_, 100), 8);
   core::active_mutant = core::Mutant::shared_never_promise;
@@ -547,7 +547,7 @@ TEST_F(SharedPage, AForeseenTransactionThatOnlyReadTellsOfAFailedFlush) {
 
 // ---- a process that is killed at each step ------------------------------------------------------------------------
 
-TEST_F(SharedPage, AProcessKilledAtAnyStepHoldsNobodyUp) {
+TEST_F(SharedPage, AProcessKilledAtAnyStepBlocksNoOther) {
   {
     Db db = make();
     ASSERT_EQ(db.close(), SQLITE_OK);

@@ -66,7 +66,7 @@ TEST(Usage, WithoutAnIdleTimeItNeverSettles) {
 }
 
 // A connection that begins while the file is being settled waits.
-TEST(Usage, NobodyUsesItWhileItIsSettled) {
+TEST(Usage, AConnectionWaitsWhileTheFileIsSettled) {
   Fake database;
   Usage usage(database, milliseconds(1));
   std::atomic<bool> stop{false};
@@ -85,7 +85,7 @@ TEST(Usage, NobodyUsesItWhileItIsSettled) {
   worker.join();
 }
 
-TEST(Usage, TheEndOfTheProcessClosesWhatNobodyUses) {
+TEST(Usage, TheEndOfTheProcessClosesAnUnusedFile) {
   Fake database;
   Usage usage(database, milliseconds(0));
   ASSERT_TRUE(usage.enter().ok());

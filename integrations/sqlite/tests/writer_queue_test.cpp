@@ -19,7 +19,7 @@ void unlock(WriterQueue& queue) {
   queue.unlock([] {});
 }
 
-TEST(WriterQueue, WhoComesFirstGetsAFreeLock) {
+TEST(WriterQueue, TheFirstToComeGetsAFreeLock) {
   WriterQueue queue;
   Waiter a;
   Waiter b;

@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "applog/part.hpp"
-#include "history.hpp"
 #include "kv/kv.hpp"
 #include "kv/part.hpp"
 #include "region/region_part.hpp"
 #include "region/transaction.hpp"
+#include "run.hpp"
+#include "sim/history.hpp"
 
 namespace memlith::lab {
 
@@ -47,21 +48,55 @@ struct AppLogModel {
   void put_into(Content& content, const AppLogPlan& has) const;
 };
 
-struct AppLogLife {
+void open_applog(Run& run, const AppLogPlan& plan);
+
+struct AppLogLife final : Structure {
+  using Structure::Structure;
+
+  // ---- words
+  void append(std::uint64_t bytes);  // if there is room
+  void write();
+  void read(std::uint64_t entries);                        // without consuming them
+  void consume(std::uint64_t entries);                     // of a log alone
+  void consume_with_kv(std::uint64_t entries, bool wait);  // of one with a kv store
+  void persist_kv();
+  void truncate_after(std::uint64_t entries);
+  void truncate_before(std::uint64_t entries);
+  void restart(std::uint64_t skipped);
+  void read_by_number(bool backwards);
+  void set_term(std::uint64_t term);
+  // One commit for what was stored to the heap and for records of the kv store that say what the heap holds.
+  void commit_heap(bool wait);
+
+  // ---- what they need
   AppLogPlan plan;
   std::unique_ptr<core::Region> log_region;
   std::unique_ptr<core::Region> kv_region;
-  std::unique_ptr<core::kv::Kv> kv;
-  core::kv::PageNumber map = 0;
-  std::unique_ptr<core::applog::AppLog> log;
   std::unique_ptr<core::Region> audit_region;
-  std::unique_ptr<core::applog::AppLog> audit;
   std::unique_ptr<core::Region> tally;
+  std::unique_ptr<core::kv::Kv> kv;  // neither this nor a log writes anything when it is destroyed
+  core::kv::PageNumber map = 0;
+  std::unique_ptr<core::applog::AppLog> audit;
+  std::unique_ptr<core::applog::AppLog> log;
   AppLogModel memory;
   AppLogModel framed;             // what frames of the redo log have
-  std::uint64_t read = 0;         // the number of the newest entry that was read
+  std::uint64_t read_to = 0;      // the number of the newest entry that was read
   std::uint64_t audited = 0;      // likewise of the second log
   std::vector<std::size_t> soon;  // commits whose frames were not waited for
+
+  using Framing = std::function<void(AppLogModel& framed)>;
+  using Records = std::vector<std::pair<std::string, std::string>>;
+  bool make(const AppLogPlan& wanted);
+  // `also`: what the commit changes beside the logs and the kv store.
+  bool commit(std::string_view text, bool wait, const std::function<core::Status()>& act, const Framing& frame,
+              const Change& also = nullptr);
+  bool commit_kv(std::string_view text, bool wait, const Records& puts,
+                 const std::function<core::Status(core::Transaction&, std::unique_ptr<core::Participant>)>& join,
+                 const std::function<void()>& captured, const Change& also = nullptr);
+  void frame_memory();
+  core::Status join_audit(core::Transaction& transaction, std::uint64_t number, const std::string& entry);
+  bool write_before_cut();
+  [[nodiscard]] const std::string& entry(std::uint64_t number) const;
 };
 
 // The model that the storeys of an open store show. Errors: what is not sound.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "applog_life.hpp"
+#include "heap_life.hpp"
 #include "steps.hpp"
 #include "workload.hpp"
 #include "workload_stores.hpp"
@@ -23,67 +24,44 @@ StoreOptions applog_store() {
   return options;
 }
 
-// The steps of one log. What a program does again after a crash in the middle of a step begins with opening the log.
-class AppLogSteps {
- public:
-  explicit AppLogSteps(AppLogPlan plan) : plan_(plan) {}
+using Log = AppLogLife;
 
-  [[nodiscard]] Step open() const {
-    return {"open the log", [plan = plan_](Run& run) { run.open_applog(plan); }};
-  }
-  [[nodiscard]] Step append(std::uint64_t bytes) const {
-    return step(fmt::format("append {} bytes", bytes), [=](Run& run) { run.append_entry(bytes); });
-  }
-  [[nodiscard]] Step write() const {
-    return step("write the log", [](Run& run) { run.write_applog(); });
-  }
-  [[nodiscard]] Step read(std::uint64_t entries) const {
-    return step(fmt::format("read {} entries", entries), [=](Run& run) { run.read_applog(entries); });
-  }
-  [[nodiscard]] Step consume(std::uint64_t entries) const {
-    return step(fmt::format("consume {} entries", entries), [=](Run& run) { run.consume_applog(entries); });
-  }
-  [[nodiscard]] Step commit(std::uint64_t entries, bool wait) const {
-    return step(fmt::format("commit {} entries and their effects{}", entries, wait ? "" : ", weakly"),
-                [=](Run& run) { run.consume_with_kv(entries, wait); });
-  }
-  [[nodiscard]] Step persist() const {
-    return step("persist the kv store", [](Run& run) { run.persist_kv(); });
-  }
-  [[nodiscard]] Step drop_newest(std::uint64_t entries) const {
-    return step(fmt::format("truncate the {} newest entries", entries),
-                [=](Run& run) { run.truncate_applog_after(entries); });
-  }
-  [[nodiscard]] Step drop_oldest(std::uint64_t entries) const {
-    return step(fmt::format("truncate the {} oldest entries", entries),
-                [=](Run& run) { run.truncate_applog_before(entries); });
-  }
-  [[nodiscard]] Step restart(std::uint64_t skipped) const {
-    return step(fmt::format("restart the log, without {} numbers", skipped),
-                [=](Run& run) { run.restart_applog(skipped); });
-  }
-  [[nodiscard]] Step read_by_number(bool backwards) const {
-    return step("read entries by their numbers", [=](Run& run) { run.read_applog_by_number(backwards); });
-  }
-  [[nodiscard]] Step set_term(std::uint64_t term) const {
-    return step(fmt::format("set the term to {}", term), [=](Run& run) { run.set_term(term); });
-  }
-  void reopen(std::vector<Step>& steps, Step how) const {
-    steps.push_back(std::move(how));
-    steps.push_back(lab::open());
-    steps.push_back(open());
-  }
+struct AppLogSteps : StructureSteps {
+  explicit AppLogSteps(const AppLogPlan& plan) : StructureSteps(step("open the log", open_applog, plan)) {}
 
- private:
-  [[nodiscard]] Step step(std::string text, std::function<void(Run&)> act) const {
-    Step step{std::move(text), act};
-    step.again = [plan = plan_, act = std::move(act)](Run& run) {
-      run.open_applog(plan);
-      act(run);
-    };
-    return step;
+  Step open() const { return opening; }
+  Step append(std::uint64_t bytes) const { return word(fmt::format("append {} bytes", bytes), &Log::append, bytes); }
+  Step write() const { return word("write the log", &Log::write); }
+  Step read(std::uint64_t entries) const { return word(fmt::format("read {} entries", entries), &Log::read, entries); }
+  Step consume(std::uint64_t entries) const {
+    return word(fmt::format("consume {} entries", entries), &Log::consume, entries);
   }
-  AppLogPlan plan_;
+  Step commit(std::uint64_t entries, bool wait) const {
+    return word(fmt::format("commit {} entries and their effects{}", entries, wait ? "" : ", weakly"),
+                &Log::consume_with_kv, entries, wait);
+  }
+  Step persist() const { return word("persist the kv store", &Log::persist_kv); }
+  Step drop_newest(std::uint64_t entries) const {
+    return word(fmt::format("truncate the {} newest entries", entries), &Log::truncate_after, entries);
+  }
+  Step drop_oldest(std::uint64_t entries) const {
+    return word(fmt::format("truncate the {} oldest entries", entries), &Log::truncate_before, entries);
+  }
+  Step restart(std::uint64_t skipped) const {
+    return word(fmt::format("restart the log, without {} numbers", skipped), &Log::restart, skipped);
+  }
+  Step read_by_number(bool backwards) const {
+    return word("read entries by their numbers", &Log::read_by_number, backwards);
+  }
+  Step set_term(std::uint64_t term) const {
+    return word(fmt::format("set the term to {}", term), &Log::set_term, term);
+  }
+  Step commit_heap(bool wait) const {
+    return word(fmt::format("commit the heap and the kv store{}", wait ? "" : ", weakly"), &Log::commit_heap, wait);
+  }
+  void reopen(std::vector<Step>& steps, const Step& how) const {
+    for (const Step& each : {how, lab::open(), opening}) steps.push_back(each);
+  }
 };
 
 // Laps of the ring, until it is full; entries across its end; checkpoints, kills and closings.
@@ -158,33 +136,23 @@ std::vector<Step> heap_kv(Random& random) {
   const AppLogPlan plan{kRingBytes, 0, true, false};
   const HeapPlan heap{28 * kKiB, 112 * kKiB, TrackerKind::touched};
   const AppLogSteps log(plan);
-  const Step open_heap{"open the heap", [heap](Run& run) { run.open_heap(heap); }};
-  const auto step = [plan, heap](std::string text, const std::function<void(Run&)>& act) {
-    Step made{std::move(text), act};
-    made.again = [plan, heap, act](Run& run) {
-      run.open_applog(plan);
-      run.open_heap(heap);
-      act(run);
-    };
-    return made;
-  };
+  const Step open_heap = step("open the heap", lab::open_heap, heap);
+  const auto with_heap = [&](const Step& each) { return behind(log.open(), behind(open_heap, each)); };
   std::vector<Step> steps{open(), log.open(), open_heap};
-  const auto reopen = [&](Step how) {
-    log.reopen(steps, std::move(how));
+  const auto reopen = [&](const Step& how) {
+    log.reopen(steps, how);
     steps.push_back(open_heap);
   };
   for (int round = 0; round < 14; ++round) {
     for (std::uint64_t left = 1 + random.below(3); left > 0; --left) {
       const std::uint64_t bytes = 40 + random.below(1500);
-      steps.push_back(step(fmt::format("allocate {} bytes", bytes), [=](Run& run) { run.allocate(bytes, 16); }));
+      steps.push_back(with_heap(step(fmt::format("allocate {} bytes", bytes), &HeapLife::allocate, bytes, 16)));
     }
     const std::uint64_t which = random.below(16);
-    if (random.one_in(2)) steps.push_back(step("free a block", [=](Run& run) { run.free_block(which); }));
-    const bool wait = random.one_in(2);
-    steps.push_back(step(fmt::format("commit the heap and the kv store{}", wait ? "" : ", weakly"),
-                         [=](Run& run) { run.commit_heap_with_kv(wait); }));
-    if (random.one_in(4)) steps.push_back(step("persist the heap", [](Run& run) { run.persist_heap(true); }));
-    if (random.one_in(4)) steps.push_back(step("roll the heap back", [](Run& run) { run.rollback_heap(); }));
+    if (random.one_in(2)) steps.push_back(with_heap(step("free a block", &HeapLife::free_block, which)));
+    steps.push_back(with_heap(log.commit_heap(random.one_in(2))));
+    if (random.one_in(4)) steps.push_back(with_heap(step("persist the heap", &HeapLife::persist, true)));
+    if (random.one_in(4)) steps.push_back(with_heap(step("roll the heap back", &HeapLife::rollback)));
     if (random.one_in(3)) {
       steps.push_back(log.append(60 + random.below(300)));
       steps.push_back(log.write());
@@ -194,7 +162,7 @@ std::vector<Step> heap_kv(Random& random) {
     if (random.one_in(8)) reopen(abandon());
     if (random.one_in(12)) reopen(close());
   }
-  steps.push_back(step("commit the heap and the kv store", [](Run& run) { run.commit_heap_with_kv(true); }));
+  steps.push_back(with_heap(log.commit_heap(true)));
   return steps;
 }
 
@@ -229,71 +197,34 @@ std::vector<Step> making(Random& random) {
   return steps;
 }
 
+constexpr Workload::How kAppLog{.with_call_faults = false, .dear = true, .about = "applog"};
+
 const Workload kAppLogWorkloads[] = {
-    {.name = "making",
-     .sentence = "a log and a kv store are made: cut in the middle, either is absent, and is made by the next life",
-     .options = applog_store,
-     .steps = making,
-     .lives_often = true,
-     .exhaustive_items = 8,
-     .about = "region"},
-    {.name = "applog",
-     .sentence = "laps of an application log, with checkpoints, kills and closings",
-     .options = applog_store,
-     .steps = applog_alone,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "applog"},
-    {.name = "applog-growth",
-     .sentence = "the same with a log that grows when it is full",
-     .options = applog_store,
-     .steps = applog_growing,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "applog"},
-    {.name = "applog-kv",
-     .sentence = "a kv store consumes the log: both agree, the read position included",
-     .options = applog_store,
-     .steps = applog_kv,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "applog"},
-    {.name = "applog-raft",
-     .sentence = "the log of a consensus engine: cut at both ends, restarted, with the term in a kv store",
-     .options = applog_store,
-     .steps = applog_raft,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "applog"},
-    {.name = "applog-full",
-     .sentence = "the same with a log that is full, and commits that are not waited for and release parts of it",
-     .options = applog_store,
-     .steps = applog_full,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "applog"},
-    {.name = "applog-joint",
-     .sentence = "one commit for a kv store, a log that it consumes, a second log that it fills, and a region",
-     .options = applog_store,
-     .steps = applog_joint,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "applog"},
-    {.name = "heap-kv",
-     .sentence = "one commit for a heap and a kv store whose records say what the heap holds",
-     .options = applog_store,
-     .steps = heap_kv,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "heap"},
-    {.name = "raw-applog-kv",
-     .sentence = "a kv store consumes the log, both on a raw device",
-     .options = applog_store,
-     .steps = applog_kv,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "applog",
-     .start = stores::raw_device},
+    {"making",
+     "a log and a kv store are made: cut in the middle, either is absent, and is made by the next life",
+     applog_store,
+     making,
+     {.lives_often = true, .exhaustive_items = 8, .about = "region"}},
+    {"applog", "laps of an application log, with checkpoints, kills and closings", applog_store, applog_alone, kAppLog},
+    {"applog-growth", "the same with a log that grows when it is full", applog_store, applog_growing, kAppLog},
+    {"applog-kv", "a kv store consumes the log: both agree, the read position included", applog_store, applog_kv,
+     kAppLog},
+    {"applog-raft", "the log of a consensus engine: cut at both ends, restarted, with the term in a kv store",
+     applog_store, applog_raft, kAppLog},
+    {"applog-full", "the same with a log that is full, and commits that are not waited for and release parts of it",
+     applog_store, applog_full, kAppLog},
+    {"applog-joint", "one commit for a kv store, a log that it consumes, a second log that it fills, and a region",
+     applog_store, applog_joint, kAppLog},
+    {"heap-kv",
+     "one commit for a heap and a kv store whose records say what the heap holds",
+     applog_store,
+     heap_kv,
+     {.with_call_faults = false, .dear = true, .about = "heap"}},
+    {"raw-applog-kv",
+     "a kv store consumes the log, both on a raw device",
+     applog_store,
+     applog_kv,
+     {.with_call_faults = false, .dear = true, .about = "applog", .start = stores::raw_device}},
 };
 
 }  // namespace

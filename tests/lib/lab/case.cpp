@@ -182,9 +182,7 @@ bool let_rot(SimImage& image, const Cut& cut) {
 bool put_older_file(SimImage& image, const SimTrace& trace, const Cut& cut) {
   if (cut.older_file.empty()) return true;
   if (cut.older_at > trace.records.size()) return false;
-  SimMedium medium(trace);
-  while (medium.position() < cut.older_at) medium.step();
-  const SimImage then = medium.cached();
+  const SimImage then = SimMedium(trace, cut.older_at).cached();
   const auto copy = then.files.find(cut.older_file);
   const auto found = image.files.find(cut.older_file);
   if (copy == then.files.end() || found == image.files.end() || *copy->second == *found->second) return false;

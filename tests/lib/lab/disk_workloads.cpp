@@ -91,24 +91,22 @@ constexpr OnDisk kOnDisks[] = {
 }  // namespace
 
 std::vector<Workload> disk_workloads(std::span<const Workload> others) {
-  std::vector<Workload> list{{.name = "lines-few",
-                              .sentence = "commits of a word on a byte-addressable medium: every subset of words",
-                              .options = small_store,
-                              .steps = few_lines,
-                              .with_call_faults = false,
-                              .exhaustive_items = kSubsetItems,
-                              .about = "device",
-                              .start = empty_lines}};
+  std::vector<Workload> list{
+      {"lines-few",
+       "commits of a word on a byte-addressable medium: every subset of words",
+       small_store,
+       few_lines,
+       {.with_call_faults = false, .exhaustive_items = kSubsetItems, .about = "device", .start = empty_lines}}};
   for (const OnDisk& each : kOnDisks) {
     const auto found =
         std::find_if(others.begin(), others.end(), [&](const Workload& other) { return other.name == each.other; });
     MEMLITH_ASSERT(found != others.end());
     Workload workload = *found;
     workload.name = each.name;
-    workload.start = each.start;
-    workload.with_call_faults = workload.with_call_faults && each.with_call_faults;
-    workload.dear = workload.dear || each.dear;
-    workload.about = "device";
+    workload.how.start = each.start;
+    workload.how.with_call_faults = workload.how.with_call_faults && each.with_call_faults;
+    workload.how.dear = workload.how.dear || each.dear;
+    workload.how.about = "device";
     list.push_back(workload);
   }
   return list;

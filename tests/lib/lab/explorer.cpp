@@ -36,15 +36,15 @@ Explorer::Explorer(const Workload& workload, Case base, FaultSet faults, const B
       tally_(tally),
       options_(workload.options()),
       random_(mixed(workload.name, base_.seed) + 1) {
-  if (workload.lives_often) budget_.life_every = std::min<std::uint64_t>(budget_.life_every, 6);
-  if (workload.dear && budget_.exhaustive_items <= Budget{}.exhaustive_items) {
+  if (workload.how.lives_often) budget_.life_every = std::min<std::uint64_t>(budget_.life_every, 6);
+  if (workload.how.dear && budget_.exhaustive_items <= Budget{}.exhaustive_items) {
     budget_.exhaustive_items = std::min<std::size_t>(budget_.exhaustive_items, 6);
     budget_.recovery_every *= 3;
     budget_.kill_every *= 4;
     budget_.life_every *= 4;
   }
   if (budget_.exhaustive_items >= Budget{}.exhaustive_items) {
-    budget_.exhaustive_items = std::max(budget_.exhaustive_items, workload.exhaustive_items);
+    budget_.exhaustive_items = std::max(budget_.exhaustive_items, workload.how.exhaustive_items);
   }
   base_.workload = workload.name;
   base_.cuts.clear();
@@ -54,8 +54,8 @@ Explorer::Explorer(const Workload& workload, Case base, FaultSet faults, const B
 
 std::unique_ptr<Run> Explorer::run_workload() {
   set_identity(kIdentity);
-  auto run = std::make_unique<Run>(options_, workload_.start != nullptr ? workload_.start() : SimImage{},
-                                   workload_.before != nullptr ? workload_.before() : Content{});
+  auto run = std::make_unique<Run>(options_, workload_.how.start != nullptr ? workload_.how.start() : SimImage{},
+                                   workload_.how.before != nullptr ? workload_.how.before() : Content{});
   flip_no_homes(run->volume, options_);
   if (base_.fault.has_value()) {
     run->volume.faults().plan(kind_of(*base_.fault), base_.nth, is_for_ever(*base_.fault));
@@ -67,7 +67,7 @@ std::unique_ptr<Run> Explorer::run_workload() {
 
 void Explorer::perform(Run& run, std::size_t from, std::size_t until, bool again) {
   const auto act = [&] { run.perform(steps_, base_.steps, from, until, again); };
-  if (workload_.turns == Turns::none) {
+  if (workload_.how.turns == Turns::none) {
     act();
     run.history.finish();
     return;
@@ -76,7 +76,7 @@ void Explorer::perform(Run& run, std::size_t from, std::size_t until, bool again
   scheduler.steps_max = kStepsMax;
   run.scheduler = &scheduler;
   Scheduler::Outcome outcome;
-  if (workload_.turns == Turns::fixed) {
+  if (workload_.how.turns == Turns::fixed) {
     outcome = scheduler.run(act, [](std::size_t) { return 0; });
   } else {
     Random random(mixed(workload_.name, base_.seed) + 2 + from);
@@ -139,18 +139,16 @@ Cut cut_of(char link, std::size_t at) {
 
 // The run is told in the trace from `begin` on; what was done before it had no power cut behind it.
 void Explorer::explore(Run& run, const SimTrace& trace, std::size_t begin, int life) {
-  SimMedium medium(trace);
-  while (medium.position() < begin) medium.step();
   Seen seen;
   Seen* const outer = std::exchange(seen_, &seen);
-  for (std::size_t position = 0; begin + position <= trace.records.size() && !enough(); ++position) {
-    if (position > 0) medium.step();
+  for (CrashPoints points(trace, begin); !enough() && points.next();) {
+    const std::size_t position = points.at() - begin;
     if (position % budget_.point_every != base_.seed % budget_.point_every) continue;
     ++tally_.crash_points;
-    operation_ = position > 0 ? static_cast<std::size_t>(trace.records[begin + position - 1].op) : 0;
+    operation_ = position > 0 ? static_cast<std::size_t>(trace.records[points.at() - 1].op) : 0;
     ++tally_.operations[operation_].crash_points;
     path_.push_back(cut_of(life == 1 ? ' ' : life_link_, position));
-    cut_here(run, medium, run.history.expected(position), life);
+    cut_here(run, points.medium(), run.history.expected(position), life);
     path_.pop_back();
   }
   seen_ = outer;
@@ -185,10 +183,10 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
                                 Fault::lost_size,    Fault::torn_block,  Fault::torn_block, Fault::other_moment};
   for (std::size_t i = 0; i < budget_.special && !enough(); ++i) {
     const Fault fault = kSpecial[next_special_++ % std::size(kSpecial)];
-    if (!faults_.has(fault) || ((life > 1 || workload_.starts_unproven) && is_medium_lie(fault))) continue;
+    if (!faults_.has(fault) || ((life > 1 || workload_.how.starts_unproven) && is_medium_lie(fault))) continue;
     choices.assign(pending, {});
     if (fault == Fault::other_moment) {
-      if (options_.keeps_mark || options_.guards_file || workload_.marks_use)
+      if (options_.keeps_mark || options_.guards_file || workload_.how.marks_use)
         swap_moments(run, medium, choices, expected);
       continue;
     }
@@ -258,7 +256,7 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     operation_ = row;
     path_.back().killed = false;
   }
-  if (faults_.has(Fault::read_flip) && !workload_.starts_unproven && random_.one_in(8) && !enough()) {
+  if (faults_.has(Fault::read_flip) && !workload_.how.starts_unproven && random_.one_in(8) && !enough()) {
     choices.assign(pending, {});
     path_.back().choices = choices;
     flip_reads(run, medium.cut(choices, kGarbageSeed), expected);
@@ -487,7 +485,7 @@ Content Explorer::read_file_alone(const SimImage& image) const {
   content.exists = true;
   if (const auto file = image.files.find(options_.file_name); file != image.files.end()) {
     content.objects["file"] = *file->second;
-    if (!workload_.marks_use) hide_moment(content.objects["file"]);  // of a file that was closed, that mark is gone
+    if (!workload_.how.marks_use) hide_moment(content.objects["file"]);  // of a file that was closed, that mark is gone
   }
   return content;
 }
@@ -577,13 +575,12 @@ void Explorer::judge(Run& run, const SimImage& image, const Expected& expected, 
 
 // Crashes the recovery itself at each of its operations; whatever happens, the same commit must come back.
 void Explorer::crash_recovery(const SimTrace& trace, Fingerprint found, int level) {
-  SimMedium medium(trace);
   path_.push_back(cut_of('/', 0));
   const Fault fault = level == 1 ? Fault::recovery_crash : Fault::recovery_crash_twice;
-  for (std::size_t position = 1; position <= trace.records.size() && !enough(); ++position) {
-    medium.step();
-    for (PowerCuts cuts(medium, {2, budget_.recovery_samples}, random_); !enough() && cuts.next();) {
-      path_.back().at = position;
+  if (trace.records.empty()) return path_.pop_back();
+  for (CrashPoints points(trace, 1); !enough() && points.next();) {
+    for (PowerCuts cuts(points.medium(), {2, budget_.recovery_samples}, random_); !enough() && cuts.next();) {
+      path_.back().at = points.at();
       path_.back().choices = cuts.choices();
       const SimImage image = cuts.image();
       const std::uint64_t hash = image.hash();

@@ -122,7 +122,7 @@ void Explorer::swap_moments(const Run& run, const SimMedium& medium, std::vector
 }
 
 std::uint64_t Explorer::mark_in_use() const {
-  return options_.guards_file ? kGuardMark : workload_.marks_use ? kUseMark : kSqliteMark;
+  return options_.guards_file ? kGuardMark : workload_.how.marks_use ? kUseMark : kSqliteMark;
 }
 
 // A file that was never marked, or whose moment is torn, tells nothing.
@@ -151,7 +151,7 @@ bool Explorer::has_guard_in_it(std::span<const std::byte> bytes, std::span<const
 std::string Explorer::copy_wrong(const SimImage& image, const Recovered& recovered) const {
   const auto found = image.files.find(options_.file_name);
   const auto content = recovered.content.objects.find("file");
-  if (!(options_.guards_file || workload_.marks_use) || found == image.files.end() ||
+  if (!(options_.guards_file || workload_.how.marks_use) || found == image.files.end() ||
       content == recovered.content.objects.end())
     return {};
   // Also by an earlier cut: the life after it may have ended before it had repaired the file.

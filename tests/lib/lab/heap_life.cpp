@@ -223,6 +223,14 @@ HeapModel HeapModel::copy() const {
   return result;
 }
 
+std::map<std::uint64_t, HeapModel::Block>::const_iterator HeapModel::block(std::size_t which) const {
+  return std::next(blocks.begin(), static_cast<std::ptrdiff_t>(which % blocks.size()));
+}
+
+bool HeapModel::has_name(std::uint64_t offset) const {
+  return std::any_of(names.begin(), names.end(), [offset](const auto& each) { return each.second == offset; });
+}
+
 std::string HeapLife::wrong() {
   const auto inventory = inventory_of(*heap);
   if (!inventory.ok()) return fmt::format("verify() says: {}", last_error_text());

@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "heap/heap.hpp"
-#include "history.hpp"
 #include "region/region.hpp"
+#include "run.hpp"
+#include "sim/history.hpp"
 
 namespace memlith::lab {
 
@@ -83,6 +84,13 @@ Content without_inventories(Content content);
 
 // ---- a heap and its model --------------------------------------------------------------------------------------
 
+// The heap of a workload: in the region "heap", or in the file of a one-file store.
+struct HeapPlan {
+  std::uint64_t size = 0;
+  std::uint64_t max_size = 0;
+  core::TrackerKind tracker = core::TrackerKind::touched;
+};
+
 struct HeapModel {
   struct Block {
     std::uint64_t bytes = 0;         // of the block
@@ -95,9 +103,35 @@ struct HeapModel {
   [[nodiscard]] HeapContent content() const;
   [[nodiscard]] std::vector<std::byte> text() const;
   [[nodiscard]] HeapModel copy() const;
+  // One of the blocks, of which there is one at least.
+  [[nodiscard]] std::map<std::uint64_t, Block>::const_iterator block(std::size_t which) const;
+  [[nodiscard]] bool has_name(std::uint64_t offset) const;
 };
 
-struct HeapLife {
+void open_heap(Run& run, const HeapPlan& plan);
+
+struct HeapLife final : Structure {
+  using Structure::Structure;
+
+  // ---- words
+  void close();
+  void allocate(std::uint64_t bytes, std::uint64_t alignment);
+  void free_block(std::size_t which);  // of those that have no name, modulo their number
+  void free_largest();
+  void name_block(const std::string& object, std::size_t which);
+  void unname(const std::string& object);
+  void change_containers(std::uint64_t draw, std::size_t times);
+  void persist(bool wait);
+  void rollback();
+  // In a change, which is committed or undone: containers are changed, or else blocks come and go.
+  void transact(std::uint64_t draw, std::size_t times, bool undone);
+  // Stores a pointer to the inside of a block into an object with a name, frees what nothing leads to, and persists.
+  void collect();
+  void damage();
+  // Threads that allocate, free each other's blocks, and persist.
+  void threads(std::size_t threads, std::size_t operations, std::uint64_t draw);
+
+  // ---- what they need
   std::string name;
   std::unique_ptr<core::Region> region;
   std::unique_ptr<core::Heap> heap;
@@ -106,14 +140,27 @@ struct HeapLife {
   HeapModel captured_model;
   std::vector<std::byte> captured;  // the region's bytes, as a persist took them last
 
+  [[nodiscard]] std::vector<core::Region*> regions() const { return {region.get()}; }
   [[nodiscard]] std::vector<std::byte> bytes() const { return {region->address(), region->address() + region->size()}; }
   [[nodiscard]] std::uint64_t offset_of(const void* address) const {
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - region->address());
   }
+  bool open_in_region(const HeapPlan& plan, std::uint64_t fired_before);
+  void check(std::string_view when);
   // What is wrong with the heap or with what it holds; empty: nothing.
   [[nodiscard]] std::string wrong();
   // The model of a heap that was there before.
   core::Status learn();
+  // What a capture of the heap as it is now commits.
+  [[nodiscard]] Change change() const;
+  // What the capture takes is the heap as it is now. False: it failed.
+  bool capture(const std::string& what, bool wait, const std::function<core::Result<core::Lsn>()>& act);
+  void was_captured(std::vector<std::byte> taken);
+  void is_undone(bool ok);
+  void destroy_everything();
+
+ private:
+  class Threads;
 };
 
 }  // namespace memlith::lab

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "heap_life.hpp"
 #include "steps.hpp"
 #include "workload.hpp"
 #include "workload_stores.hpp"
@@ -16,74 +17,40 @@ namespace {
 constexpr std::uint64_t kSmallBytes = 28 * kKiB;
 constexpr std::uint64_t kLimitBytes = 52 * kKiB;
 
-// The steps of one heap. What a program does again after a crash in the middle of a step begins with opening the heap.
-class HeapSteps {
- public:
-  explicit HeapSteps(HeapPlan plan) : plan_(plan) {}
+struct HeapSteps : StructureSteps {
+  explicit HeapSteps(const HeapPlan& plan) : StructureSteps(step("open the heap", lab::open_heap, plan)) {}
 
-  [[nodiscard]] Step open_heap() const {
-    return {"open the heap", [plan = plan_](Run& run) { run.open_heap(plan); }};
+  Step open_heap() const { return opening; }
+  Step allocate(std::uint64_t bytes, std::uint64_t alignment = 16) const {
+    return word(fmt::format("allocate {} bytes", bytes), &HeapLife::allocate, bytes, alignment);
   }
-  [[nodiscard]] Step allocate(std::uint64_t bytes, std::uint64_t alignment = 16) const {
-    return step(fmt::format("allocate {} bytes", bytes), [=](Run& run) { run.allocate(bytes, alignment); });
+  Step free(std::size_t which) const { return word(fmt::format("free block {}", which), &HeapLife::free_block, which); }
+  Step free_largest() const { return word("free the largest block", &HeapLife::free_largest); }
+  Step name(const std::string& text, std::size_t which) const {
+    return word(fmt::format("name block {} \"{}\"", which, text), &HeapLife::name_block, text, which);
   }
-  [[nodiscard]] Step free(std::size_t which) const {
-    return step(fmt::format("free block {}", which), [=](Run& run) { run.free_block(which); });
+  Step unname(const std::string& text) const {
+    return word(fmt::format("take the name \"{}\" away", text), &HeapLife::unname, text);
   }
-  [[nodiscard]] Step free_largest() const {
-    return step("free the largest block", [](Run& run) { run.free_largest(); });
+  Step persist() const { return word("persist the heap", &HeapLife::persist, true); }
+  Step persist_soon() const { return word("persist the heap without waiting", &HeapLife::persist, false); }
+  Step rollback() const { return word("roll the heap back", &HeapLife::rollback); }
+  Step transact(std::uint64_t draw, std::size_t times, bool undone) const {
+    return word(fmt::format("a change of the heap in {} steps, {}", times, undone ? "undone" : "committed"),
+                &HeapLife::transact, draw, times, undone);
   }
-  [[nodiscard]] Step name(std::string text, std::size_t which) const {
-    return step(fmt::format("name block {} \"{}\"", which, text), [=](Run& run) { run.name_block(text, which); });
+  Step collect() const { return word("free what nothing leads to", &HeapLife::collect); }
+  Step damage() const { return word("store over the heap's structures, and look", &HeapLife::damage); }
+  Step change(std::uint64_t draw, std::size_t times) const {
+    return word(fmt::format("change the containers {} times", times), &HeapLife::change_containers, draw, times);
   }
-  [[nodiscard]] Step unname(std::string text) const {
-    return step(fmt::format("take the name \"{}\" away", text), [=](Run& run) { run.unname(text); });
+  Step threads(std::size_t threads, std::size_t operations, std::uint64_t draw) const {
+    return word(fmt::format("{} threads use the heap", threads), &HeapLife::threads, threads, operations, draw);
   }
-  [[nodiscard]] Step persist() const {
-    return step("persist the heap", [](Run& run) { run.persist_heap(true); });
-  }
-  [[nodiscard]] Step persist_soon() const {
-    return step("persist the heap without waiting", [](Run& run) { run.persist_heap(false); });
-  }
-  [[nodiscard]] Step rollback() const {
-    return step("roll the heap back", [](Run& run) { run.rollback_heap(); });
-  }
-  [[nodiscard]] Step transact(std::uint64_t draw, std::size_t times, bool undone) const {
-    return step(fmt::format("a change of the heap in {} steps, {}", times, undone ? "undone" : "committed"),
-                [=](Run& run) { run.transact_heap(draw, times, undone); });
-  }
-  [[nodiscard]] Step collect() const {
-    return step("free what nothing leads to", [](Run& run) { run.collect_heap(); });
-  }
-  [[nodiscard]] Step damage() const {
-    return step("store over the heap's structures, and look", [](Run& run) { run.damage_heap(); });
-  }
-  [[nodiscard]] Step change(std::uint64_t draw, std::size_t times) const {
-    return step(fmt::format("change the containers {} times", times),
-                [=](Run& run) { run.change_containers(draw, times); });
-  }
-  [[nodiscard]] Step threads(std::size_t threads, std::size_t operations, std::uint64_t draw) const {
-    return step(fmt::format("{} threads use the heap", threads),
-                [=](Run& run) { run.heap_threads(threads, operations, draw); });
-  }
-
- private:
-  [[nodiscard]] Step step(std::string text, std::function<void(Run&)> act) const {
-    const auto again = [plan = plan_, act](Run& run) {
-      run.open_heap(plan);
-      act(run);
-    };
-    return {std::move(text), std::move(act), again};
-  }
-  HeapPlan plan_;
 };
 
-Step close_heap() {
-  return {"close the heap", [](Run& run) { run.close_heap(); }};
-}
-Step wait() {
-  return {"wait for what was persisted", [](Run& run) { run.wait(); }};
-}
+Step close_heap() { return step("close the heap", &HeapLife::close); }
+Step wait() { return step("wait for what was persisted", &Run::wait); }
 
 std::vector<Step> threads_of(Random& random, TrackerKind tracker) {
   const HeapSteps heap({kSmallBytes, 128 * kKiB, tracker});
@@ -376,100 +343,45 @@ std::vector<Step> heap_history(Random& random, TrackerKind tracker) {
 std::vector<Step> random_heap_history(Random& random) { return heap_history(random, TrackerKind::touched); }
 std::vector<Step> random_heap_page_history(Random& random) { return heap_history(random, TrackerKind::scan); }
 
+constexpr Workload::How kHeap{.dear = true, .about = "heap"};
+constexpr Workload::How kHeapWithoutFaults{.with_call_faults = false, .dear = true, .about = "heap"};
+
 const Workload kHeapWorkloads[] = {
-    {.name = "heap",
-     .sentence = "a heap: blocks, names, rollback, damage, reopening",
-     .options = stores::wide_slots,
-     .steps = heap,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-limit",
-     .sentence = "a heap that grows to its limit and refuses",
-     .options = stores::wide_slots,
-     .steps = heap_at_its_limit,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-segments",
-     .sentence = "a heap of several segments: large blocks, segments that come into use and out of it",
-     .options = stores::wide_slots,
-     .steps = heap_segments,
-     .every_seed_differs = false,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-raised",
-     .sentence = "a heap that is given larger limits, when it is opened again",
-     .options = stores::wide_slots,
-     .steps = heap_raised,
-     .every_seed_differs = false,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-containers",
-     .sentence = "containers of the standard library in a heap",
-     .options = stores::wide_slots,
-     .steps = heap_containers,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-collect",
-     .sentence = "blocks that nothing leads to are freed, after a crash each time",
-     .options = stores::wide_slots,
-     .steps = heap_collect,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-changes",
-     .sentence = "changes of a heap that are committed as a whole or undone",
-     .options = stores::wide_slots,
-     .steps = changes_of_blocks,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-container-changes",
-     .sentence = "the same with containers, tracked by pages",
-     .options = stores::wide_slots,
-     .steps = changes_of_containers,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-threads",
-     .sentence = "three threads allocate, free each other's blocks, and persist",
-     .options = stores::roomy,
-     .steps = heap_threads,
-     .turns = Turns::drawn,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-page-threads",
-     .sentence = "the same, tracked by pages",
-     .options = stores::roomy,
-     .steps = heap_page_threads,
-     .turns = Turns::drawn,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-random",
-     .sentence = "histories of a heap drawn by seed",
-     .options = stores::wide_slots,
-     .steps = random_heap_history,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-pieces",
-     .sentence = "such histories, replayed by pieces",
-     .options = stores::in_pieces,
-     .steps = random_heap_history,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-file",
-     .sentence = "histories of a heap in an ordinary file",
-     .options = stores::file_wide_slots,
-     .steps = random_heap_history,
-     .dear = true,
-     .about = "heap"},
-    {.name = "heap-pages",
-     .sentence = "histories of a heap, tracked by pages",
-     .options = stores::wide_slots,
-     .steps = random_heap_page_history,
-     .with_call_faults = false,
-     .dear = true,
-     .about = "heap"},
+    {"heap", "a heap: blocks, names, rollback, damage, reopening", stores::wide_slots, heap, kHeap},
+    {"heap-limit", "a heap that grows to its limit and refuses", stores::wide_slots, heap_at_its_limit, kHeap},
+    {"heap-segments",
+     "a heap of several segments: large blocks, segments that come into use and out of it",
+     stores::wide_slots,
+     heap_segments,
+     {.every_seed_differs = false, .with_call_faults = false, .dear = true, .about = "heap"}},
+    {"heap-raised",
+     "a heap that is given larger limits, when it is opened again",
+     stores::wide_slots,
+     heap_raised,
+     {.every_seed_differs = false, .dear = true, .about = "heap"}},
+    {"heap-containers", "containers of the standard library in a heap", stores::wide_slots, heap_containers,
+     kHeapWithoutFaults},
+    {"heap-collect", "blocks that nothing leads to are freed, after a crash each time", stores::wide_slots,
+     heap_collect, kHeap},
+    {"heap-changes", "changes of a heap that are committed as a whole or undone", stores::wide_slots, changes_of_blocks,
+     kHeap},
+    {"heap-container-changes", "the same with containers, tracked by pages", stores::wide_slots, changes_of_containers,
+     kHeapWithoutFaults},
+    {"heap-threads",
+     "three threads allocate, free each other's blocks, and persist",
+     stores::roomy,
+     heap_threads,
+     {.turns = Turns::drawn, .dear = true, .about = "heap"}},
+    {"heap-page-threads",
+     "the same, tracked by pages",
+     stores::roomy,
+     heap_page_threads,
+     {.turns = Turns::drawn, .with_call_faults = false, .dear = true, .about = "heap"}},
+    {"heap-random", "histories of a heap drawn by seed", stores::wide_slots, random_heap_history, kHeap},
+    {"heap-pieces", "such histories, replayed by pieces", stores::in_pieces, random_heap_history, kHeap},
+    {"heap-file", "histories of a heap in an ordinary file", stores::file_wide_slots, random_heap_history, kHeap},
+    {"heap-pages", "histories of a heap, tracked by pages", stores::wide_slots, random_heap_page_history,
+     kHeapWithoutFaults},
 };
 
 }  // namespace

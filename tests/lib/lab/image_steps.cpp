@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "files/image.hpp"
 #include "steps.hpp"
 #include "workload.hpp"
 #include "workload_stores.hpp"
@@ -15,194 +16,199 @@ namespace memlith::lab {
 using namespace core;
 
 namespace {
+
 constexpr std::uint64_t kMappedBytes = 64 * kKiB;
 constexpr std::uint64_t kAheadBytes = 4 * kKiB;
-}  // namespace
 
 // ---- words -----------------------------------------------------------------------------------------------------
 
-Run::Image::~Image() {
-  if (mapping != nullptr) ::munmap(mapping, kMappedBytes);
+using Bytes = std::vector<std::byte>;
+
+struct Unmap {
+  void operator()(std::byte* begin) const { ::munmap(begin, kMappedBytes); }
+};
+using Mapping = std::unique_ptr<std::byte, Unmap>;
+
+void store_through(Run& run, const Mapping& mapping, Bytes& expected, std::uint64_t offset, std::uint64_t bytes) {
+  if (offset + bytes > std::min<std::uint64_t>(expected.size(), kMappedBytes)) return;
+  const Bytes content = run.next_bytes({"file", offset, bytes});
+  std::memcpy(mapping.get() + offset, content.data(), bytes);
+  std::memcpy(expected.data() + offset, content.data(), bytes);
 }
 
-void Run::map_image() {
-  if (store_ == nullptr || image_ != nullptr || !find("file").has_value()) return;
-  const std::uint64_t before = fired();
-  auto image = FileImage::open(*store_, kAheadBytes);
-  const bool ok = passed(image.status(), "opening an image", before);
-  if (store_->log().poisoned()) now_poisoned();
-  if (!ok) return;
-  auto made = std::make_unique<Image>();
-  made->image = std::move(*image);
-  const int fd = made->image->descriptor();
+// The working image of a file.
+struct ImageLife final : Structure {
+  using Structure::Structure;
+
+  void store(std::uint64_t offset, std::uint64_t bytes) { store_through(run, mapping, expected, offset, bytes); }
+  void write(std::uint64_t offset, std::uint64_t bytes);  // through the descriptor
+  void cut(std::uint64_t size);                           // to any length
+  void sync(Range range, bool wait);
+  void roll_back();
+  // Closes the store and removes its log; the image goes on.
+  void detach();
+
+  // False: it failed.
+  bool open(Descriptor memory = Descriptor(-1)) {
+    const std::uint64_t before = run.fired();
+    const std::string_view what = memory.get() >= 0 ? "attaching an image" : "opening an image";
+    auto opened = FileImage::open(*run.store, kAheadBytes, std::move(memory));
+    if (!run.passed(opened.status(), what, before)) return false;
+    image = std::move(*opened);
+    return true;
+  }
+  void watch() {
+    if (!image->watch(mapping.get(), kMappedBytes, 0).ok()) run.broken("an image cannot be watched");
+  }
+
+  std::unique_ptr<FileImage> image;
+  Mapping mapping;
+  Bytes expected;                             // the content that it must have
+  Bytes captured;                             // what a commit took last
+  std::uint64_t shortest_bytes = kWholeFile;  // since that
+};
+
+// An image that has no store.
+struct DetachedImage final : Structure {
+  using Structure::Structure;
+
+  void store(std::uint64_t offset, std::uint64_t bytes) { store_through(run, mapping, expected, offset, bytes); }
+  // The image is that of the file again, which gets what it lacks with the next commit.
+  void attach();
+
+  Descriptor memory;
+  Mapping mapping;
+  Bytes expected;
+};
+
+bool has_file(Run& run) {
+  return run.store != nullptr && run.find<ImageLife>() == nullptr && run.info_of("file").has_value();
+}
+
+void map_image(Run& run) {
+  if (!has_file(run)) return;
+  auto life = std::make_unique<ImageLife>(run);
+  if (!life->open()) return;
+  const int fd = life->image->descriptor();
   void* const got = ::mmap(nullptr, kMappedBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (got == MAP_FAILED) return broken("an image cannot be mapped");
-  made->mapping = static_cast<std::byte*>(got);
-  if (!made->image->watch(made->mapping, kMappedBytes, 0).ok()) broken("an image cannot be watched");
-  made->expected.resize(made->image->committed_bytes());
-  if (::pread(fd, made->expected.data(), made->expected.size(), 0) != static_cast<ssize_t>(made->expected.size())) {
-    broken("an image is shorter than its file");
+  if (got == MAP_FAILED) return run.broken("an image cannot be mapped");
+  life->mapping.reset(static_cast<std::byte*>(got));
+  life->watch();
+  life->expected.resize(life->image->committed_bytes());
+  if (::pread(fd, life->expected.data(), life->expected.size(), 0) != static_cast<ssize_t>(life->expected.size())) {
+    run.broken("an image is shorter than its file");
   }
-  const bool flipped = volume.faults().fired(SimFaults::Kind::flip_bit) > 0;
-  if (const auto known = region_content_.find("file");
-      known != region_content_.end() && known->second != made->expected && !flipped) {
-    broken("an image has other bytes than its file");
+  run.expect_persisted("file", life->expected, "an image has other bytes than its file");
+  life->captured = life->expected;
+  run.keep(std::move(life));
+}
+
+void ImageLife::write(std::uint64_t offset, std::uint64_t bytes) {
+  const Bytes content = run.next_bytes({"file", offset, bytes});
+  const auto done = ::pwrite(image->descriptor(), content.data(), bytes, static_cast<off_t>(offset));
+  if (done != static_cast<ssize_t>(bytes) || !image->note(offset, bytes).ok()) {
+    return run.broken("an image cannot be written");
   }
-  made->captured = made->expected;
-  image_ = std::move(made);
+  expected.resize(std::max<std::uint64_t>(expected.size(), offset + bytes));
+  std::memcpy(expected.data() + offset, content.data(), bytes);
 }
 
-void Run::store_image(std::uint64_t offset, std::uint64_t bytes) {
-  if (image_ == nullptr || offset + bytes > std::min<std::uint64_t>(image_->expected.size(), kMappedBytes)) return;
-  const auto content = bytes_of(fill_of(part_++), {"file", offset, bytes});
-  std::memcpy(image_->mapping + offset, content.data(), bytes);
-  std::memcpy(image_->expected.data() + offset, content.data(), bytes);
+void ImageLife::cut(std::uint64_t size) {
+  if (!image->cut(size).ok()) run.broken("an image cannot be cut");
+  expected.resize(size);
+  shortest_bytes = std::min(shortest_bytes, size);
 }
 
-void Run::write_image(std::uint64_t offset, std::uint64_t bytes) {
-  if (image_ == nullptr) return;
-  const auto content = bytes_of(fill_of(part_++), {"file", offset, bytes});
-  const auto done = ::pwrite(image_->image->descriptor(), content.data(), bytes, static_cast<off_t>(offset));
-  if (done != static_cast<ssize_t>(bytes) || !image_->image->note(offset, bytes).ok()) {
-    return broken("an image cannot be written");
-  }
-  image_->expected.resize(std::max<std::uint64_t>(image_->expected.size(), offset + bytes));
-  std::memcpy(image_->expected.data() + offset, content.data(), bytes);
-}
-
-void Run::cut_image(std::uint64_t size) {
-  if (image_ == nullptr) return;
-  if (!image_->image->cut(size).ok()) broken("an image cannot be cut");
-  image_->expected.resize(size);
-  image_->shortest_bytes = std::min(image_->shortest_bytes, size);
-}
-
-void Run::sync_image(Range range, bool wait) {
-  if (image_ == nullptr) return;
-  std::vector<std::byte> content = image_->expected;
+void ImageLife::sync(Range range, bool wait) {
+  Bytes content = expected;
   if (range.bytes != kWholeFile) {
     // Whole pages of the range are new, the others as they were; what was beyond the end, or cut off since, is zeros.
-    const std::uint64_t kept = std::min<std::uint64_t>(image_->captured.size(), image_->shortest_bytes);
+    const std::uint64_t kept = std::min<std::uint64_t>(captured.size(), shortest_bytes);
     for (std::uint64_t at = 0; at < content.size(); ++at) {
       const std::uint64_t page = round_down(at, kPageBytes);
       if (page + kPageBytes > range.offset && page < range.offset + range.bytes) continue;
-      content[at] = at < kept ? image_->captured[at] : std::byte{0};
+      content[at] = at < kept ? captured[at] : std::byte{0};
     }
   }
-  const std::size_t commit = history.started(
+  const auto no_space = [this] { return run.volume.faults().fired(SimFaults::Kind::no_space); };
+  const bool ok = run.capture(
       wait ? "msync of the file" : "msync of the file, without waiting",
-      [content](Content& all) { all.objects["file"] = content; }, now());
-  const std::uint64_t before = fired();
-  const std::uint64_t no_space_before = volume.faults().fired(SimFaults::Kind::no_space);
-  const Lsn head = store_->log().head();
-  const auto end = image_->image->capture(range, wait);
-  Status status = end.status();
-  if (end.ok() && wait) status = store_->sync(*end);
-  if (end.ok() && !wait) soon_.emplace_back(commit, *end);
-  if (store_->log().head() == head) history.wrote_nothing(commit);
-  // Where there is no space to grow ahead, the image asks for what it needs.
-  const bool asked_for_less = status.ok() && volume.faults().fired(SimFaults::Kind::no_space) > no_space_before;
-  const bool ok = asked_for_less || (status.category != Errc::full && passed(status, "msync", before));
-  if (wait || !ok) settle(commit, ok);
+      [content](Content& all) { all.objects["file"] = content; }, "msync", wait,
+      [&] {
+        const std::uint64_t before = no_space();
+        auto end = run.durable(image->capture(range, wait), wait);
+        // Where there is no space to grow ahead, the image asks for what it needs.
+        if (end.ok()) run.forgiven = no_space() - before;
+        return end;
+      });
   if (!ok) return;
-  region_content_["file"] = content;
-  image_->captured = std::move(content);
-  image_->shortest_bytes = kWholeFile;
+  run.region_content["file"] = content;
+  captured = std::move(content);
+  shortest_bytes = kWholeFile;
 }
 
-void Run::roll_image_back() {
-  if (image_ == nullptr) return;
-  const std::uint64_t before = fired();
-  const bool ok = passed(image_->image->rollback({0, kWholeFile}), "MS_INVALIDATE", before);
-  if (store_->log().poisoned()) now_poisoned();
-  if (!ok || volume.faults().fired(SimFaults::Kind::flip_bit) > 0) {
-    image_ = nullptr;  // some of it may be undone
-    return;
-  }
-  image_->expected = image_->captured;
-  image_->shortest_bytes = kWholeFile;
-  std::vector<std::byte> found(image_->expected.size() + 1);
-  const auto size = ::pread(image_->image->descriptor(), found.data(), found.size(), 0);
+void ImageLife::roll_back() {
+  const std::uint64_t before = run.fired();
+  const bool ok = run.passed(image->rollback({0, kWholeFile}), "MS_INVALIDATE", before);
+  if (!ok || run.flipped()) return run.drop<ImageLife>();  // some of it may be undone
+  expected = captured;
+  shortest_bytes = kWholeFile;
+  Bytes found(expected.size() + 1);
+  const auto size = ::pread(image->descriptor(), found.data(), found.size(), 0);
   found.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  if (found != image_->expected) broken("after MS_INVALIDATE an image has other bytes than were captured last");
+  if (found != expected) run.broken("after MS_INVALIDATE an image has other bytes than were captured last");
 }
 
-void Run::detach_image() {
-  if (image_ == nullptr) return;
-  image_->detached = image_->image->take_memory();
-  image_->image = nullptr;
-  detached_ = std::move(image_);
-  drop_regions();
-  // A power cut may bring the name of the log back, so the removal is never acknowledged by itself.
-  (void)history.started("close and remove the log", [](Content& content) { content.exists = false; }, now());
-  const std::uint64_t before = fired();
-  const bool ok = passed(store_->close_and_remove_log(), "close", before);
-  if (ok && poisoned_) broken("a poisoned store was closed in good order");
-  store_ = nullptr;
-  poisoned_ = false;
-  creation_.reset();
-  created_ = false;
+void ImageLife::detach() {
+  auto left = std::make_unique<DetachedImage>(run);
+  left->memory = image->take_memory();
+  left->mapping = std::move(mapping);
+  left->expected = std::move(expected);
+  Run& its_run = run;
+  its_run.close_and_remove_log();  // drops this
+  its_run.keep(std::move(left));
 }
 
-void Run::attach_image() {
-  if (store_ == nullptr || image_ != nullptr || detached_ == nullptr || !find("file").has_value()) return;
-  const std::unique_ptr<Image> left = std::move(detached_);
-  const std::uint64_t before = fired();
-  auto image = FileImage::open(*store_, kAheadBytes, std::move(left->detached));
-  const bool ok = passed(image.status(), "attaching an image", before);
-  if (store_->log().poisoned()) now_poisoned();
-  if (!ok) return;
-  auto made = std::make_unique<Image>();
-  made->image = std::move(*image);
-  made->mapping = std::exchange(left->mapping, nullptr);
-  if (!made->image->watch(made->mapping, kMappedBytes, 0).ok()) broken("an image cannot be watched");
-  made->expected = std::move(left->expected);
-  made->captured = region_content_["file"];
-  image_ = std::move(made);
+void DetachedImage::attach() {
+  if (!has_file(run)) return;
+  auto life = std::make_unique<ImageLife>(run);
+  if (life->open(std::move(memory))) {
+    life->mapping = std::move(mapping);
+    life->watch();
+    life->expected = std::move(expected);
+    life->captured = run.region_content["file"];
+    run.keep(std::move(life));
+  }
+  run.drop<DetachedImage>();
 }
 
-void Run::store_detached(std::uint64_t offset, std::uint64_t bytes) {
-  if (detached_ == nullptr || offset + bytes > std::min<std::uint64_t>(detached_->expected.size(), kMappedBytes))
-    return;
-  const auto content = bytes_of(fill_of(part_++), {"file", offset, bytes});
-  std::memcpy(detached_->mapping + offset, content.data(), bytes);
-  std::memcpy(detached_->expected.data() + offset, content.data(), bytes);
-}
-
-bool Run::mark_use() {
-  if (store_ == nullptr) return false;
-  const std::uint64_t before = fired();
-  const bool ok = passed(store_->mark_use(stores::kStructureMagic, false), "the mark of use", before);
-  if (store_->log().poisoned()) now_poisoned();
-  return ok;
+// Whether the structure is open.
+bool mark_use(Run& run) {
+  if (run.store == nullptr) return false;
+  const std::uint64_t before = run.fired();
+  return run.passed(run.store->mark_use(stores::kStructureMagic, false), "the mark of use", before);
 }
 
 // ---- workloads -------------------------------------------------------------------------------------------------
 
-namespace {
-
-const Step kMapImage{"map the file", [](Run& run) { run.map_image(); }};
-const Step kSyncImage{"msync, MS_SYNC", [](Run& run) { run.sync_image(); }};
-const Step kSyncSoon{"msync, MS_ASYNC", [](Run& run) { run.sync_image({0, kWholeFile}, false); }};
-const Step kWait{"wait for those", [](Run& run) { run.wait(); }};
-const Step kRollBack{"msync, MS_INVALIDATE", [](Run& run) { run.roll_image_back(); }};
+const Step kMapImage = step("map the file", map_image);
+const Step kSyncImage = step("msync, MS_SYNC", &ImageLife::sync, Range{0, kWholeFile}, true);
+const Step kSyncSoon = step("msync, MS_ASYNC", &ImageLife::sync, Range{0, kWholeFile}, false);
+const Step kWait = step("wait for those", &Run::wait);
+const Step kRollBack = step("msync, MS_INVALIDATE", &ImageLife::roll_back);
 
 Step store_image(std::uint64_t offset, std::uint64_t bytes) {
-  return {fmt::format("store to the mapping at [{}..{})", offset, offset + bytes),
-          [=](Run& run) { run.store_image(offset, bytes); }};
+  return step(fmt::format("store to the mapping at [{}..{})", offset, offset + bytes), &ImageLife::store, offset,
+              bytes);
 }
 Step write_image(std::uint64_t offset, std::uint64_t bytes) {
-  return {fmt::format("pwrite [{}..{})", offset, offset + bytes), [=](Run& run) { run.write_image(offset, bytes); }};
+  return step(fmt::format("pwrite [{}..{})", offset, offset + bytes), &ImageLife::write, offset, bytes);
 }
-Step cut_image(std::uint64_t size) {
-  return {fmt::format("ftruncate to {}", size), [=](Run& run) { run.cut_image(size); }};
-}
+Step cut_image(std::uint64_t size) { return step(fmt::format("ftruncate to {}", size), &ImageLife::cut, size); }
 Step sync_range(std::uint64_t offset, std::uint64_t bytes) {
-  return {fmt::format("msync [{}..{}), MS_SYNC", offset, offset + bytes),
-          [=](Run& run) { run.sync_image({offset, bytes}); }};
+  return step(fmt::format("msync [{}..{}), MS_SYNC", offset, offset + bytes), &ImageLife::sync, Range{offset, bytes},
+              true);
 }
-
-}  // namespace
 
 std::vector<Step> file_image_syncs(Random& random) {
   const std::uint64_t shift = random.below(300);
@@ -339,9 +345,9 @@ std::vector<Step> file_image_regrown(Random& random) {
 // What `memlith run` does around a rename: a commit, the store is closed, its log goes, and a new one comes.
 std::vector<Step> file_image_detached(Random& random) {
   const std::uint64_t shift = random.below(300);
-  const Step detach{"close the store and remove its log", [](Run& run) { run.detach_image(); }};
-  const Step attach{"attach the image", [](Run& run) { run.attach_image(); }};
-  const Step store_between{"store to the mapping", [=](Run& run) { run.store_detached(4000, 200 + shift); }};
+  const Step detach = step("close the store and remove its log", &ImageLife::detach);
+  const Step attach = step("attach the image", &DetachedImage::attach);
+  const Step store_between = step("store to the mapping", &DetachedImage::store, 4000, 200 + shift);
   return {open(),
           kMapImage,
           store_image(100, 50 + shift),
@@ -402,8 +408,8 @@ std::vector<Step> guarded_file(Random& random) {
 // A sparse file, which gets its room at each opening.
 std::vector<Step> holes(Random& random) {
   const std::uint64_t shift = random.below(200);
-  const Step sparse{"the file has holes", [](Run& run) { run.make_holes(); }};
-  const Step full{"look for holes", [](Run& run) { run.check_holes(); }};
+  const Step sparse = step("the file has holes", &Run::make_holes);
+  const Step full = step("look for holes", &Run::check_holes);
   return {sparse,
           open(),
           full,
@@ -446,20 +452,18 @@ std::vector<Step> moments(Random& random) {
           close()};
 }
 
-namespace {
-const Step kMarkUse{"mark the file as in use", [](Run& run) { (void)run.mark_use(); }};
+const Step kMarkUse{"mark the file as in use", [](Run& run) { (void)mark_use(run); }};
 
 // Nothing is committed where the structure cannot be opened. A later life begins with any step, so each one opens it.
 Step in_use(const Step& step) {
   const auto opened = [](const std::function<void(Run&)>& act) -> std::function<void(Run&)> {
     if (act == nullptr) return nullptr;
     return [act](Run& run) {
-      if (run.mark_use()) act(run);
+      if (mark_use(run)) act(run);
     };
   };
   return {step.text, opened(step.act), opened(step.again)};
 }
-}  // namespace
 
 // What opening a structure does before its first commit. Commits change what follows the first 24 bytes.
 std::vector<Step> used_file(Random& random) {
@@ -525,83 +529,39 @@ std::vector<Step> random_moments(Random& random) {
   return steps;
 }
 
+}  // namespace
+
+constexpr Workload::How kMarkedFile{.start = stores::marked_image, .before = stores::marked_content};
+constexpr Workload::How kUsedFile{
+    .marks_use = true, .start = stores::structure_image, .before = stores::structure_content};
+
 std::span<const Workload> image_workloads() {
   static const Workload kAll[] = {
-      {.name = "moments",
-       .sentence = "a file with a mark; the file or its log may be replaced by an older copy",
-       .options = stores::marked_file,
-       .steps = moments,
-       .start = stores::marked_image,
-       .before = stores::marked_content},
-      {.name = "moments-random",
-       .sentence = "the same, drawn by seed",
-       .options = stores::marked_file,
-       .steps = random_moments,
-       .start = stores::marked_image,
-       .before = stores::marked_content},
-      {.name = "used-file",
-       .sentence = "the file of a structure, which has the mark of use while it is open",
-       .options = stores::file,
-       .steps = used_file,
-       .marks_use = true,
-       .start = stores::structure_image,
-       .before = stores::structure_content},
-      {.name = "used-file-random",
-       .sentence = "the same, drawn by seed",
-       .options = stores::file,
-       .steps = random_used_file,
-       .marks_use = true,
-       .start = stores::structure_image,
-       .before = stores::structure_content},
-      {.name = "holes",
-       .sentence = "a sparse file, which gets room for its holes when it is opened",
-       .options = stores::file,
-       .steps = holes,
-       .start = stores::file_image,
-       .before = stores::file_content},
-      {.name = "file-image",
-       .sentence = "msync of an ordinary file that a program maps and writes",
-       .options = stores::file_wide_slots,
-       .steps = file_image_syncs,
-       .start = stores::file_image,
-       .before = stores::file_content},
-      {.name = "file-image-lengths",
-       .sentence = "such a file is cut and grown between its commits",
-       .options = stores::file_wide_slots,
-       .steps = file_image_lengths,
-       .start = stores::file_image,
-       .before = stores::file_content},
-      {.name = "file-image-regrown",
-       .sentence = "parts of such a file are committed after it was cut and has grown again",
-       .options = stores::file_wide_slots,
-       .steps = file_image_regrown,
-       .start = stores::file_image,
-       .before = stores::file_content},
-      {.name = "random-file-image",
-       .sentence = "histories of such a file drawn by seed",
-       .options = stores::file_wide_slots,
-       .steps = random_file_image,
-       .start = stores::file_image,
-       .before = stores::file_content},
-      {.name = "file-image-detached",
-       .sentence = "such a file is closed and gets a new log, while its image goes on",
-       .options = stores::file_wide_slots,
-       .steps = file_image_detached,
-       .with_call_faults = false,  // after a removal that failed it is unknown whether there is a log
-       .start = stores::file_image,
-       .before = stores::file_content},
-      {.name = "guarded-file",
-       .sentence = "such a file, with the mark of the guard in the place of its first bytes",
-       .options = stores::guarded_file,
-       .steps = guarded_file,
-       .start = stores::file_image,
-       .before = stores::file_content},
-      {.name = "guarded-file-random",
-       .sentence = "histories of a guarded file drawn by seed",
-       .options = stores::guarded_file,
-       .steps = random_file_image,
-       .start = stores::file_image,
-       .before = stores::file_content},
+      {"moments", "a file with a mark; the file or its log may be replaced by an older copy", stores::marked_file,
+       moments, kMarkedFile},
+      {"moments-random", "the same, drawn by seed", stores::marked_file, random_moments, kMarkedFile},
+      {"used-file", "the file of a structure, which has the mark of use while it is open", stores::file, used_file,
+       kUsedFile},
+      {"used-file-random", "the same, drawn by seed", stores::file, random_used_file, kUsedFile},
+      {"holes", "a sparse file, which gets room for its holes when it is opened", stores::file, holes, kOrdinaryFile},
+      {"file-image", "msync of an ordinary file that a program maps and writes", stores::file_wide_slots,
+       file_image_syncs, kOrdinaryFile},
+      {"file-image-lengths", "such a file is cut and grown between its commits", stores::file_wide_slots,
+       file_image_lengths, kOrdinaryFile},
+      {"file-image-regrown", "parts of such a file are committed after it was cut and has grown again",
+       stores::file_wide_slots, file_image_regrown, kOrdinaryFile},
+      {"random-file-image", "histories of such a file drawn by seed", stores::file_wide_slots, random_file_image,
+       kOrdinaryFile},
+      {"file-image-detached",
+       "such a file is closed and gets a new log, while its image goes on",
+       stores::file_wide_slots,
+       file_image_detached,
+       // After a removal that failed it is unknown whether there is a log.
+       {.with_call_faults = false, .start = stores::file_image, .before = stores::file_content}},
+      {"guarded-file", "such a file, with the mark of the guard in the place of its first bytes", stores::guarded_file,
+       guarded_file, kOrdinaryFile},
+      {"guarded-file-random", "histories of a guarded file drawn by seed", stores::guarded_file, random_file_image,
+       kOrdinaryFile},
   };
   return kAll;
 }

@@ -216,9 +216,9 @@ bool hunt_round(Hunt& hunt, std::span<const Workload* const> workloads, std::uin
                 json& report) {
   for (const Workload* const workload : workloads) {
     if (hunt.left() <= 0) return true;
-    const bool differs = workload->every_seed_differs || is_shown_by(hunt.mutant, workload->name);
+    const bool differs = workload->how.every_seed_differs || is_shown_by(hunt.mutant, workload->name);
     if (round > 1 && !differs) continue;
-    if (call_faults && !workload->with_call_faults) continue;
+    if (call_faults && !workload->how.with_call_faults) continue;
     Tally tally;
     const std::uint64_t seed = std::max<std::uint64_t>(1, round);
     work({workload, seed, call_faults, {}}, FaultSet::all(), budget_of(round, call_faults), round == 0 ? 2 : 3,
@@ -257,7 +257,7 @@ void hunt(const std::string& mutant, std::string_view floor, bool schedules, dou
     return is_shown_by(mutant, workload->name);
   });
   const auto others =
-      std::stable_partition(shown, order.end(), [&](const Workload* workload) { return workload->about == floor; });
+      std::stable_partition(shown, order.end(), [&](const Workload* workload) { return workload->how.about == floor; });
   for (const auto& part : {std::span(order.begin(), shown), std::span(shown, others), std::span(others, order.end())}) {
     const bool is_last = part.data() + part.size() == order.data() + order.size();
     for (std::uint64_t round = 0; round < kRounds && !part.empty(); ++round) {

@@ -15,7 +15,7 @@ void add(std::vector<Step>& steps, std::vector<Step> more) {
 
 std::vector<Step> hot_pages_of(Random& random, TrackerKind tracker) {
   const std::uint64_t shift = random.below(500);
-  const Step rollback{"roll a back", [](Run& run) { run.rollback({"a"}); }};
+  const Step rollback = step("roll a back", &Regions::rollback, std::vector<std::string>{"a"});
   std::vector<Step> steps{open(), map("a", 8192, tracker), map("b", 12288, tracker)};
   const auto heat = [&steps](std::uint64_t place) {
     for (std::uint64_t i = 0; i < 7; ++i) add(steps, {store("a", place + 8 * i, 4), persist({"a"})});
@@ -59,7 +59,7 @@ std::vector<Step> page_homes(Random& random) {
 // What was stored and not persisted stays in memory, whatever is released.
 std::vector<Step> releases(Random& random) {
   const std::uint64_t shift = random.below(500);
-  const Step release{"release memory of a", [](Run& run) { run.release("a"); }};
+  const Step release = step("release memory of a", &Regions::release, "a");
   return {open(),
           map("a", 12288),
           store("a", 100, 50 + shift),
@@ -88,26 +88,26 @@ std::vector<Step> releases(Random& random) {
 }
 
 const Workload kPageWorkloads[] = {
-    {.name = "hot-pages",
-     .sentence = "pages that every persist changes, rolled back, too large for the log, changed back, at rest",
-     .options = stores::full_log,
-     .steps = hot_pages,
-     .with_call_faults = false},
-    {.name = "hot-scanned-pages",
-     .sentence = "the same, tracked by scanning",
-     .options = stores::full_log,
-     .steps = hot_scanned_pages,
-     .with_call_faults = false},
-    {.name = "page-homes",
-     .sentence = "pages without copies that become again as their homes are, or lack only bytes of them",
-     .options = stores::wide_slots,
-     .steps = page_homes,
-     .with_call_faults = false},
-    {.name = "releases",
-     .sentence = "memory of an explicit region that is released for a limit",
-     .options = stores::wide_slots,
-     .steps = releases,
-     .with_call_faults = false},
+    {"hot-pages",
+     "pages that every persist changes, rolled back, too large for the log, changed back, at rest",
+     stores::full_log,
+     hot_pages,
+     {.with_call_faults = false}},
+    {"hot-scanned-pages",
+     "the same, tracked by scanning",
+     stores::full_log,
+     hot_scanned_pages,
+     {.with_call_faults = false}},
+    {"page-homes",
+     "pages without copies that become again as their homes are, or lack only bytes of them",
+     stores::wide_slots,
+     page_homes,
+     {.with_call_faults = false}},
+    {"releases",
+     "memory of an explicit region that is released for a limit",
+     stores::wide_slots,
+     releases,
+     {.with_call_faults = false}},
 };
 
 }  // namespace

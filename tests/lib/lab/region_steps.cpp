@@ -2,10 +2,17 @@
 #include <fmt/format.h>
 
 #include "steps.hpp"
+#include "workload.hpp"
+#include "workload_stores.hpp"
 
 namespace memlith::lab {
 
 using namespace core;
+
+namespace {
+
+using Ending = Regions::Ending;
+using Names = std::vector<std::string>;
 
 std::vector<Step> regions(Random& random) {
   const std::uint64_t shift = random.below(500);
@@ -64,8 +71,8 @@ std::vector<Step> region_growth(Random& random) {
 // What is stored and not persisted is in no snapshot; what was persisted is, home or not.
 std::vector<Step> snapshots(Random& random) {
   const std::uint64_t shift = random.below(500);
-  const Step both{"a snapshot of a and b", [](Run& run) { run.snapshot({"a", "b"}); }};
-  const Step one{"a snapshot of a", [](Run& run) { run.snapshot({"a"}); }};
+  const Step both = step("a snapshot of a and b", &Regions::snapshot, Names{"a", "b"});
+  const Step one = step("a snapshot of a", &Regions::snapshot, Names{"a"});
   return {open(),
           map("a", 8192),
           map("b", 4096, TrackerKind::scan),
@@ -119,7 +126,7 @@ std::vector<Step> regions_too_large(Random& random) {
 std::vector<Step> page_copies(Random& random) {
   const std::uint64_t shift = random.below(500);
   constexpr TrackerKind kPages = TrackerKind::scan;
-  const Step rollback{"roll a back", [](Run& run) { run.rollback({"a"}); }};
+  const Step rollback = step("roll a back", &Regions::rollback, Names{"a"});
   return {open(),
           map("a", 8192, kPages),
           map("b", 4096, kPages),
@@ -148,29 +155,27 @@ std::vector<Step> page_copies(Random& random) {
           persist({"a", "b"})};
 }
 
-namespace {
-
 Step store_by_another(std::string name, std::uint64_t offset, std::uint64_t bytes) {
-  return {fmt::format("another thread stores to {}[{}..{})", name, offset, offset + bytes),
-          [=](Run& run) { run.store_by_another(name, offset, bytes); }};
+  return step(fmt::format("another thread stores to {}[{}..{})", name, offset, offset + bytes),
+              &Regions::store_by_another, name, offset, bytes);
 }
 Step persist_own(const std::string& name) {
-  return {fmt::format("persist {}, this thread's stores", name), [=](Run& run) { run.persist({name}, Scope::thread); }};
+  return step(fmt::format("persist {}, this thread's stores", name), &Regions::persist, Names{name}, Scope::thread,
+              true);
 }
 
 // Persists without a wait, stores of another thread, and rollbacks.
 std::vector<Step> scopes_of(Random& random, TrackerKind tracker) {
   const std::uint64_t shift = random.below(500);
-  const auto soon = [](std::vector<std::string> names) {
-    return Step{fmt::format("persist {} of this thread without waiting", fmt::join(names, " and ")),
-                [=](Run& run) { run.persist_soon(names, Scope::thread); }};
+  const auto soon = [](const Names& names) {
+    return step(fmt::format("persist {} of this thread without waiting", fmt::join(names, " and ")), &Regions::persist,
+                names, Scope::thread, false);
   };
-  const Step wait{"wait for those", [](Run& run) { run.wait(); }};
-  const auto rollback = [](std::vector<std::string> names) {
-    return Step{fmt::format("roll {} back", fmt::join(names, " and ")), [=](Run& run) { run.rollback(names); }};
+  const auto rollback = [](const Names& names) {
+    return step(fmt::format("roll {} back", fmt::join(names, " and ")), &Regions::rollback, names);
   };
-  const Step everybody{"persist a and b, everybody's stores",
-                       [](Run& run) { run.persist({"a", "b"}, Scope::process); }};
+  const Step all_threads =
+      step("persist a and b, all threads' stores", &Regions::persist, Names{"a", "b"}, Scope::process, true);
   return {open(),
           map("a", 8192, tracker),
           map("b", 4096, tracker),
@@ -182,12 +187,12 @@ std::vector<Step> scopes_of(Random& random, TrackerKind tracker) {
           soon({"b"}),
           store("a", 120, 5 + shift),
           soon({"a"}),
-          wait,
+          wait_for_those(),
           store("a", 3000, 900),
           store_by_another("b", 2000, 64),
           rollback({"a"}),
           store("a", 200, 20),
-          everybody,
+          all_threads,
           store("a", 4000, 300 + shift),
           store("b", 0, 10),
           rollback({"a", "b"}),
@@ -203,11 +208,9 @@ std::vector<Step> scopes_of(Random& random, TrackerKind tracker) {
           checkpoint(),
           store("a", 5100, 200),
           soon({"a"}),
-          wait,
+          wait_for_those(),
           close()};
 }
-
-}  // namespace
 
 std::vector<Step> scopes(Random& random) { return scopes_of(random, TrackerKind::touched); }
 std::vector<Step> recorded_scopes(Random& random) { return scopes_of(random, TrackerKind::instrumented); }
@@ -234,28 +237,23 @@ std::vector<Step> recorded_too_large(Random& random) {
           persist({"a", "b", "c"})};
 }
 
-namespace {
-
-Step change(std::string text, const std::vector<Write>& writes, Run::Ending ending,
+Step change(std::string text, const std::vector<Write>& writes, Ending ending,
             const std::vector<std::string>& persisted = {}) {
-  return {std::move(text), [=](Run& run) { run.transaction(writes, ending, persisted); }};
+  return step(std::move(text), &Regions::transaction, writes, ending, persisted);
 }
-
-}  // namespace
 
 // Transactions that are committed, aborted, and open while their regions are persisted.
 std::vector<Step> transactions(Random& random) {
   const std::uint64_t shift = random.below(500);
   const auto commit = [](const std::vector<Write>& writes, const std::vector<std::string>& persisted = {}) {
-    return change("commit a transaction", writes, Run::Ending::commit, persisted);
+    return change("commit a transaction", writes, Ending::commit, persisted);
   };
   const auto soon = [](const std::vector<Write>& writes) {
-    return change("commit a transaction without waiting", writes, Run::Ending::commit_soon);
+    return change("commit a transaction without waiting", writes, Ending::commit_soon);
   };
   const auto abort = [](const std::vector<Write>& writes) {
-    return change("abort a transaction", writes, Run::Ending::abort);
+    return change("abort a transaction", writes, Ending::abort);
   };
-  const Step wait{"wait for those", [](Run& run) { run.wait(); }};
   return {open(),
           map("a", 8192),
           map("b", 4096),
@@ -265,7 +263,7 @@ std::vector<Step> transactions(Random& random) {
           abort({{"a", 3000, 500}, {"a", 1000, 40}}),
           soon({{"a", 3000, 500}}),
           soon({{"b", 100, 200}, {"a", 3100, 8}}),
-          wait,
+          wait_for_those(),
           store("b", 2000, 64),
           commit({{"b", 300, 100 + shift}}, {"b"}),
           checkpoint(),
@@ -292,7 +290,7 @@ std::vector<Step> transactions(Random& random) {
 std::vector<Step> transactions_too_large(Random& random) {
   const std::uint64_t shift = random.below(500);
   const auto commit = [](const std::vector<Write>& writes) {
-    return change("commit a transaction", writes, Run::Ending::commit);
+    return change("commit a transaction", writes, Ending::commit);
   };
   const std::vector<Write> both = {{"a", 100, 8000 + shift}, {"b", 100, 8000}, {"c", 0, 4000}};
   return {open(),
@@ -312,7 +310,7 @@ std::vector<Step> transactions_too_large(Random& random) {
 std::vector<Step> ranges(Random& random) {
   const std::uint64_t shift = random.below(500);
   const auto range = [](const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
-    return Step{"persist a range of " + name, [=](Run& run) { run.persist_range({name, offset, bytes}); }};
+    return step("persist a range of " + name, &Regions::persist_range, Write{name, offset, bytes});
   };
   return {open(),
           map("a", 12288),
@@ -329,7 +327,7 @@ std::vector<Step> ranges(Random& random) {
           range("a", 6000, 200 + shift),  // in the middle of a range that was touched as a whole
           checkpoint(),
           range("a", 5000, 1500),
-          {"roll a back", [](Run& run) { run.rollback({"a"}); }},
+          step("roll a back", &Regions::rollback, Names{"a"}),
           store("a", 100, 8),
           grow("b", 12288),
           store("b", 9000, 900),
@@ -348,13 +346,12 @@ std::vector<Step> ranges(Random& random) {
           close()};
 }
 
-namespace {
+Step discard(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  return step("discard pages of " + name, &Regions::discard, Write{name, offset, bytes});
+}
 
 std::vector<Step> discards_of(Random& random, TrackerKind tracker) {
   const std::uint64_t shift = random.below(500);
-  const auto discard = [](const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
-    return Step{"discard pages of " + name, [=](Run& run) { run.discard({name, offset, bytes}); }};
-  };
   return {open(),
           map("a", 12288, tracker),
           map("b", 8192, tracker),
@@ -386,20 +383,18 @@ std::vector<Step> discards_of(Random& random, TrackerKind tracker) {
           close()};
 }
 
-}  // namespace
-
 std::vector<Step> discards(Random& random) { return discards_of(random, TrackerKind::touched); }
 
 // A page that is compared with its copy holds, behind its discard, the same bytes as before.
 std::vector<Step> discarded_pages(Random& random) {
   std::vector<Step> steps = discards_of(random, TrackerKind::scan);
-  const auto same = [](Run& run) { run.store_same("a", 20, 50); };
+  const auto same = [](std::string text) { return step(std::move(text), &Regions::store_same, "a", 20, 50); };
   const std::vector<Step> again{open(),
                                 map("a", 0, TrackerKind::scan),
-                                {"store to a[20..70)", same},
+                                same("store to a[20..70)"),
                                 persist({"a"}),
-                                {"discard pages of a", [](Run& run) { run.discard({"a", 0, 4096}); }},
-                                {"store the same to a[20..70)", same},
+                                discard("a", 0, 4096),
+                                same("store the same to a[20..70)"),
                                 persist({"a"}),
                                 close()};
   steps.insert(steps.end(), again.begin(), again.end());
@@ -410,13 +405,11 @@ std::vector<Step> discarded_pages(Random& random) {
 std::vector<Step> packed(Random& random) {
   const std::uint64_t shift = random.below(200);
   const auto soon = [](const std::vector<Write>& writes) {
-    return change("commit a transaction without waiting", writes, Run::Ending::commit_soon);
+    return change("commit a transaction without waiting", writes, Ending::commit_soon);
   };
   const auto captured = [](const std::string& name) {
-    return Step{"persist " + name + ", without waiting",
-                [name](Run& run) { run.persist_soon({name}, Scope::process); }};
+    return step("persist " + name + ", without waiting", &Regions::persist, Names{name}, Scope::process, false);
   };
-  const Step wait{"wait for those", [](Run& run) { run.wait(); }};
   return {open(),
           map("a", 8192),
           map("b", 4096),
@@ -424,10 +417,10 @@ std::vector<Step> packed(Random& random) {
           soon({{"a", 100, 300}, {"b", 4, 8}}),
           soon({{"a", 200, 300}, {"b", 8, 8}}),
           soon({{"a", 250, 60 + shift}}),
-          wait,
+          wait_for_those(),
           soon({{"b", 0, 600}}),
           soon({{"b", 100, 16}}),
-          change("commit a transaction", {{"b", 50, 100 + shift}}, Run::Ending::commit),  // a frame of its own
+          change("commit a transaction", {{"b", 50, 100 + shift}}, Ending::commit),  // a frame of its own
           soon({{"b", 90, 20}}),
           store("a", 1000, 700),
           captured("a"),
@@ -458,17 +451,10 @@ std::vector<Step> packed(Random& random) {
 
 std::vector<Step> region_joined(Random& random) {
   const std::uint64_t shift = random.below(500);
-  const auto joined = [](Run& run) { run.persist_joined_by_another("a"); };
-  return {open(),
-          map("a", 8192),
-          store("a", 0, 300 + shift),
-          {"persist a, joined by another thread", joined},
-          store("a", 200, 300),
-          {"persist a, joined by another thread", joined},
-          close()};
+  const Step joined = step("persist a, joined by another thread", &Regions::persist_joined_by_another, "a");
+  return {open(), map("a", 8192), store("a", 0, 300 + shift), joined, store("a", 200, 300), joined, close()};
 }
 
-namespace {
 std::vector<Step> file_region(Random& random, TrackerKind tracker) {
   const std::uint64_t shift = random.below(300);
   return {open(),
@@ -506,8 +492,6 @@ std::vector<Step> file_region(Random& random, TrackerKind tracker) {
           persist({"file"})};
 }
 
-}  // namespace
-
 std::vector<Step> touched_file(Random& random) { return file_region(random, TrackerKind::touched); }
 std::vector<Step> scanned_file(Random& random) { return file_region(random, TrackerKind::scan); }
 
@@ -534,5 +518,51 @@ std::vector<Step> page_regions(Random& random) {
           store("a", 8000, 300 + shift),
           persist({"a"})};
 }
+
+const Workload kRegionWorkloads[] = {
+    {"snapshots", "snapshots of regions between persists, checkpoints and growth", small_store, snapshots},
+    {"regions", "stores to mapped regions, persisted alone and together", stores::wide_slots, regions},
+    {"region-growth", "mapped regions that grow", stores::wide_slots, region_growth},
+    {"regions-too-large", "persists that do not fit the log leave everything due", stores::full_log, regions_too_large},
+    {"scopes", "persists without waiting, of one thread's stores only, and rollback", stores::wide_slots, scopes},
+    {"recorded-scopes", "the same with stores that instrumented code records", stores::wide_slots, recorded_scopes},
+    {"recorded-too-large", "persists that do not fit the log lose no record, whichever thread made it",
+     stores::full_log, recorded_too_large},
+    {"transactions", "transactions that are committed or aborted beside persists",
+     stores::wide_slots, transactions},
+    {"transactions-too-large", "transactions that do not fit the log are undone", stores::full_log,
+     transactions_too_large},
+    {"ranges", "persists of ranges of regions", stores::full_log, ranges},
+    {"discards", "pages of regions that become zeros, and are stored to again", stores::wide_slots, discards},
+    {"discarded-pages",
+     "such pages that are compared with their copies",
+     stores::wide_slots,
+     discarded_pages,
+     {.with_call_faults = false}},
+    {"packed", "commits that share frames", stores::wide_slots, packed},
+    {"packed-narrow", "such commits in small batches", stores::full_log, packed},
+    {"region-joined",
+     "a persist with nothing of its own waits for what is under way",
+     stores::wide_slots,
+     region_joined,
+     {.turns = Turns::fixed}},
+    {"file-region", "an ordinary file as a region, tracked by touches", stores::file_wide_slots, touched_file,
+     kOrdinaryFile},
+    {"file-pages",
+     "an ordinary file as a region, tracked by pages",
+     stores::file_wide_slots,
+     scanned_file,
+     {.with_call_faults = false, .start = stores::file_image, .before = stores::file_content}},
+    {"page-regions", "regions tracked by pages", stores::wide_slots, page_regions, {.with_call_faults = false}},
+    {"page-copies",
+     "pages compared with their copies, changed back, rolled back, too large for the log",
+     stores::full_log,
+     page_copies,
+     {.with_call_faults = false}},
+};
+
+}  // namespace
+
+std::span<const Workload> region_workloads() { return kRegionWorkloads; }
 
 }  // namespace memlith::lab

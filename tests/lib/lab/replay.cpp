@@ -221,8 +221,7 @@ std::string Explorer::replay(const Cuts& cuts, std::string& story, std::uint64_t
     const std::size_t before = cut.link == '/' ? 0 : before_this_life;
     const std::size_t until = before + cut.at;
     if (until > trace.records.size()) return another;
-    SimMedium medium(trace);
-    while (medium.position() < until) medium.step();
+    const SimMedium medium(trace, until);
     std::vector<SimChoice> choices = cut.choices;
     if (cut.killed) choices.assign(medium.pending_count(), {});  // for the story
     if (choices.size() != medium.pending_count()) return another;

@@ -249,10 +249,11 @@ int run_command(const RunOptions& options) {
   std::uint64_t rounds = 0;
   const auto plan_round = [&] {
     for (const Workload* workload : options.workloads) {
-      if (rounds > 0 && !workload->every_seed_differs) continue;
+      if (rounds > 0 && !workload->how.every_seed_differs) continue;
       units.push_back({workload, options.seed + rounds, false, {}});
       // Failing calls in every fourth round: they find less that is new.
-      if (workload->with_call_faults && rounds % 4 == 0) units.push_back({workload, options.seed + rounds, true, {}});
+      if (workload->how.with_call_faults && rounds % 4 == 0)
+        units.push_back({workload, options.seed + rounds, true, {}});
     }
     ++rounds;
     if (rounds == 1) first_round = units.size();
@@ -291,7 +292,7 @@ int run_command(const RunOptions& options) {
         line.workload = name;
         line.seed = unit.seed;
         line.mutant = options.mutant;
-        add(sum, name, std::string(unit.workload->about), answer, format_case(line));
+        add(sum, name, std::string(unit.workload->how.about), answer, format_case(line));
         sum.progress.emplace_back(seconds(), sum.distinct.size());
         if (!options.quiet && seconds() - told > 10) {
           told = seconds();

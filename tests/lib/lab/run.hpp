@@ -1,6 +1,8 @@
-// One life of a workload on a recording disk: the functions of which workloads consist. Each function changes the
-// store, records in the history what it is about to change and what was acknowledged, and compares the engine's answer
-// with the promises: no error without a cause, no success over a failed call, nothing acknowledged once poisoned.
+// One life of a workload on a recording disk: what all steps need, and the words about the store itself. Each word
+// changes the store, records in the history what it is about to change and what was acknowledged, and compares the
+// engine's answer with the promises: no error without a cause, no success over a failed call, nothing acknowledged once
+// poisoned. Regions, images, heaps and application logs have words of their own (run_regions.hpp, image_steps.cpp,
+// heap_life.hpp, applog_life.hpp).
 #pragma once
 
 #include <cstdint>
@@ -9,12 +11,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeindex>
 #include <vector>
 
-#include "files/image.hpp"
-#include "history.hpp"
 #include "region/region.hpp"
 #include "scheduler.hpp"
+#include "sim/history.hpp"
 #include "sim/sim.hpp"
 #include "store/store.hpp"
 #include "store_volume.hpp"
@@ -31,16 +33,6 @@ struct Write {
   std::uint64_t bytes = 0;
 };
 
-// The heap of a workload: in the region "heap", or in the file of a one-file store.
-struct HeapPlan {
-  std::uint64_t size = 0;
-  std::uint64_t max_size = 0;
-  core::TrackerKind tracker = core::TrackerKind::touched;
-};
-struct HeapLife;
-struct AppLogLife;
-struct AppLogModel;
-struct AppLogPlan;
 class Run;
 
 // One step of a workload. Steps that make no sense (a commit to an object that is not there) do nothing, so that any of
@@ -57,6 +49,16 @@ void set_identity(std::uint64_t identity);
 
 // Leaves out of what is written what differs from run to run.
 void make_repeatable(core::SimVolume& volume);
+
+// What a run has open beside its store, with the words about it. None of it outlives the store.
+struct Structure {
+  explicit Structure(Run& its_run) : run(its_run) {}
+  Structure(const Structure&) = delete;
+  Structure& operator=(const Structure&) = delete;
+  virtual ~Structure() = default;
+
+  Run& run;
+};
 
 class Run {
  public:
@@ -81,7 +83,7 @@ class Run {
   // A bit flipped in what opening the store read: it may rightly have lost the last commit.
   [[nodiscard]] bool flip_in_open() const { return flip_in_open_; }
 
-  // ---- store
+  // ---- words
   void open();
   void close();
   void abandon();  // walks away, as kill -9 would
@@ -102,8 +104,14 @@ class Run {
   void checkpoints_that_fail();
   // A commit that does not fit the log at its limit: it must fail and leave no trace.
   void commit_too_large(const std::string& object, std::uint64_t bytes);
+  void wait();  // for all that was captured without a wait
+  // Closes the store and removes its log, as `memlith run` does before a file is renamed or removed.
+  void close_and_remove_log();
+  // A file of which nothing has room on the disk, and that it has when the store is open.
+  void make_holes();
+  void check_holes();
 
-  // ---- things in the middle of a commit's I/O, always at the same operation
+  // ---- words in the middle of a commit's I/O, always at the same operation (run_threads.cpp)
   // A checkpoint between the write and the flush of the commit.
   void commit_with_checkpoint_inside(const Write& write);
   // The same, and what the checkpoint flushes last is in the page cache only.
@@ -113,160 +121,92 @@ class Run {
   // Threads side by side, at the scheduler's will.
   void threads(const std::vector<std::string>& objects, std::size_t commits_each);
 
-  // ---- regions
-  void map(const std::string& name, std::uint64_t size, core::TrackerKind tracker = core::TrackerKind::touched);
-  void unmap(const std::string& name);
-  void store(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
-  void clear(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // stores zeros
-  void grow(const std::string& name, std::uint64_t size);
-  void store_by_another(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // thread, which then ends
-  void persist(const std::vector<std::string>& names, core::Scope scope = core::Scope::process);
-  void persist_soon(const std::vector<std::string>& names, core::Scope scope);
-  // Of a region that is tracked by touches, only the stores to these bytes.
-  void persist_range(const Write& range);
-  void discard(const Write& pages);
-  void store_same(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // as often as it is called
-  void wait();                                                                          // for all of those
-  void rollback(const std::vector<std::string>& names);
-  void release(const std::string& name);  // as a session does for its memory limit
-  // A view of the regions: what was persisted last, whatever was stored since.
-  void snapshot(const std::vector<std::string>& names);
-  // Changes the writes' bytes, a quarter of each twice, in one transaction; persists regions meanwhile; ends it.
-  enum class Ending : std::uint8_t { commit, commit_soon, abort };
-  void transaction(const std::vector<Write>& writes, Ending ending, const std::vector<std::string>& persisted = {});
-  // A file of which nothing has room on the disk, and that it has when the store is open.
-  void make_holes();
-  void check_holes();
-  // Another thread, with nothing of its own, persists while the I/O of the first one is under way.
-  void persist_joined_by_another(const std::string& name);
+  // ---- what the words of all structures need
+  std::unique_ptr<core::Store> store;
+  bool poisoned = false;
+  std::map<std::string, std::vector<std::byte>> region_content;  // as last persisted, of regions that were mapped once
+  std::vector<std::pair<std::size_t, core::Lsn>> soon;           // captured, not waited for
+  std::uint64_t groups = 0;
+  std::uint64_t forgiven = 0;  // failures below a call that is ok nevertheless
 
-  // ---- the working image of a file
-  void map_image();
-  void store_image(std::uint64_t offset, std::uint64_t bytes);  // through the mapping
-  void write_image(std::uint64_t offset, std::uint64_t bytes);  // through the descriptor
-  void cut_image(std::uint64_t size);                           // to any length
-  void sync_image(core::Range range = {0, core::kWholeFile}, bool wait = true);
-  void roll_image_back();
-  bool mark_use();  // whether the structure is open
-  // Closes the store and removes its log, as `memlith run` does before a file is renamed or removed; the image goes on.
-  void detach_image();
-  // The image is that of the file again, which gets what it lacks with the next commit.
-  void attach_image();
-  void store_detached(std::uint64_t offset, std::uint64_t bytes);  // through the mapping, in between
-  // ---- a heap, beside a model of it (run_heap.cpp)
-  void open_heap(const HeapPlan& plan);
-  bool open_in_region(HeapLife& life, const HeapPlan& plan, std::uint64_t fired_before);
-  void close_heap();
-  void allocate(std::uint64_t bytes, std::uint64_t alignment);
-  void free_block(std::size_t which);  // of those that have no name, modulo their number
-  void free_largest();
-  void name_block(const std::string& name, std::size_t which);
-  void unname(const std::string& name);
-  void change_containers(std::uint64_t draw, std::size_t times);
-  void persist_heap(bool wait);
-  void rollback_heap();
-  // In a change, which is committed or undone: containers are changed, or else blocks come and go.
-  void transact_heap(std::uint64_t draw, std::size_t times, bool undone);
-  // Stores a pointer to the inside of a block into an object with a name, frees what nothing leads to, and persists.
-  void collect_heap();
-  void damage_heap();
-  // Threads that allocate, free each other's blocks, and persist.
-  void heap_threads(std::size_t threads, std::size_t operations, std::uint64_t draw);
-  // ---- an application log, alone or with a kv store, beside a model of them (run_applog.cpp)
-  void open_applog(const AppLogPlan& plan);
-  void append_entry(std::uint64_t bytes);  // if there is room
-  void write_applog();
-  void read_applog(std::uint64_t entries);                 // without consuming them
-  void consume_applog(std::uint64_t entries);              // of a log alone
-  void consume_with_kv(std::uint64_t entries, bool wait);  // of one with a kv store
-  void persist_kv();
-  // (run_applog_cuts.cpp)
-  void truncate_applog_after(std::uint64_t entries);
-  void truncate_applog_before(std::uint64_t entries);
-  void restart_applog(std::uint64_t skipped);
-  void read_applog_by_number(bool backwards);
-  void set_term(std::uint64_t term);
-  // One commit for what was stored to the heap and for records of the kv store that say what the heap holds.
-  void commit_heap_with_kv(bool wait);
-
- private:
-  struct Image {
-    ~Image();
-    std::unique_ptr<core::FileImage> image;
-    core::Descriptor detached;  // the image while it has no store
-    std::byte* mapping = nullptr;
-    std::vector<std::byte> expected;                  // the content that it must have
-    std::vector<std::byte> captured;                  // what a commit took last
-    std::uint64_t shortest_bytes = core::kWholeFile;  // since that
-  };
-  struct Memory {
-    std::unique_ptr<core::Region> region;
-    std::vector<std::byte> expected;                           // the content that it must have
-    std::vector<std::byte> captured;                           // what a persist took last
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> own;  // stored to by this thread since
-  };
-
-  class HeapThreads;
+  // The structure that is open, or null.
+  template <class Life>
+  [[nodiscard]] Life* find() const {
+    const auto found = structures_.find(typeid(Life));
+    return found == structures_.end() ? nullptr : static_cast<Life*>(found->second.get());
+  }
+  template <class Life>
+  Life& keep(std::unique_ptr<Life> life) {
+    return static_cast<Life&>(*(structures_[typeid(Life)] = std::move(life)));
+  }
+  template <class Life>
+  void drop() {
+    structures_.erase(typeid(Life));
+  }
 
   [[nodiscard]] std::size_t now() const { return volume.operations(); }
-  static void record(const core::Region& region, std::uint64_t offset, std::uint64_t bytes);
+  [[nodiscard]] std::size_t step_index() const { return step_; }
+  [[nodiscard]] std::uint64_t fired() { return volume.faults().fired(); }
+  [[nodiscard]] bool flipped() { return volume.faults().fired(core::SimFaults::Kind::flip_bit) > 0; }
+  [[nodiscard]] std::uint64_t fill_of(std::size_t part) const { return 1 + step_ * 29 + part * 113 + other_bytes; }
+  // What a write of this step has for bytes: others each time.
+  [[nodiscard]] std::vector<std::byte> next_bytes(const Write& write);
+  [[nodiscard]] std::optional<core::ObjectInfo> info_of(const std::string& name) const;
+
   void broken(std::string what);
   // Judges what a call returned. True when it was ok.
   bool passed(core::Status status, std::string_view what, std::uint64_t fired_before);
+  bool is_poisoned();  // the store: nothing is acknowledged any more
+  // A commit returned: the history learns what became of it.
   void settle(std::size_t commit, bool ok);
+  // One call, `what`, that commits `change`, and is waited for unless it goes on with wait(). One that does not fit the
+  // log is no failure. True when it was ok.
+  bool capture(std::string text, Change change, std::string_view what, bool wait,
+               const std::function<core::Result<core::Lsn>()>& act);
+  // The end of a capture, once it is durable if the call is to wait.
+  core::Result<core::Lsn> durable(core::Result<core::Lsn> end, bool wait);
+  // Opens a region, which is made if there is none. Null: it failed.
+  std::unique_ptr<core::Region> open_region(const std::string& name, core::RegionOptions options,
+                                            std::string_view what = "opening a region");
+  // The bytes are those that were persisted last, if that is known; else `what` is broken.
+  void expect_persisted(const std::string& name, const std::vector<std::byte>& bytes, std::string what);
+
+ private:
   void now_poisoned();
-  [[nodiscard]] std::uint64_t fired() { return volume.faults().fired(); }
-  [[nodiscard]] std::uint64_t fill_of(std::size_t part) const;
-  void store_bytes(const std::string& name, std::uint64_t offset, const std::vector<std::byte>& content);
-  [[nodiscard]] std::optional<core::ObjectInfo> find(const std::string& name) const;
   [[nodiscard]] std::vector<Write> possible(const std::vector<Write>& writes, std::uint64_t size) const;
   core::Result<core::Lsn> append(const std::vector<Write>& writes, std::uint64_t fill, std::uint64_t size,
                                  std::size_t commit = kNever);
-  [[nodiscard]] std::string log_name() const;
-  void drop_regions();
-  void check_heap(std::string_view when);
-  // `also`: what the commit changes beside the logs and the kv store.
-  bool applog_commit(std::string_view text, bool wait, const std::function<core::Status()>& act,
-                     const std::function<void(AppLogModel& framed)>& framed, const Change& also = nullptr);
-  std::unique_ptr<core::Region> applog_region(const std::string& name, std::uint64_t size, std::uint64_t most);
-  bool open_audit();
-  core::Status join_audit(core::Transaction& transaction, std::uint64_t number, const std::string& entry);
-  void close_applog();
-  void write_before_cut();
-  void destroy_everything();
-  // What the capture takes is the heap as it is now. False: it failed.
-  bool capture_heap(const std::string& what, bool wait, const std::function<core::Result<core::Lsn>()>& capture);
-  void heap_is_undone(bool ok);
-  void heap_was_captured(std::vector<std::byte> bytes);
-  [[nodiscard]] std::vector<std::byte> capture_of(Memory& memory, core::Scope scope) const;
-  void persist_or_capture(const std::vector<std::string>& names, core::Scope scope, bool wait);
-  [[nodiscard]] bool can_write(const std::vector<Write>& writes) const;
-  using Contents = std::map<std::string, std::vector<std::byte>>;
-  bool commit_transaction(std::string_view text, const Contents& captured, const Contents& expected, bool wait,
-                          const std::function<core::Result<core::Lsn>()>& capture);
-  void check_memory(const std::vector<Write>& writes, std::string_view when);
+  void drop_structures();
 
   core::StoreOptions options_;
   StoreVolume store_volume_;
-  std::unique_ptr<core::Store> store_;
-  std::map<std::string, Memory> regions_;
-  std::unique_ptr<Image> image_;
-  std::unique_ptr<Image> detached_;
-  std::unique_ptr<HeapLife> heap_;
-  std::unique_ptr<AppLogLife> applog_;
-  std::map<std::string, std::vector<std::byte>> region_content_;  // as last persisted, of regions that were mapped once
-  std::vector<std::pair<std::size_t, core::Lsn>> soon_;           // captured, not waited for
+  std::map<std::type_index, std::unique_ptr<Structure>> structures_;
   std::optional<std::size_t> creation_;
   bool created_ = false;
-  bool poisoned_ = false;
   std::size_t poisoned_since_ = 0;  // how many commits had begun by then
   bool flip_in_open_ = false;
-  std::uint64_t groups_ = 0;
   std::size_t step_ = 0;
   std::size_t part_ = 0;                                         // of the step
   std::vector<std::pair<std::size_t, std::size_t>> step_marks_;  // (operations done when it began, step)
   std::vector<std::string> broken_;
 };
+
+// ---- steps of words: of the run, of a structure, which does nothing while that is not open, or of neither
+
+template <class... Takes, class... Given>
+Step step(std::string text, void (Run::*word)(Takes...), Given... given) {
+  return {std::move(text), [=](Run& run) { (run.*word)(given...); }};
+}
+template <class Life, class... Takes, class... Given>
+Step step(std::string text, void (Life::*word)(Takes...), Given... given) {
+  return {std::move(text), [=](Run& run) {
+            if (Life* const life = run.find<Life>()) (life->*word)(given...);
+          }};
+}
+template <class... Takes, class... Given>
+Step step(std::string text, void (*word)(Run&, Takes...), Given... given) {
+  return {std::move(text), [=](Run& run) { word(run, given...); }};
+}
 
 // Replay says in a marked file which commits the file holds. To a user these bytes are SQLite's own.
 void hide_moment(std::vector<std::byte>& file);

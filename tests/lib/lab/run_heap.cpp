@@ -1,4 +1,4 @@
-// The words of a run that are about heaps.
+// The words about a heap.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 #include "base/sync.hpp"
 #include "heap_life.hpp"
 #include "region/thread_number.hpp"
-#include "run.hpp"
 
 namespace memlith::lab {
 
@@ -21,278 +20,224 @@ constexpr ObjectType kObjectType{"object of the laboratory", 1, 1, 1};
 
 }  // namespace
 
-void Run::close_heap() {
-  if (heap_ != nullptr) soon_.clear();
-  heap_ = nullptr;
+void HeapLife::close() {
+  run.soon.clear();
+  run.drop<HeapLife>();
 }
 
-void Run::check_heap(std::string_view when) {
-  if (heap_ == nullptr) return;
+void HeapLife::check(std::string_view when) {
   const Unobserved looking;
-  note_captured(heap_->bytes());
-  if (const std::string wrong = heap_->wrong(); !wrong.empty()) broken(fmt::format("the heap {}: {}", when, wrong));
+  note_captured(bytes());
+  if (const std::string wrong = this->wrong(); !wrong.empty()) run.broken(fmt::format("the heap {}: {}", when, wrong));
 }
 
-void Run::open_heap(const HeapPlan& plan) {
-  if (store_ == nullptr || heap_ != nullptr) return;
-  const bool one_file = options_.kind == StoreKind::one_file;
+void open_heap(Run& run, const HeapPlan& plan) {
+  if (run.store == nullptr || run.find<HeapLife>() != nullptr) return;
+  const bool one_file = run.options().kind == StoreKind::one_file;
   const std::string name = one_file ? "file" : "heap";
-  const auto object = find(name);
-  const bool made = object.has_value() && (!one_file || object->size_bytes > 0);
+  const auto object = run.info_of(name);
   RegionOptions options;
   options.create = true;
   options.tracker = plan.tracker;
   options.size_bytes = plan.size;
   options.reserve_bytes = plan.max_size;
-  if (!made) options.address = kAddress;
-  std::size_t commit = 0;
-  if (!made) {
-    commit = history.started(
-        fmt::format("create the region of a heap, {} bytes", plan.size),
-        [name, size = plan.size](Content& content) { content.objects[name].resize(size); }, now());
-  }
-  const std::uint64_t before = fired();
-  Status status = Heap::place_as_made(*store_, name, options);
-  auto life = std::make_unique<HeapLife>();
+  if (!object.has_value() || (one_file && object->size_bytes == 0)) options.address = kAddress;
+  const std::uint64_t before = run.fired();
+  constexpr std::string_view kOpening = "opening the region of a heap";
+  if (!run.passed(Heap::place_as_made(*run.store, name, options), kOpening, before)) return;
+  auto life = std::make_unique<HeapLife>(run);
   life->name = name;
-  if (status.ok()) {
-    auto region = Region::open(*store_, name, options);
-    status = region.status();
-    if (status.ok()) life->region = std::move(*region);
-  }
-  const bool mapped = passed(status, "opening the region of a heap", before);
-  if (!made) settle(commit, mapped);
-  if (store_->log().poisoned()) now_poisoned();
-  if (!mapped) return;
+  life->region = run.open_region(name, options, kOpening);
+  if (life->region == nullptr) return;
   life->captured = life->bytes();  // before the heap stores to a region of zeros
-  if (const auto known = region_content_.find(name);
-      known != region_content_.end() && known->second != life->captured && known->second.size() >= kPageBytes &&
-      volume.faults().fired(SimFaults::Kind::flip_bit) == 0) {
-    broken("the region of a heap is mapped with other bytes than were persisted last");
-  }
-  if (!open_in_region(*life, plan, before)) return;
+  run.expect_persisted(name, life->captured,
+                       "the region of a heap is mapped with other bytes than were persisted last");
+  if (!life->open_in_region(plan, before)) return;
   containers_heap = life->heap.get();
-  if (!passed(life->learn(), "looking at a heap", before)) return;
+  if (!run.passed(life->learn(), "looking at a heap", before)) return;
   life->captured_model = life->model.copy();
-  heap_ = std::move(life);
+  run.keep(std::move(life));
 }
 
 // A larger limit is a commit of its own. Which bytes it has is known when it is made.
-bool Run::open_in_region(HeapLife& life, const HeapPlan& plan, std::uint64_t fired_before) {
-  if (plan.max_size <= limit_of(life.captured)) {
-    auto heap = Heap::open(*life.region);
-    if (!passed(heap.status(), "opening a heap", fired_before)) return false;
-    life.heap = std::move(*heap);
+bool HeapLife::open_in_region(const HeapPlan& plan, std::uint64_t fired_before) {
+  if (plan.max_size <= limit_of(captured)) {
+    auto opened = Heap::open(*region);
+    if (!run.passed(opened.status(), "opening a heap", fired_before)) return false;
+    heap = std::move(*opened);
     return true;
   }
-  auto bytes = std::make_shared<std::vector<std::byte>>(life.captured);
-  const std::size_t commit = history.started(
+  auto made = std::make_shared<std::vector<std::byte>>(captured);
+  const bool ok = run.capture(
       fmt::format("let the heap grow to {} bytes", plan.max_size),
-      [name = life.name, bytes](Content& content) { content.objects[name] = *bytes; }, now());
-  const Lsn head = store_->log().head();
-  auto heap = Heap::open(*life.region, {.reserve_bytes = plan.max_size});
-  *bytes = life.bytes();
-  if (store_->log().head() == head) history.wrote_nothing(commit);
-  const bool ok = passed(heap.status(), "opening a heap that may grow further", fired_before);
-  settle(commit, ok);
+      [name = name, made](Content& content) { content.objects[name] = *made; }, "opening a heap that may grow further",
+      true,
+      [&]() -> Result<Lsn> {
+        auto opened = Heap::open(*region, {.reserve_bytes = plan.max_size});
+        *made = bytes();
+        if (!opened.ok()) return opened.error();
+        heap = std::move(*opened);
+        return Lsn{};
+      });
   if (!ok) return false;
-  if (limit_of(*bytes) < plan.max_size) broken("a heap was given a larger limit, and has the old one");
-  life.heap = std::move(*heap);
-  life.captured = region_content_[life.name] = *bytes;
+  if (limit_of(*made) < plan.max_size) run.broken("a heap was given a larger limit, and has the old one");
+  captured = run.region_content[name] = *made;
   return true;
 }
 
-void Run::allocate(std::uint64_t bytes, std::uint64_t alignment) {
-  if (heap_ == nullptr) return;
-  HeapLife& life = *heap_;
-  const std::uint64_t before = fired();
-  const std::vector<std::byte> bytes_before = life.bytes();
-  const auto given = life.heap->arenas().allocate(bytes, alignment);
+void HeapLife::allocate(std::uint64_t bytes, std::uint64_t alignment) {
+  const std::uint64_t before = run.fired();
+  const std::vector<std::byte> bytes_before = this->bytes();
+  const auto given = heap->arenas().allocate(bytes, alignment);
   if (!given.ok()) {
     // At its limit a heap refuses, and nothing of it changes. Below its limit it may grow before it refuses.
-    const bool full =
-        given.error().category == Errc::no_space && life.region->size() + kSegmentBytes > life.region->reserve();
-    const bool grown = life.region->size() != bytes_before.size();
-    if (full && !grown && fired() == before && life.bytes() != bytes_before) {
-      broken("a heap at its limit refused, and changed");
+    const bool full = given.error().category == Errc::no_space && region->size() + kSegmentBytes > region->reserve();
+    const bool grown = region->size() != bytes_before.size();
+    if (full && !grown && run.fired() == before && this->bytes() != bytes_before) {
+      run.broken("a heap at its limit refused, and changed");
     }
-    if (!full) (void)passed(given.status(), "allocating", before);
-    if (store_->log().poisoned()) now_poisoned();
-    check_heap("after a refusal");
+    if (!full) (void)run.passed(given.status(), "allocating", before);
+    check("after a refusal");
     return;
   }
-  const std::uint64_t offset = life.offset_of(*given);
-  if (offset % alignment != 0) broken(fmt::format("a block of alignment {} lies at offset {}", alignment, offset));
+  const std::uint64_t offset = offset_of(*given);
+  if (offset % alignment != 0) run.broken(fmt::format("a block of alignment {} lies at offset {}", alignment, offset));
   HeapModel::Block block;
-  block.content = bytes_of(fill_of(part_++), {"", offset, bytes});
+  block.content = run.next_bytes({"", offset, bytes});
   std::memcpy(*given, block.content.data(), bytes);
-  if (!life.region->touch(*given, bytes).ok()) broken("touch failed");
-  const auto real = life.heap->arenas().block_bytes(*given);
+  if (!region->touch(*given, bytes).ok()) run.broken("touch failed");
+  const auto real = heap->arenas().block_bytes(*given);
   block.bytes = real.ok() ? *real : 0;
-  if (block.bytes < bytes) broken(fmt::format("a block of {} bytes was asked for, and has {}", bytes, block.bytes));
-  life.model.blocks[offset] = std::move(block);
+  if (block.bytes < bytes) run.broken(fmt::format("a block of {} bytes was asked for, and has {}", bytes, block.bytes));
+  model.blocks[offset] = std::move(block);
 }
 
-void Run::free_block(std::size_t which) {
-  if (heap_ == nullptr || heap_->model.blocks.empty()) return;
-  HeapLife& life = *heap_;
-  auto chosen = life.model.blocks.begin();
-  std::advance(chosen, static_cast<std::ptrdiff_t>(which % life.model.blocks.size()));
-  const std::uint64_t offset = chosen->first;
-  for (const auto& [name, object] : life.model.names) {
-    if (object == offset) return;
-  }
-  const std::uint64_t before = fired();
-  if (!passed(life.heap->arenas().free(life.region->address() + offset), "freeing a block", before)) return;
-  life.model.blocks.erase(chosen);
+void HeapLife::free_block(std::size_t which) {
+  if (model.blocks.empty()) return;
+  const std::uint64_t offset = model.block(which)->first;
+  if (model.has_name(offset)) return;
+  const std::uint64_t before = run.fired();
+  if (run.passed(heap->arenas().free(region->address() + offset), "freeing a block", before)) model.blocks.erase(offset);
 }
 
-void Run::free_largest() {
-  if (heap_ == nullptr || heap_->model.blocks.empty()) return;
-  const auto& blocks = heap_->model.blocks;
+void HeapLife::free_largest() {
+  if (model.blocks.empty()) return;
+  const auto& blocks = model.blocks;
   const auto largest = std::max_element(blocks.begin(), blocks.end(),
                                         [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
   free_block(static_cast<std::size_t>(std::distance(blocks.begin(), largest)));
 }
 
-void Run::name_block(const std::string& name, std::size_t which) {
-  if (heap_ == nullptr || heap_->model.blocks.empty() || heap_->model.names.contains(name)) return;
-  HeapLife& life = *heap_;
-  auto chosen = life.model.blocks.begin();
-  std::advance(chosen, static_cast<std::ptrdiff_t>(which % life.model.blocks.size()));
-  const std::uint64_t before = fired();
-  const Status named = life.heap->names().set(name, life.region->address() + chosen->first, kObjectType);
-  if (named.category == Errc::no_space) return check_heap("after a refusal");
-  if (passed(named, "naming an object", before)) life.model.names[name] = chosen->first;
+void HeapLife::name_block(const std::string& object, std::size_t which) {
+  if (model.blocks.empty() || model.names.contains(object)) return;
+  const std::uint64_t offset = model.block(which)->first;
+  const std::uint64_t before = run.fired();
+  const Status named = heap->names().set(object, region->address() + offset, kObjectType);
+  if (named.category == Errc::no_space) return check("after a refusal");
+  if (run.passed(named, "naming an object", before)) model.names[object] = offset;
 }
 
-void Run::unname(const std::string& name) {
-  if (heap_ == nullptr || !heap_->model.names.contains(name)) return;
-  const std::uint64_t before = fired();
-  if (passed(heap_->heap->names().remove(name), "taking a name away", before)) heap_->model.names.erase(name);
+void HeapLife::unname(const std::string& object) {
+  if (!model.names.contains(object)) return;
+  const std::uint64_t before = run.fired();
+  if (run.passed(heap->names().remove(object), "taking a name away", before)) model.names.erase(object);
 }
 
-void Run::change_containers(std::uint64_t draw, std::size_t times) {
-  if (heap_ == nullptr || !heap_->model.blocks.empty()) return;
-  HeapLife& life = *heap_;
-  if (life.containers == nullptr) {
-    const auto block = life.heap->arenas().allocate(sizeof(Containers), alignof(Containers));
+void HeapLife::change_containers(std::uint64_t draw, std::size_t times) {
+  if (!model.blocks.empty()) return;
+  if (containers == nullptr) {
+    const auto block = heap->arenas().allocate(sizeof(Containers), alignof(Containers));
     const ObjectType type{kContainersName, sizeof(Containers), alignof(Containers), 1};
-    if (!block.ok() || !life.heap->names().set(kContainersName, *block, type).ok()) {
-      return broken("no room for the containers");
+    if (!block.ok() || !heap->names().set(kContainersName, *block, type).ok()) {
+      return run.broken("no room for the containers");
     }
     std::memset(*block, 0, sizeof(Containers));  // of what lay there nothing is left between the members
-    life.containers = new (*block) Containers;
-    life.model.names[kContainersName] = life.offset_of(*block);
-    life.model.containers = std::make_shared<ModelContainers>();
+    containers = new (*block) Containers;
+    model.names[kContainersName] = offset_of(*block);
+    model.containers = std::make_shared<ModelContainers>();
   }
   Random random(draw);
   for (std::size_t i = 0; i < times; ++i) {
     const std::uint64_t drawn = random.next() >> 8;
-    life.containers->change(drawn);
-    life.model.containers->change(drawn);
+    containers->change(drawn);
+    model.containers->change(drawn);
   }
 }
 
-void Run::persist_heap(bool wait) {
-  if (heap_ == nullptr) return;
-  Region* const region = heap_->region.get();
-  (void)capture_heap(wait ? "persist the heap" : "persist the heap without waiting", wait,
-                     [&] { return Region::capture({&region, 1}, Scope::process, wait); });
+void HeapLife::persist(bool wait) {
+  (void)capture(wait ? "persist the heap" : "persist the heap without waiting", wait,
+                [&] { return Region::capture(regions(), Scope::process, wait); });
 }
 
-bool Run::capture_heap(const std::string& what, bool wait, const std::function<Result<Lsn>()>& capture) {
-  HeapLife& life = *heap_;
-  const std::string name = life.name;
-  auto bytes = life.bytes();
-  check_heap("before a persist");
-  const std::size_t commit = history.started(
-      what,
-      [name, bytes, text = life.model.text()](Content& content) {
-        content.objects[name] = bytes;
-        content.objects[inventory_name(name)] = text;
-      },
-      now());
-  const std::uint64_t before = fired();
-  const Lsn head = store_->log().head();
-  const auto end = capture();
-  Status status = end.status();
-  if (end.ok() && wait) status = store_->sync(*end);
-  if (end.ok() && !wait) soon_.emplace_back(commit, *end);
-  if (store_->log().head() == head) history.wrote_nothing(commit);
-  const bool ok = status.category == Errc::full ? false : passed(status, "persisting a heap", before);
-  if (wait || !ok) settle(commit, ok);
-  if (ok) {
-    heap_was_captured(std::move(bytes));
-  } else if (poisoned_) {
-    destroy_everything();
-  }
+Change HeapLife::change() const {
+  return [name = name, bytes = bytes(), text = model.text()](Content& content) {
+    content.objects[name] = bytes;
+    content.objects[inventory_name(name)] = text;
+  };
+}
+
+bool HeapLife::capture(const std::string& what, bool wait, const std::function<Result<Lsn>()>& act) {
+  auto before = bytes();
+  check("before a persist");
+  const bool ok = run.capture(what, change(), "persisting a heap", wait, [&] { return run.durable(act(), wait); });
+  if (ok) was_captured(std::move(before));
+  if (!ok && run.poisoned) destroy_everything();
   return ok;
 }
 
-void Run::heap_was_captured(std::vector<std::byte> bytes) {
-  HeapLife& life = *heap_;
-  region_content_[life.name] = bytes;
-  life.captured = std::move(bytes);
-  life.captured_model = life.model.copy();
+void HeapLife::was_captured(std::vector<std::byte> taken) {
+  run.region_content[name] = taken;
+  captured = std::move(taken);
+  captured_model = model.copy();
 }
 
 // What destructors do after a persist that failed. Nothing of it reaches the disk.
-void Run::destroy_everything() {
-  HeapLife& life = *heap_;
-  for (const auto& [name, object] : life.model.names) {
-    if (!life.heap->names().remove(name).ok()) broken("a name cannot be taken away after a failed persist");
+void HeapLife::destroy_everything() {
+  for (const auto& [object, offset] : model.names) {
+    if (!heap->names().remove(object).ok()) run.broken("a name cannot be taken away after a failed persist");
   }
-  for (const auto& [offset, block] : life.model.blocks) {
-    if (!life.heap->arenas().free(life.region->address() + offset).ok())
-      broken("a block cannot be freed after a failed persist");
+  for (const auto& [offset, block] : model.blocks) {
+    if (!heap->arenas().free(region->address() + offset).ok()) run.broken("a block cannot be freed after a failed persist");
   }
-  life.model.names.clear();
-  life.model.blocks.clear();
-  if (life.containers != nullptr) {
-    std::destroy_at(life.containers);
-    if (!life.heap->arenas().free(life.containers).ok())
-      broken("the containers cannot be freed after a failed persist");
-    life.containers = nullptr;
-    life.model.containers = nullptr;
+  model.names.clear();
+  model.blocks.clear();
+  if (containers != nullptr) {
+    std::destroy_at(containers);
+    if (!heap->arenas().free(containers).ok()) run.broken("the containers cannot be freed after a failed persist");
+    containers = nullptr;
+    model.containers = nullptr;
   }
-  check_heap("after a failed persist, when everything was destroyed");
+  check("after a failed persist, when everything was destroyed");
 }
 
-void Run::rollback_heap() {
-  if (heap_ == nullptr) return;
-  if (poisoned_) return close_heap();  // what was captured last is what a failed persist may have captured
-  HeapLife& life = *heap_;
-  const std::uint64_t before = fired();
-  Region* const region = life.region.get();
-  heap_is_undone(passed(Region::rollback({&region, 1}, Scope::process), "rolling a heap back", before));
+void HeapLife::rollback() {
+  if (run.poisoned) return close();  // what was captured last is what a failed persist may have captured
+  const std::uint64_t before = run.fired();
+  is_undone(run.passed(Region::rollback(regions(), Scope::process), "rolling a heap back", before));
 }
 
-void Run::heap_is_undone(bool ok) {
-  if (store_->log().poisoned()) now_poisoned();
-  if (!ok) return close_heap();  // some of it may be undone
-  HeapLife& life = *heap_;
-  life.model = life.captured_model.copy();
-  std::vector<std::byte> wanted = life.captured;
-  wanted.resize(life.region->size());  // a growth stays
-  if (holds_heap(wanted) && life.bytes() != wanted && volume.faults().fired(SimFaults::Kind::flip_bit) == 0) {
-    broken("after a rollback a heap has other bytes than were captured last");
+void HeapLife::is_undone(bool ok) {
+  if (!ok) return close();  // some of it may be undone
+  model = captured_model.copy();
+  std::vector<std::byte> wanted = captured;
+  wanted.resize(region->size());  // a growth stays
+  if (holds_heap(wanted) && bytes() != wanted && !run.flipped()) {
+    run.broken("after a rollback a heap has other bytes than were captured last");
   }
-  const auto found = life.model.names.find(kContainersName);
-  life.containers =
-      found == life.model.names.end() ? nullptr : reinterpret_cast<Containers*>(life.region->address() + found->second);
-  check_heap("after a rollback");
+  const auto found = model.names.find(kContainersName);
+  containers = found == model.names.end() ? nullptr : reinterpret_cast<Containers*>(region->address() + found->second);
+  check("after a rollback");
 }
 
-void Run::transact_heap(std::uint64_t draw, std::size_t times, bool undone) {
-  if (heap_ == nullptr || poisoned_) return;
-  Region* const region = heap_->region.get();
-  const std::vector<std::byte> bytes = heap_->bytes();
-  const HeapModel model = heap_->model.copy();
-  if (!capture_heap("begin a change of the heap", false, [&] { return Region::begin_change({&region, 1}); })) return;
+void HeapLife::transact(std::uint64_t draw, std::size_t times, bool undone) {
+  if (run.poisoned) return;
+  Run& its_run = run;
+  const std::vector<std::byte> bytes_before = bytes();
+  const HeapModel model_before = model.copy();
+  if (!capture("begin a change of the heap", false, [&] { return Region::begin_change(regions()); })) return;
   Random random(draw);
-  for (std::size_t i = 0; i < times && !poisoned_; ++i) {
-    if (heap_->containers != nullptr) {
+  for (std::size_t i = 0; i < times && !run.poisoned; ++i) {
+    if (containers != nullptr) {
       change_containers(random.next(), 1);
     } else if (random.one_in(3)) {
       free_block(random.below(64));
@@ -301,61 +246,55 @@ void Run::transact_heap(std::uint64_t draw, std::size_t times, bool undone) {
     }
   }
   // What this would capture is half of the change.
-  if (Region::capture({&region, 1}, Scope::process, true).status().category != Errc::busy) {
-    broken("a change that was under way could be captured");
+  if (Region::capture(regions(), Scope::process, true).status().category != Errc::busy) {
+    run.broken("a change that was under way could be captured");
   }
-  const std::uint64_t before = fired();
-  const bool committed = !undone && !poisoned_ && capture_heap("commit a change of the heap", true, [&] {
-    return Region::capture_change({&region, 1}, true);
+  const std::uint64_t before = run.fired();
+  const bool committed = !undone && !run.poisoned && capture("commit a change of the heap", true, [&] {
+    return Region::capture_change(regions(), true);
   });
-  if (committed) return wait();
-  if (poisoned_) return close_heap();  // whether the change became durable is unknown
-  heap_->captured = bytes;
-  heap_->captured_model = model.copy();
-  heap_is_undone(passed(Region::undo_change({&region, 1}), "undoing a change of a heap", before));
-  wait();
+  if (committed) return run.wait();
+  if (run.poisoned) return close();  // whether the change became durable is unknown
+  captured = bytes_before;
+  captured_model = model_before.copy();
+  is_undone(run.passed(Region::undo_change(regions()), "undoing a change of a heap", before));
+  its_run.wait();  // the heap may be closed
 }
 
-void Run::collect_heap() {
-  if (heap_ == nullptr || heap_->containers != nullptr) return;
-  HeapLife& life = *heap_;
-  const auto holder = std::find_if(life.model.names.begin(), life.model.names.end(), [&](const auto& name) {
-    return life.model.blocks.at(name.second).content.size() >= sizeof(std::uint64_t);
+void HeapLife::collect() {
+  if (containers != nullptr) return;
+  const auto holder = std::find_if(model.names.begin(), model.names.end(), [&](const auto& object) {
+    return model.blocks.at(object.second).content.size() >= sizeof(std::uint64_t);
   });
   std::uint64_t held = 0;
-  if (holder != life.model.names.end()) {
-    const auto& [offset, block] = *life.model.blocks.rbegin();
+  if (holder != model.names.end()) {
+    const auto& [offset, block] = *model.blocks.rbegin();
     held = offset;
-    std::byte* const at = life.region->address() + holder->second;
-    const std::uint64_t pointer = reinterpret_cast<std::uintptr_t>(life.region->address()) + offset + block.bytes / 2;
+    std::byte* const at = region->address() + holder->second;
+    const std::uint64_t pointer = reinterpret_cast<std::uintptr_t>(region->address()) + offset + block.bytes / 2;
     std::memcpy(at, &pointer, sizeof pointer);
-    std::memcpy(life.model.blocks.at(holder->second).content.data(), &pointer, sizeof pointer);
-    if (!life.region->touch(at, sizeof pointer).ok()) broken("touch failed");
+    std::memcpy(model.blocks.at(holder->second).content.data(), &pointer, sizeof pointer);
+    if (!region->touch(at, sizeof pointer).ok()) run.broken("touch failed");
   }
   std::vector<std::uint64_t> unreached;
-  const std::uint64_t before = fired();
-  const Status looked = life.heap->for_each_unreached({}, [&](const std::byte* block, std::uint64_t) {
-    unreached.push_back(life.offset_of(block));
+  const std::uint64_t before = run.fired();
+  const Status looked = heap->for_each_unreached({}, [&](const std::byte* block, std::uint64_t) {
+    unreached.push_back(offset_of(block));
   });
-  if (!passed(looked, "looking for blocks that nothing leads to", before)) return;
+  if (!run.passed(looked, "looking for blocks that nothing leads to", before)) return;
   for (const std::uint64_t offset : unreached) {
-    const bool named = std::any_of(life.model.names.begin(), life.model.names.end(),
-                                   [&](const auto& name) { return name.second == offset; });
-    if (named || offset == held || !life.model.blocks.contains(offset)) {
-      return broken(fmt::format("the block at offset {} is needed, and would be collected", offset));
+    if (model.has_name(offset) || offset == held || !model.blocks.contains(offset)) {
+      return run.broken(fmt::format("the block at offset {} is needed, and would be collected", offset));
     }
-    if (!passed(life.heap->arenas().free(life.region->address() + offset), "freeing what nothing leads to", before))
-      return;
-    life.model.blocks.erase(offset);
+    if (!run.passed(heap->arenas().free(region->address() + offset), "freeing what nothing leads to", before)) return;
+    model.blocks.erase(offset);
   }
-  persist_heap(true);
+  persist(true);
 }
 
 // Stores through a wrong pointer: each must be found and named. What was there is put back.
-void Run::damage_heap() {
-  if (heap_ == nullptr) return;
-  HeapLife& life = *heap_;
-  std::byte* const base = life.region->address();
+void HeapLife::damage() {
+  std::byte* const base = region->address();
   const std::uint64_t moved = reinterpret_cast<const HeapHeader*>(base + kHeapHeaderOffset)->table_offset;
   auto& table = *reinterpret_cast<SegmentEntry*>(base + (moved == 0 ? kSegmentTableOffset : moved));
   if (table.kind != SegmentKind::headed) return;
@@ -364,19 +303,19 @@ void Run::damage_heap() {
     std::vector<std::byte> kept(sizeof value);
     std::memcpy(kept.data(), place, sizeof value);
     std::memcpy(place, &value, sizeof value);
-    const auto report = life.heap->verify();
-    if (report.ok()) broken(fmt::format("{}, and verify() says nothing", what));
+    const auto report = heap->verify();
+    if (report.ok()) run.broken(fmt::format("{}, and verify() says nothing", what));
     if (!report.ok() && report.error().category != Errc::corrupt) {
-      broken(fmt::format("{}, and verify() says {}", what, last_error_text()));
+      run.broken(fmt::format("{}, and verify() says {}", what, last_error_text()));
     }
     std::memcpy(place, kept.data(), kept.size());
   };
-  auto& heap = *reinterpret_cast<HeapHeader*>(base + kHeapHeaderOffset);
-  named("the heap's header was stored over", &heap.segments_max, heap.segments_max + 1);
-  named("the table's place was stored over", &heap.table_offset, heap.table_offset + kSegmentBytes);
+  auto& whole = *reinterpret_cast<HeapHeader*>(base + kHeapHeaderOffset);
+  named("the heap's header was stored over", &whole.segments_max, whole.segments_max + 1);
+  named("the table's place was stored over", &whole.table_offset, whole.table_offset + kSegmentBytes);
   named("the table was stored over", &table.header_page, static_cast<std::uint8_t>(table.header_page + 1));
   named("a segment's header was stored over", &header.number, std::uint64_t{77});
-  named("names are missing", &heap.names_count, heap.names_count + 1);
+  named("names are missing", &whole.names_count, whole.names_count + 1);
   for (std::uint32_t page = 0; page < kSegmentPages; ++page) {
     const PageWord word = header.pages[page];
     if (word == 0) continue;
@@ -393,17 +332,17 @@ void Run::damage_heap() {
 // ---- several threads -------------------------------------------------------------------------------------------
 
 // The region asks it instead of the heap, so that it sees the heap at the moment of each capture.
-class Run::HeapThreads final : public CaptureGuard {
+class HeapLife::Threads final : public CaptureGuard {
  public:
-  HeapThreads(Run& run, std::size_t threads) : run_(run), life_(*run.heap_), under_way_(threads) {
+  Threads(HeapLife& life, std::size_t threads) : run_(life.run), life_(life), under_way_(threads) {
     life_.region->set_guard(this);
   }
-  ~HeapThreads() { life_.region->set_guard(life_.heap.get()); }
+  ~Threads() { life_.region->set_guard(life_.heap.get()); }
 
   void hold() override {
     model_.lock();
     life_.heap->hold();
-    head_ = run_.store_->log().head();
+    head_ = run_.store->log().head();
   }
   void let_go() override {
     look();
@@ -470,12 +409,9 @@ class Run::HeapThreads final : public CaptureGuard {
     {
       const LockGuard lock(model_);
       if (life_.model.blocks.empty()) return;
-      auto chosen = life_.model.blocks.begin();
-      std::advance(chosen, static_cast<std::ptrdiff_t>(which % life_.model.blocks.size()));
+      const auto chosen = life_.model.block(which);
       offset = chosen->first;
-      for (const auto& [name, object] : life_.model.names) {
-        if (object == offset) return;
-      }
+      if (life_.model.has_name(offset)) return;
       under_way_[self].frees = {offset, chosen->second.bytes};
       life_.model.blocks.erase(chosen);
     }
@@ -494,18 +430,17 @@ class Run::HeapThreads final : public CaptureGuard {
           content.objects[inventory_name(name)] = captured->text;
         },
         run_.now(), group);
-    Region* const region = life_.region.get();
     captures_[this_thread_number()] = captured;
-    const auto end = Region::capture({&region, 1}, Scope::process, true);
+    const auto end = Region::capture(life_.regions(), Scope::process, true);
     captures_.erase(this_thread_number());
     if (!end.ok()) {
       failed = true;
-      if (!run_.store_->log().poisoned()) run_.history.cancelled(commit);
+      if (!run_.store->log().poisoned()) run_.history.cancelled(commit);
       return;
     }
     run_.history.placed(commit, *end);
     if (!captured->framed) run_.history.wrote_nothing(commit);
-    if (!run_.store_->sync(*end).ok()) {
+    if (!run_.store->sync(*end).ok()) {
       failed = true;
       return;
     }
@@ -517,7 +452,7 @@ class Run::HeapThreads final : public CaptureGuard {
     const auto capture = captures_.find(this_thread_number_here());
     if (capture == captures_.end()) return;
     Capture& now = *capture->second;
-    now.framed = run_.store_->log().head() != head_;  // captures of the one region come one after the other
+    now.framed = run_.store->log().head() != head_;  // captures of the one region come one after the other
     now.bytes = life_.bytes();
     const HeapContent content = parse_heap(now.bytes);
     now.text = text_of(content);
@@ -562,25 +497,22 @@ class Run::HeapThreads final : public CaptureGuard {
   std::map<ThreadNumber, std::shared_ptr<Capture>> captures_;
 };
 
-void Run::heap_threads(std::size_t threads, std::size_t operations, std::uint64_t draw) {
-  if (heap_ == nullptr || !holds_heap(heap_->captured)) return;
-  region_content_.erase(heap_->name);
-  const std::uint64_t group = ++groups_;
+void HeapLife::threads(std::size_t threads, std::size_t operations, std::uint64_t draw) {
+  if (!holds_heap(captured)) return;
+  run.region_content.erase(name);
+  const std::uint64_t group = ++run.groups;
   {
-    HeapThreads watch(*this, threads);
+    Threads watch(*this, threads);
     std::vector<Thread> started;
     for (std::size_t i = 0; i < threads; ++i) {
-      started.emplace_back([&, i] { watch.act(i, Random(draw * 16 + i), operations, group, fill_of(i * 50)); });
+      started.emplace_back([&, i] { watch.act(i, Random(draw * 16 + i), operations, group, run.fill_of(i * 50)); });
     }
     for (Thread& each : started) each.join();
-    if (watch.failed && fired() == 0) broken("a thread's call of a heap failed although nothing had");
+    if (watch.failed && run.fired() == 0) run.broken("a thread's call of a heap failed although nothing had");
   }
-  if (store_->log().poisoned()) {
-    now_poisoned();
-    return;
-  }
-  check_heap("after threads");
-  persist_heap(true);
+  if (run.is_poisoned()) return;
+  check("after threads");
+  persist(true);
 }
 
 }  // namespace memlith::lab

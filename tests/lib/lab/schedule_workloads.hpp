@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "history.hpp"
 #include "mutant_volume.hpp"
 #include "run.hpp"
 #include "scheduler.hpp"
+#include "sim/history.hpp"
 #include "sim/sim.hpp"
 #include "store/store.hpp"
 

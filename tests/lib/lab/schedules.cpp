@@ -15,6 +15,7 @@
 
 #include "base/checksum.hpp"
 #include "pool.hpp"
+#include "sim/power_cuts.hpp"
 #include "unit.hpp"
 
 namespace memlith::lab {
@@ -183,8 +184,7 @@ class ScheduleExplorer {
     const SimTrace& trace = session_->volume.trace();
     followed = followed && *line.cut <= trace.records.size();
     if (!followed) return "";
-    SimMedium medium(trace);
-    while (medium.position() < *line.cut) medium.step();
+    const SimMedium medium(trace, *line.cut);
     story += fmt::format("power cut after operation {} of {}; kept of what was not flushed:", *line.cut,
                          trace.records.size());
     for (std::size_t i = 0; i < medium.pending_count(); ++i) {
@@ -288,26 +288,22 @@ class ScheduleExplorer {
   bool judge() {
     if (!courses_.insert(course()).second) return true;
     ++tally_.courses;
-    const SimTrace& trace = session_->volume.trace();
-    SimMedium medium(trace);
-    while (medium.position() < session_->decided_from) medium.step();
-    for (std::size_t at = session_->decided_from;; ++at) {
-      const std::size_t pending = medium.pending_count();
+    for (CrashPoints points(session_->volume.trace(), session_->decided_from); points.next();) {
+      const std::size_t pending = points.medium().pending_count();
       const std::uint64_t subsets = pending <= kEverySubset ? std::uint64_t{1} << pending : 4;
       for (std::uint64_t subset = 0; subset < subsets; ++subset) {
         // Few items in every subset; of more none, all, and every other one.
         constexpr std::uint64_t kLarge[] = {kNone, kAll, 0x5555555555555555, 0xaaaaaaaaaaaaaaaa};
         const std::uint64_t kept = pending <= kEverySubset ? subset : kLarge[subset];
-        const std::string wrong = judge_cut(medium, kept);
+        const std::string wrong = judge_cut(points.medium(), kept);
         if (wrong.empty()) continue;
-        line_.cut = at;
+        line_.cut = points.at();
         line_.kept = kept;
         violated(wrong);
         return false;
       }
-      if (at == trace.records.size()) return true;
-      medium.step();
     }
+    return true;
   }
 
   std::string judge_cut(const SimMedium& medium, std::uint64_t kept) {

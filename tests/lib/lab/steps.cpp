@@ -9,73 +9,67 @@ namespace memlith::lab {
 
 using namespace core;
 
-Step open() {
-  return {"open the store", [](Run& run) { run.open(); }};
+Step instead(const Step& other, Step step) {
+  step.again = other.act;
+  return step;
 }
-Step close() {
-  return {"close the store", [](Run& run) { run.close(); }};
+Step behind(const Step& other, Step step) {
+  step.again = [before = other.act, act = step.again != nullptr ? step.again : step.act](Run& run) {
+    before(run);
+    act(run);
+  };
+  return step;
 }
-Step abandon() {
-  return {"leave the store without closing it", [](Run& run) { run.abandon(); }};
+
+Step open() { return step("open the store", &Run::open); }
+Step close() { return step("close the store", &Run::close); }
+Step abandon() { return step("leave the store without closing it", &Run::abandon); }
+Step checkpoint() { return step("checkpoint", &Run::checkpoint); }
+Step wait_for_those() { return step("wait for those", &Run::wait); }
+Step create(const std::string& name, std::uint64_t size) {
+  return step(fmt::format("create {} of {} bytes", name, size), &Run::create, name, size);
 }
-Step checkpoint() {
-  return {"checkpoint", [](Run& run) { run.checkpoint(); }};
+Step remove(const std::string& name) { return step("remove " + name, &Run::remove, name); }
+Step commit(const std::vector<Write>& writes, std::uint64_t size) {
+  return step(text_of_commit(writes, size), &Run::commit, writes, size);
 }
-Step create(std::string name, std::uint64_t size) {
-  return {fmt::format("create {} of {} bytes", name, size), [=](Run& run) { run.create(name, size); }};
+Step resize_file(std::uint64_t size, const Write& write) {
+  return step(fmt::format("the file becomes {} bytes long, with {} bytes at {}", size, write.bytes, write.offset),
+              &Run::resize_file, size, write);
 }
-Step remove(std::string name) {
-  return {"remove " + name, [=](Run& run) { run.remove(name); }};
-}
-Step commit(std::vector<Write> writes, std::uint64_t size) {
-  return {text_of_commit(writes, size), [=](Run& run) { run.commit(writes, size); }};
-}
-Step resize_file(std::uint64_t size, Write write) {
-  return {fmt::format("the file becomes {} bytes long, with {} bytes at {}", size, write.bytes, write.offset),
-          [=](Run& run) { run.resize_file(size, write); }};
-}
-Step batch(std::vector<std::vector<Write>> commits, std::size_t until) {
+Step batch(const std::vector<std::vector<Write>>& commits, std::size_t until) {
   std::string text = "in one batch:";
   for (const auto& writes : commits) text += " " + text_of_commit(writes, 0) + ";";
   if (until < commits.size()) text += fmt::format(" waiting for {} of them", until);
-  return {text, [=](Run& run) { run.batch(commits, until); },
-          [first = commits.front()](Run& run) { run.commit(first); }};
+  return instead(commit(commits.front()), step(text, &Run::batch, commits, until));
 }
-Step map(std::string name, std::uint64_t size, TrackerKind tracker) {
-  return {fmt::format("map region {}", name), [=](Run& run) { run.map(name, size, tracker); }};
+Step map(const std::string& name, std::uint64_t size, TrackerKind tracker) {
+  return step("map region " + name, map_region, name, size, tracker);
 }
-Step unmap(std::string name) {
-  return {"close region " + name, [=](Run& run) { run.unmap(name); }};
+Step unmap(const std::string& name) { return step("close region " + name, &Regions::unmap, name); }
+Step store(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  return step(fmt::format("store to {}[{}..{})", name, offset, offset + bytes), &Regions::store, name, offset, bytes);
 }
-Step store(std::string name, std::uint64_t offset, std::uint64_t bytes) {
-  return {fmt::format("store to {}[{}..{})", name, offset, offset + bytes),
-          [=](Run& run) { run.store(name, offset, bytes); }};
+Step clear(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  return step(fmt::format("clear {}[{}..{})", name, offset, offset + bytes), &Regions::clear, name, offset, bytes);
 }
-
-Step clear(std::string name, std::uint64_t offset, std::uint64_t bytes) {
-  return {fmt::format("clear {}[{}..{})", name, offset, offset + bytes),
-          [=](Run& run) { run.clear(name, offset, bytes); }};
+Step grow(const std::string& name, std::uint64_t size) {
+  return step(fmt::format("grow region {} to {}", name, size), &Regions::grow, name, size);
 }
-Step grow(std::string name, std::uint64_t size) {
-  return {fmt::format("grow region {} to {}", name, size), [=](Run& run) { run.grow(name, size); }};
+Step persist(const std::vector<std::string>& names) {
+  return step(fmt::format("persist {}", fmt::join(names, " and ")), &Regions::persist, names, Scope::process, true);
 }
-Step persist(std::vector<std::string> names) {
-  return {fmt::format("persist {}", fmt::join(names, " and ")), [=](Run& run) { run.persist(names); }};
-}
-
-Step checkpoint_inside(Write write) {
-  return {text_of_commit({write}, 0) + ", with a checkpoint between its write and its flush",
-          [=](Run& run) { run.commit_with_checkpoint_inside(write); }, [=](Run& run) { run.commit({write}); }};
+Step checkpoint_inside(const Write& write) {
+  return instead(commit({write}),
+                 step(text_of_commit({write}, 0) + ", with a checkpoint between its write and its flush",
+                      &Run::commit_with_checkpoint_inside, write));
 }
 
 // ---- histories drawn by seed -----------------------------------------------------------------------------------
 
 std::vector<Step> group_commit(Random&) {
-  return {open(),
-          create("t0", 4096),
-          create("t1", 4096),
-          create("t2", 4096),
-          {"three threads commit six times each", [](Run& run) { run.threads({"t0", "t1", "t2"}, 6); }}};
+  return {open(), create("t0", 4096), create("t1", 4096), create("t2", 4096),
+          step("three threads commit six times each", &Run::threads, std::vector<std::string>{"t0", "t1", "t2"}, 6)};
 }
 
 std::vector<Step> background_checkpoints(Random& random) {

@@ -8,6 +8,7 @@
 
 #include "base/random.hpp"
 #include "run.hpp"
+#include "workload_stores.hpp"
 
 namespace memlith::lab {
 
@@ -24,25 +25,32 @@ struct Workload {
   core::StoreOptions (*options)();
   // What it does, by seed; the same seed gives the same steps.
   std::vector<Step> (*steps)(core::Random& random);
-  Turns turns = Turns::none;
-  bool every_seed_differs = true;    // else one seed is enough
-  bool with_call_faults = true;      // also run with calls that fail
-  bool lives_often = false;          // what it is about shows in second lives
-  bool marks_use = false;            // its file may begin with the mark of use
-  bool starts_unproven = false;      // nothing vouches for the newest commits of its start: a lie may take them away
-  bool dear = false;                 // each state costs much: fewer subsets, crashes of recoveries, and further lives
-  std::size_t exhaustive_items = 0;  // every subset of so many unflushed items, if that is more than usual
-  std::string_view about = {};       // a floor whose states are counted apart, and whose mutants look here first
-  // What is on the disk before, and what of it a user sees.
-  core::SimImage (*start)() = nullptr;
-  Content (*before)() = nullptr;
+  struct How {
+    Turns turns = Turns::none;
+    bool every_seed_differs = true;    // else one seed is enough
+    bool with_call_faults = true;      // also run with calls that fail
+    bool lives_often = false;          // what it is about shows in second lives
+    bool marks_use = false;            // its file may begin with the mark of use
+    bool starts_unproven = false;      // nothing vouches for the newest commits of its start: a lie may take them away
+    bool dear = false;                 // each state costs much: fewer subsets, crashes of recoveries, and further lives
+    std::size_t exhaustive_items = 0;  // every subset of so many unflushed items, if that is more than usual
+    std::string_view about = {};       // a floor whose states are counted apart, and whose mutants look here first
+    // What is on the disk before, and what of it a user sees.
+    core::SimImage (*start)() = nullptr;
+    Content (*before)() = nullptr;
+  };
+  How how = {};
 };
+
+// An ordinary file that was there before.
+inline constexpr Workload::How kOrdinaryFile{.start = stores::file_image, .before = stores::file_content};
 
 // A store small enough that its crash states can be enumerated.
 core::StoreOptions small_store();
 
 std::span<const Workload> workloads();
-std::span<const Workload> heap_workloads();  // some of them
+std::span<const Workload> region_workloads();  // some of them
+std::span<const Workload> heap_workloads();
 std::span<const Workload> applog_workloads();
 std::span<const Workload> page_workloads();
 std::span<const Workload> image_workloads();

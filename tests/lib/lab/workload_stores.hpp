@@ -1,7 +1,7 @@
 // The stores that workloads run on: small enough that their crash states can be enumerated.
 #pragma once
 
-#include "history.hpp"
+#include "sim/history.hpp"
 #include "sim/sim.hpp"
 #include "store/store.hpp"
 

@@ -67,13 +67,14 @@ SimTrace SimTrace::continued(std::size_t count, const SimTrace& next) const {
 
 // ---- SimMedium -------------------------------------------------------------------------------------------------
 
-SimMedium::SimMedium(const SimTrace& trace) : trace_(trace) {
+SimMedium::SimMedium(const SimTrace& trace, std::size_t position) : trace_(trace) {
   for (const auto& [name, bytes] : trace.start.files) {
     names_[name] = static_cast<std::uint32_t>(files_.size());
     const auto birth = trace.start.births.find(name);
     files_.push_back({bytes, birth == trace.start.births.end() ? 0 : birth->second});
     latest_names_.push_back(name);
   }
+  while (position_ < position) step();
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/random.hpp"
@@ -18,7 +19,35 @@ struct CutsTried {
   std::size_t samples = 0;               // beyond that: nothing, everything, and so many drawn subsets
 };
 
-// for (PowerCuts cuts(medium, tried, random); cuts.next();) judge(cuts.image());
+// The crash points of a run: before its operation `from`, and behind that one and each later one.
+//
+// for (CrashPoints points(trace); points.next();) {
+//   for (PowerCuts cuts(points.medium(), tried, random); cuts.next();) judge(cuts.image(), points.at());
+// }
+class CrashPoints {
+ public:
+  // `trace` outlives the object.
+  explicit CrashPoints(const SimTrace& trace, std::size_t from = 0)
+      : medium_(trace, from), end_(trace.records.size()) {}
+
+  // Goes on to the next point, at first to the first one. False: there is none.
+  bool next() {
+    if (!std::exchange(begun_, true)) return true;
+    if (last()) return false;
+    medium_.step();
+    return true;
+  }
+
+  [[nodiscard]] const SimMedium& medium() const { return medium_; }
+  [[nodiscard]] std::size_t at() const { return medium_.position(); }  // operations done
+  [[nodiscard]] bool last() const { return at() == end_; }
+
+ private:
+  SimMedium medium_;
+  std::size_t end_;
+  bool begun_ = false;
+};
+
 class PowerCuts {
  public:
   // `medium` and `random` outlive the object, and the medium does not step.

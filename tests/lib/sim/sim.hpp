@@ -124,7 +124,8 @@ class SimMedium {
     std::uint64_t bytes = 0;  // write: at most a sector, or a word
   };
 
-  explicit SimMedium(const SimTrace& trace);
+  // Behind the first `position` operations of the trace.
+  explicit SimMedium(const SimTrace& trace, std::size_t position = 0);
   // Applies the next operation of the trace.
   void step();
   [[nodiscard]] std::size_t position() const { return position_; }
@@ -146,6 +147,10 @@ class SimMedium {
   [[nodiscard]] SimImage cut(const std::function<bool(std::size_t)>& keep) const;
   // The same with a fate for each pending item. The garbage follows from the seed.
   [[nodiscard]] SimImage cut(std::span<const SimChoice> choices, std::uint64_t garbage_seed) const;
+  // A power cut here that keeps nothing of what is pending.
+  [[nodiscard]] SimImage durable() const {
+    return cut([](std::size_t) { return false; });
+  }
 
  private:
   struct File {

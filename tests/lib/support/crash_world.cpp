@@ -15,6 +15,8 @@
 namespace memlith::test {
 
 using namespace core;
+using lab::describe;
+using lab::fingerprint;
 
 namespace {
 
@@ -31,29 +33,12 @@ class Total : public ::testing::Environment {
 };
 const auto* const g_total = ::testing::AddGlobalTestEnvironment(new Total);
 
-// Contents are compared by this: there are thousands, of some hundred KiB each.
-std::uint64_t fingerprint(const Content& content) {
-  std::uint64_t print = content.exists ? 1 : 0;
-  for (const auto& [name, bytes] : content.objects) {
-    print = checksum(std::as_bytes(std::span(name)), print);
-    print = checksum(bytes, print + bytes.size());
-  }
-  return print;
-}
-
 // The images of a disk come and go by the hundred thousand: memory for them must not be the kernel's each time.
 [[maybe_unused]] const int g_malloc_keeps = mallopt(M_MMAP_THRESHOLD, 1 << 30) + mallopt(M_TRIM_THRESHOLD, 1 << 30);
 
-std::string describe(const Content& content) {
-  if (!content.exists) return "no store";
-  std::string text = "store with";
-  for (const auto& [name, bytes] : content.objects) {
-    text += fmt::format(" {}[{}]:{:016x}", name, bytes.size(), checksum(bytes, 0));
-  }
-  return text;
-}
-
 }  // namespace
+
+void count_distinct_state() { ++g_distinct_total; }
 
 std::uint64_t seed_for_this_run() {
   const char* const given = std::getenv("MEMLITH_SEED");
@@ -82,41 +67,18 @@ StoreOptions small_store_options() {
 }
 
 CrashWorld::CrashWorld(StoreOptions options, SimImage start, Content before)
-    : options_(std::move(options)), before_(std::move(before)), volume_(std::move(start), true) {}
+    : options_(std::move(options)), volume_(std::move(start), true), history_(std::move(before)) {}
 
+// All commits are of one group, so that their places in the log order them.
 std::size_t CrashWorld::started(Change change) {
-  const std::size_t now = volume_.operations();
-  const std::lock_guard lock(mutex_);
-  Commit commit;
-  commit.change = std::move(change);
-  commit.started_at = now;
-  commit.number = commits_.size();
-  commits_.push_back(std::move(commit));
-  return commits_.size() - 1;
+  const std::size_t commit = history_.started({}, std::move(change), volume_.operations(), 1);
+  history_.placed(commit, Lsn{});
+  return commit;
 }
 
-void CrashWorld::placed(std::size_t commit, Lsn lsn) {
-  const std::lock_guard lock(mutex_);
-  commits_[commit].lsn = lsn;
-}
+void CrashWorld::placed(std::size_t commit, Lsn lsn) { history_.placed(commit, lsn); }
 
-void CrashWorld::acknowledged(std::size_t commit) {
-  const std::size_t now = volume_.operations();
-  const std::lock_guard lock(mutex_);
-  commits_[commit].acknowledged_at = now;
-}
-
-void CrashWorld::compute_contents() {
-  std::sort(commits_.begin(), commits_.end(),
-            [](const Commit& a, const Commit& b) { return a.lsn != b.lsn ? a.lsn < b.lsn : a.number < b.number; });
-  contents_.assign(1, before_);
-  prints_.assign(1, fingerprint(before_));
-  for (const Commit& commit : commits_) {
-    contents_.push_back(contents_.back());
-    commit.change(contents_.back());
-    prints_.push_back(fingerprint(contents_.back()));
-  }
-}
+void CrashWorld::acknowledged(std::size_t commit) { history_.acknowledged(commit, volume_.operations()); }
 
 Result<Content> CrashWorld::recover(SimVolume& volume, const StoreOptions& options) {
   StoreOptions reopen = options;
@@ -140,34 +102,33 @@ Result<Content> CrashWorld::recover(SimVolume& volume, const StoreOptions& optio
   return content;
 }
 
-std::int64_t CrashWorld::match(std::uint64_t print, std::size_t first, std::size_t last) const {
-  for (std::size_t p = last + 1; p-- > first;) {
-    if (prints_[p] == print) return static_cast<std::int64_t>(p);
+std::int64_t CrashWorld::match(lab::Fingerprint print, const Expected& allowed) {
+  for (std::size_t p = allowed.last + 1; p-- > allowed.first;) {
+    if (allowed.contents[p] == print) return static_cast<std::int64_t>(p);
   }
   return -1;
 }
 
 // Returns the commit that the image recovers to, -1 after reporting a failure.
-std::int64_t CrashWorld::check_image(const SimImage& image, std::size_t first, std::size_t last,
-                                     const ExploreOptions& options, Random& random, const std::string& where) {
+std::int64_t CrashWorld::check_image(const SimImage& image, const Expected& allowed, const ExploreOptions& options,
+                                     Random& random, const std::string& where) {
   ++result_.states;
   const std::uint64_t hash = image.hash();
   if (const auto known = seen_.find(hash); known != seen_.end()) {
     const auto p = known->second;
     // The same medium at another moment: it recovers to the same commit, which must suit this moment too. Commits that
     // leave the content as it was cannot be told apart, so the content decides.
-    if (p >= 0 && match(prints_[static_cast<std::size_t>(p)], first, last) >= 0) return p;
-    if (p < 0) return p;
+    if (p < 0 || match(allowed.contents[static_cast<std::size_t>(p)], allowed) >= 0) return p;
   }
   ++result_.distinct;
-  ++g_distinct_total;
+  count_distinct_state();
   ++result_.recoveries;
   SimVolume volume(image, true);
   auto content = recover(volume, options_);
   std::int64_t p = -1;
   std::string found;
   if (content.ok()) {
-    p = match(fingerprint(*content), first, last);
+    p = match(fingerprint(*content), allowed);
     found = describe(*content);
   } else {
     found = "error: " + std::string(last_error_text());
@@ -175,8 +136,9 @@ std::int64_t CrashWorld::check_image(const SimImage& image, std::size_t first, s
   seen_[hash] = p;
   if (p < 0) {
     if (++failures_ <= kFailuresMax) {
-      ADD_FAILURE() << where << "\n  recovered: " << found << "\n  expected one of commits " << first << " to " << last
-                    << ", from " << describe(contents_[first]) << "\n  to " << describe(contents_[last])
+      const auto content_of = [&](std::size_t count) { return describe(history_.content(0, count)); };
+      ADD_FAILURE() << where << "\n  recovered: " << found << "\n  expected one of commits " << allowed.first << " to "
+                    << allowed.last << ", from " << content_of(allowed.first) << "\n  to " << content_of(allowed.last)
                     << "\n  what was done:\n"
                     << volume_.trace().describe(~std::size_t{0});
     }
@@ -198,88 +160,80 @@ std::int64_t CrashWorld::check_image(const SimImage& image, std::size_t first, s
 // Crashes the recovery itself at each of its operations.
 void CrashWorld::check_recovery_crashes(const SimTrace& trace, std::int64_t expected, const ExploreOptions& options,
                                         Random& random, const std::string& where) {
-  SimMedium medium(trace);
-  for (std::size_t at = 0; at < trace.records.size() && failures_ <= kFailuresMax; ++at) {
-    medium.step();
-    for (PowerCuts cuts(medium, {2, options.recovery_samples}, random); cuts.next();) {
+  const auto prints = history_.expected(0).contents;
+  const lab::Fingerprint wanted = prints[static_cast<std::size_t>(expected)];
+  if (trace.records.empty()) return;
+  for (CrashPoints points(trace, 1); failures_ <= kFailuresMax && points.next();) {
+    for (PowerCuts cuts(points.medium(), {2, options.recovery_samples}, random); cuts.next();) {
       const SimImage image = cuts.image();
       ++result_.states;
       const std::uint64_t hash = image.hash();
       if (const auto known = seen_.find(hash);
-          known != seen_.end() && known->second >= 0 &&
-          prints_[static_cast<std::size_t>(known->second)] == prints_[static_cast<std::size_t>(expected)]) {
+          known != seen_.end() && known->second >= 0 && prints[static_cast<std::size_t>(known->second)] == wanted) {
         continue;
       }
       ++result_.distinct;
-      ++g_distinct_total;
+      count_distinct_state();
       ++result_.recoveries;
       SimVolume volume(image);
       const auto content = recover(volume, options_);
-      const bool right = content.ok() && fingerprint(*content) == prints_[static_cast<std::size_t>(expected)];
+      const bool right = content.ok() && fingerprint(*content) == wanted;
       seen_[hash] = right ? expected : -1;
       if (!right && ++failures_ <= kFailuresMax) {
-        ADD_FAILURE() << where << "\n  then a crash after operation " << at << " of the recovery, subset "
+        ADD_FAILURE() << where << "\n  then a crash after operation " << points.at() << " of the recovery, subset "
                       << cuts.number()
                       << "\n  recovered: " << (content.ok() ? describe(*content) : std::string(last_error_text()))
                       << "\n  expected commit " << expected << ": "
-                      << describe(contents_[static_cast<std::size_t>(expected)]) << "\n  the recovery:\n"
+                      << describe(history_.content(0, static_cast<std::size_t>(expected))) << "\n  the recovery:\n"
                       << trace.describe(~std::size_t{0});
       }
     }
   }
 }
 
-void CrashWorld::check_kill(std::size_t at, std::size_t first, std::size_t last, const ExploreOptions& options,
-                            Random& random, std::uint64_t seed) {
+void CrashWorld::check_kill(std::size_t at, Expected allowed, const ExploreOptions& options, Random& random,
+                            std::uint64_t seed) {
   SimVolume killed(volume_.trace(), at);
   const auto content = recover(killed, options_);
   ++result_.recoveries;
-  const std::int64_t p = content.ok() ? match(fingerprint(*content), first, last) : -1;
+  const std::int64_t p = content.ok() ? match(fingerprint(*content), allowed) : -1;
   if (p < 0) {
     ++failures_;
     ADD_FAILURE() << "kill -9 after operation " << at << " (seed " << seed
                   << ")\n  recovered: " << (content.ok() ? describe(*content) : std::string(last_error_text()))
-                  << "\n  expected one of commits " << first << " to " << last;
+                  << "\n  expected one of commits " << allowed.first << " to " << allowed.last;
     return;
   }
+  // The commits that the recovery found may have been in flight; later ones were not found.
+  allowed.last = static_cast<std::size_t>(p);
   const SimTrace& trace = killed.trace();
-  SimMedium medium(trace);
-  for (std::size_t next = 0; next < trace.records.size() && failures_ <= kFailuresMax; ++next) {
-    medium.step();
-    if (next < at) continue;
-    for (PowerCuts cuts(medium, {2, options.recovery_samples}, random); cuts.next();) {
-      // The commits that the recovery found may have been in flight; later ones were not found.
-      check_image(cuts.image(), first, static_cast<std::size_t>(p), options, random,
+  if (trace.records.size() == at) return;
+  for (CrashPoints points(trace, at + 1); failures_ <= kFailuresMax && points.next();) {
+    for (PowerCuts cuts(points.medium(), {2, options.recovery_samples}, random); cuts.next();) {
+      check_image(cuts.image(), allowed, options, random,
                   fmt::format("kill -9 after operation {}, then a power cut after operation {} of {} (subset {}, seed "
                               "{})",
-                              at, next, trace.records.size(), cuts.number(), seed));
+                              at, points.at(), trace.records.size(), cuts.number(), seed));
     }
   }
 }
 
 ExploreResult CrashWorld::explore(const ExploreOptions& options, std::uint64_t seed) {
-  compute_contents();
+  history_.finish();
   Random random(seed);
   const SimTrace& trace = volume_.trace();
-  SimMedium medium(trace);
-  for (std::size_t at = 0; at <= trace.records.size() && failures_ <= kFailuresMax; ++at) {
-    if (at > 0) medium.step();
+  for (CrashPoints points(trace); failures_ <= kFailuresMax && points.next();) {
+    const std::size_t at = points.at();
     if (kSanitized && at % 4 != seed % 4) continue;  // a sanitizer is ten times slower
     ++result_.crash_points;
-    std::size_t first = 0;
-    for (std::size_t i = 0; i < commits_.size(); ++i) {
-      if (commits_[i].acknowledged_at <= at) first = i + 1;
-    }
-    std::size_t last = first;
-    while (last < commits_.size() && commits_[last].started_at <= at) ++last;
-
-    const std::size_t pending = medium.pending_count();
-    if (pending > 0) check_kill(at, first, last, options, random, seed);
-    for (PowerCuts cuts(medium, {options.exhaustive_items_max, options.samples}, random); cuts.next();) {
+    const Expected allowed = history_.expected(at);
+    const std::size_t pending = points.medium().pending_count();
+    if (pending > 0) check_kill(at, allowed, options, random, seed);
+    for (PowerCuts cuts(points.medium(), {options.exhaustive_items_max, options.samples}, random); cuts.next();) {
       const std::string where =
           fmt::format("crash after operation {} of {} ({} unflushed items, subset {}{}, seed {})", at,
                       trace.records.size(), pending, cuts.number(), cuts.exhaustive() ? "" : " by seed", seed);
-      check_image(cuts.image(), first, last, options, random, where);
+      check_image(cuts.image(), allowed, options, random, where);
     }
   }
   std::printf("  crash points %llu, states %llu, distinct %llu, recoveries %llu\n",

@@ -13,27 +13,21 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/random.hpp"
+#include "sim/history.hpp"
 #include "sim/sim.hpp"
 #include "store/store.hpp"
 
 namespace memlith::test {
 
-// A store's content, as a user sees it: the bytes of every object by name. A store that is not there is empty.
-struct Content {
-  bool exists = false;
-  std::map<std::string, std::vector<std::byte>> objects;
-  friend bool operator==(const Content&, const Content&) = default;
-};
-
-using Change = std::function<void(Content&)>;
+using lab::Change;
+using lab::Content;
+using lab::Expected;
 
 struct ExploreOptions {
   std::size_t exhaustive_items_max = 10;  // every subset of up to this many unflushed items
@@ -72,36 +66,26 @@ class CrashWorld {
   static core::Result<Content> recover(core::SimVolume& volume, const core::StoreOptions& options);
 
  private:
-  struct Commit {
-    Change change;
-    std::size_t started_at = 0;
-    std::size_t acknowledged_at = ~std::size_t{0};
-    core::Lsn lsn;
-    std::size_t number = 0;
-  };
-
-  void compute_contents();
-  // The commit that a content with this fingerprint shows, or -1.
-  [[nodiscard]] std::int64_t match(std::uint64_t print, std::size_t first, std::size_t last) const;
-  std::int64_t check_image(const core::SimImage& image, std::size_t first, std::size_t last,
-                           const ExploreOptions& options, core::Random& random, const std::string& where);
+  // The commit of those allowed that a content with this fingerprint shows, or -1.
+  static std::int64_t match(lab::Fingerprint print, const Expected& allowed);
+  std::int64_t check_image(const core::SimImage& image, const Expected& allowed, const ExploreOptions& options,
+                           core::Random& random, const std::string& where);
   // Kills the program there, recovers, and cuts the power at each operation of that recovery.
-  void check_kill(std::size_t at, std::size_t first, std::size_t last, const ExploreOptions& options,
-                  core::Random& random, std::uint64_t seed);
+  void check_kill(std::size_t at, Expected allowed, const ExploreOptions& options, core::Random& random,
+                  std::uint64_t seed);
   void check_recovery_crashes(const core::SimTrace& trace, std::int64_t expected, const ExploreOptions& options,
                               core::Random& random, const std::string& where);
 
   core::StoreOptions options_;
-  Content before_;
   core::SimVolume volume_;
-  std::mutex mutex_;
-  std::vector<Commit> commits_;
-  std::vector<Content> contents_;                         // [0] before any commit, [n] after n
-  std::vector<std::uint64_t> prints_;                     // the fingerprint of each
+  lab::History history_;
   std::unordered_map<std::uint64_t, std::int64_t> seen_;  // content of a medium -> the commit it recovers to
   ExploreResult result_;
   std::uint64_t failures_ = 0;
 };
+
+// One more of those that the program says at its end that it has seen.
+void count_distinct_state();
 
 // MEMLITH_SEED, or a random one; printed either way.
 std::uint64_t seed_for_this_run();

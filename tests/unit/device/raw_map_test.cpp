@@ -10,6 +10,7 @@
 
 #include "base/buffer.hpp"
 #include "base/random.hpp"
+#include "sim/power_cuts.hpp"
 #include "sim/raw_host.hpp"
 #include "support/expect.hpp"
 
@@ -172,10 +173,9 @@ TEST_F(RawMapTest, AFormatThatIsCutOffLeavesNoVolume) {
   const SimTrace trace = volume_->trace();
   Random random(11);
   std::size_t seen[3] = {};
-  SimMedium medium(trace);
-  for (;;) {
+  for (CrashPoints points(trace); points.next();) {
     for (int draw = 0; draw < 64; ++draw) {
-      take(medium.cut([&](std::size_t) { return draw == 0 || (draw != 1 && random.one_in(2)); }));
+      take(points.medium().cut([&](std::size_t) { return draw == 0 || (draw != 1 && random.one_in(2)); }));
       const auto found = RawMapCopies::read_header(*device_);
       if (!found.ok()) {
         ++seen[0];
@@ -187,8 +187,6 @@ TEST_F(RawMapTest, AFormatThatIsCutOffLeavesNoVolume) {
       ASSERT_EQ(contents->files.size(), found->device_id == old ? 1u : 0u);
       ++seen[found->device_id == old ? 1 : 2];
     }
-    if (medium.position() == trace.records.size()) break;
-    medium.step();
   }
   EXPECT_TRUE(seen[0] > 0 && seen[1] > 0 && seen[2] > 0);
 }
@@ -228,8 +226,7 @@ TEST_F(RawMapTest, KillsAndPowerCutsLoseNothingAcknowledged) {
       for (const Done& done : history) {
         if (done.operations <= cut) acknowledged = done.map;
       }
-      SimMedium medium(trace);
-      for (std::size_t i = 0; i < cut; ++i) medium.step();
+      const SimMedium medium(trace, cut);
       const bool power_cut = random.one_in(2);
       const SimImage image = power_cut ? medium.cut([&](std::size_t) { return random.one_in(2); }) : SimImage{};
       std::unique_ptr<SimVolume> next =

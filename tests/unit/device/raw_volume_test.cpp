@@ -14,6 +14,7 @@
 #include "base/host.hpp"
 #include "base/random.hpp"
 #include "sim/nvme_host.hpp"
+#include "sim/power_cuts.hpp"
 #include "support/expect.hpp"
 
 namespace memlith::test::raw_volume_test {
@@ -262,11 +263,11 @@ TEST_P(RawVolumeTest, CrashesLeaveEveryAcknowledgedChange) {
       }
     }
     const SimTrace& trace = disk.trace();
-    SimMedium medium(trace);
-    for (std::size_t at = 0;; ++at) {
+    for (CrashPoints points(trace); points.next();) {
+      const std::size_t at = points.at();
       for (int draw = 0; draw < 10; ++draw) {
         // All of what was not flushed, nothing, each half of the time, and nearly all of it.
-        SimVolume after(medium.cut([&](std::size_t) {
+        SimVolume after(points.medium().cut([&](std::size_t) {
           return draw == 0 || (draw != 1 && (draw < 4 ? random.one_in(2) : !random.one_in(8)));
         }));
         const auto volume = volume_on(after);
@@ -299,8 +300,6 @@ TEST_P(RawVolumeTest, CrashesLeaveEveryAcknowledgedChange) {
                                                   << trace.describe(at);
         ++states;
       }
-      if (medium.position() == trace.records.size()) break;
-      medium.step();
     }
   }
   EXPECT_GT(states, 5000u);

@@ -230,7 +230,7 @@ TEST(KvTimeout, AnIdleTransactionLosesItsLocks) {
 }
 
 // The others are: one that is used again and again, one that waits, and one that commits.
-TEST(KvTimeout, WhoIsNotIdleKeepsItsLocks) {
+TEST(KvTimeout, ATransactionThatIsNotIdleKeepsItsLocks) {
   KvWorld world;
   const kv::MapNumber map = world.map();
   world.kv().set_txn_timeout(std::chrono::milliseconds(60'000));

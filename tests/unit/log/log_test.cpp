@@ -324,7 +324,7 @@ TEST(Log, IsPoisonedByTheFirstFailure) {
 
 // A committer with a place in the log gets `io` when the log fails, never `poisoned`, which would mean that nothing was
 // tried: also if the device refused because of another thread's failure that the log does not know yet.
-TEST(Log, AFailureIsIoToWhoHasAFrameInIt) {
+TEST(Log, ACommitterWithAFrameInTheLogGetsIoWhenTheLogFails) {
   const Status refused{Errc::poisoned, Detail::flush, 0, 0};
   for (const std::uint64_t bytes : {std::uint64_t{100}, std::uint64_t{6000}}) {  // batched and streamed
     LogWorld world;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "log_fixture.hpp"
+#include "sim/power_cuts.hpp"
 #include "support/expect.hpp"
 
 namespace memlith::test {
@@ -87,17 +88,15 @@ class ForgottenFlush : public ::testing::Test {
   // Every image that a power cut behind the trace's operations from `begin` on leaves, with all or nothing of what was
   // unflushed, or with all that was written spoilt.
   void for_each_cut(std::size_t begin, const std::function<void(SimVolume&, std::size_t)>& look) {
-    SimMedium medium(volume_.trace());
-    for (std::size_t at = 0; at <= volume_.trace().records.size(); ++at) {
-      if (at > 0) medium.step();
-      if (at < begin) continue;
+    for (CrashPoints points(volume_.trace(), begin); points.next();) {
+      const SimMedium& medium = points.medium();
       for (const SimFate fate : {SimFate::kept, SimFate::lost, SimFate::garbage}) {
         std::vector<SimChoice> choices(medium.pending_count(), SimChoice{fate, 0});
         for (std::size_t i = 0; i < choices.size(); ++i) {
           if (medium.pending(i).op != SimOp::write && fate == SimFate::garbage) choices[i] = {};
         }
         SimVolume cut(medium.cut(choices, 1));
-        look(cut, at);
+        look(cut, points.at());
       }
     }
   }

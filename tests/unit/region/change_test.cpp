@@ -63,7 +63,7 @@ TEST_P(Changes, AreCommittedOrUndone) {
   EXPECT_EQ(get(again, 9 * kPageBytes), 0u);
 }
 
-TEST_P(Changes, NobodyElseCapturesOrUndoes) {
+TEST_P(Changes, ExcludeEveryOtherCaptureAndUndo) {
   Region& region = world_.open("a", kSize);
   Region& other = world_.open("b", kSize);
   must(begin(region));

@@ -180,7 +180,7 @@ TEST_F(FaultSignalsDeathTest, StoresBehindTheEndEndTheProgram) {
 
 // Two faults that looked as if they came from a file that was cut short, and did not because another thread gave the
 // memory back in between, do not end the program, be they at one address, as long as the store in between was served.
-TEST_F(FaultSignalsDeathTest, StrangeFaultsFarApartAreNoReason) {
+TEST_F(FaultSignalsDeathTest, FalseAlarmsBetweenServedStoresDoNotEndTheProgram) {
   EXPECT_EXIT(
       {
         RegionWorld world(TrackerKind::fault, tiny_options());

@@ -15,7 +15,7 @@ using namespace core;
 
 // A persist that finds the open batch full writes it, and so do a growing log and a full one. Threads that persist the
 // same region asynchronously continue meanwhile, as long as there is room.
-TEST(SlowDisk, StallsNobodyWhoPersistsTheRegionWithoutWaiting) {
+TEST(SlowDisk, StallsNoPersistThatDoesNotWait) {
   SimVolume volume;
   StoreOptions options;
   options.create = true;

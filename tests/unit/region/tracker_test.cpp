@@ -612,7 +612,7 @@ TEST_P(FaultTracker, AForkedChildMovesNoChunks) {
 
 // However it was forked: without the handlers of pthread_atfork(3), which this call leaves out, and before its first
 // store the parent has moved the chunk.
-TEST_P(FaultTracker, AChildThatNobodyWasToldOf) {
+TEST_P(FaultTracker, AChildForkedWithoutHandlersStoresToItsOwnCopy) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer lets the signals of a forked child wait";
   int moved[2];
   ASSERT_EQ(::pipe(moved), 0);
@@ -643,7 +643,7 @@ TEST_P(FaultTracker, AChildThatNobodyWasToldOf) {
 
 // A page that the kernel does not let become writable: preparing says so. What became writable on the way there is
 // captured whole rather than forgotten.
-TEST_P(FaultTracker, WhatOpenedOnTheWayToAFailureIsCaptured) {
+TEST_P(FaultTracker, PagesThatAFailedPrepareOpenedAreCaptured) {
   make_page_stay_read_only(5);
   EXPECT_FALSE(tracker_->prepare({5 * host_page_bytes(), 1}).ok());
   store(0);

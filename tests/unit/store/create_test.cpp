@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "sim/decorators.hpp"
+#include "sim/power_cuts.hpp"
 #include "support/store_words.hpp"
 
 namespace memlith::test {
@@ -165,8 +166,8 @@ TEST(CreateStoreInFolder, AFailureAndAPowerCutLeaveNoHalfStore) {
     if (volume.faults().fired(Kind::no_memory) == 0) break;
     if (store.ok()) continue;
     ++failed;
-    SimMedium medium(volume.trace());
-    for (;;) {
+    for (CrashPoints points(volume.trace()); points.next();) {
+      const SimMedium& medium = points.medium();
       for (std::size_t one = 0; one <= medium.pending_count(); ++one) {
         for (const bool kept : {false, true}) {
           SimVolume rest(medium.cut([&](std::size_t item) { return (item == one) == kept; }));
@@ -175,8 +176,6 @@ TEST(CreateStoreInFolder, AFailureAndAPowerCutLeaveNoHalfStore) {
                                                        << volume.trace().describe(medium.position());
         }
       }
-      if (medium.position() == volume.operations()) break;
-      medium.step();
     }
   }
   EXPECT_GE(failed, 2u);

@@ -148,7 +148,7 @@ TEST_F(OneFileStore, LengthBetweenUsesIsTheUsers) {
 
 // A file that another program cut short while commits wait for it is corrupt, with both lengths in the message; a
 // missing file, too. Nothing is changed, so that the file can be put back.
-TEST_F(OneFileStore, FileDamagedBehindOurBack) {
+TEST_F(OneFileStore, AFileThatIsShorterThanItsLogSaysIsCorrupt) {
   open();
   place(5000);
   ASSERT_OK(commit(*store_, {{kFile, 0, filled(5000, 'a')}}));

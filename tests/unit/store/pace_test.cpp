@@ -186,7 +186,7 @@ TEST_F(PacedStore, BringsHomeInSmallSteps) {
 }
 
 // A thread that waits for a checkpoint does not wait for pauses.
-TEST_F(PacedStore, GoesOnAtOnceWhenSomebodyWaits) {
+TEST_F(PacedStore, GoesOnAtOnceWhenAThreadWaits) {
   std::atomic<bool> asking{false};
   std::thread other;
   volume_.before_transfer = [&] {

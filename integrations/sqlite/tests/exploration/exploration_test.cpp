@@ -281,7 +281,7 @@ bool replayed(Explorer& explorer) {
   return true;
 }
 
-TEST_P(Explored, WithinTheBound) {
+TEST_P(Explored, KeepsItsPromisesInEveryOrder) {
   Explorer explorer(GetParam());
   if (!replayed(explorer)) {
     const std::uint64_t seed = number_in("MEMLITH_SEED", std::random_device{}());

@@ -1,4 +1,5 @@
-// The oracle's half of a run: what was begun, what was acknowledged, and what the store holds after each commit.
+// The oracle of a run on the simulated disk: what was begun, what was acknowledged, and what the store holds after each
+// commit.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "history.hpp"
+#include "sim/history.hpp"
 
 #include <fmt/format.h>
 
