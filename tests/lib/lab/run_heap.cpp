@@ -117,7 +117,8 @@ void HeapLife::free_block(std::size_t which) {
   const std::uint64_t offset = model.block(which)->first;
   if (model.has_name(offset)) return;
   const std::uint64_t before = run.fired();
-  if (run.passed(heap->arenas().free(region->address() + offset), "freeing a block", before)) model.blocks.erase(offset);
+  if (run.passed(heap->arenas().free(region->address() + offset), "freeing a block", before))
+    model.blocks.erase(offset);
 }
 
 void HeapLife::free_largest() {
@@ -197,7 +198,8 @@ void HeapLife::destroy_everything() {
     if (!heap->names().remove(object).ok()) run.broken("a name cannot be taken away after a failed persist");
   }
   for (const auto& [offset, block] : model.blocks) {
-    if (!heap->arenas().free(region->address() + offset).ok()) run.broken("a block cannot be freed after a failed persist");
+    if (!heap->arenas().free(region->address() + offset).ok())
+      run.broken("a block cannot be freed after a failed persist");
   }
   model.names.clear();
   model.blocks.clear();
