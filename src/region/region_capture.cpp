@@ -81,11 +81,12 @@ void RegionCapture::find_pieces(Range part) {
   MEMLITH_ASSERT((twins_ == nullptr) == (captured_ == nullptr));
   pieces_.clear();
   if (twins_ != nullptr) {
-    Store& store = home_.store();
-    const auto read = [this, &store, home = store.home_lsn()](std::uint64_t page,
-                                                              std::span<std::byte> target) MEMLITH_REQUIRES(mutex) {
-      return captured_->is_home(page, home) && store.read_cached_home(home_.object(), page * kPageBytes, target);
-    };
+    // With two words, so that the function allocates nothing.
+    const auto read = [this, home = home_.store().home_lsn()](std::uint64_t page, std::span<std::byte> target)
+                          MEMLITH_REQUIRES(mutex) {
+                            return captured_->is_home(page, home) &&
+                                   home_.store().read_cached_home(home_.object(), page * kPageBytes, target);
+                          };
     twins_->reduce(mapping_.base(), stored_, read, pieces_);
   } else {
     for (const Range& range : stored_) pieces_.push_back({range, mapping_.base() + range.offset});
