@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/host.hpp"
 #include "base/sync.hpp"
 
 namespace memlith::core {
