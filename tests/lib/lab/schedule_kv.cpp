@@ -115,7 +115,7 @@ class KvCase {
     return ticket;
   }
   // Older states of pages are let go as soon as no snapshot needs them.
-  void forget_soon() { kv_->pages().forget_from(1); }
+  void forget_soon() { kv_->pages().kept.forget_from(1); }
   // A transaction that only reads, from here on until it is destroyed.
   std::unique_ptr<kv::Transaction> view() {
     auto made = std::make_unique<kv::Transaction>(*kv_, true);
@@ -164,8 +164,8 @@ class KvCase {
 
  private:
   void find_values() {
-    for (kv::PageNumber page = kv::kCatalogue + 1; page < kv_->pages().count(); ++page) {
-      const std::byte* const bytes = kv_->pages().bytes_of(page);
+    for (kv::PageNumber page = kv::kCatalogue + 1; page < kv_->pages().words.count(); ++page) {
+      const std::byte* const bytes = kv_->pages().words.bytes_of(page);
       const kv::PageHeader header = kv::header_of(bytes);
       if (header.kind != kv::PageKind::leaf) continue;
       for (std::uint32_t i = 0; i < header.count; ++i) {
