@@ -63,7 +63,7 @@ memlith_region* open_region(memlith_store* store) {
 TEST(Io, EachWayReadsWhatTheOthersWrote) {
   const TempFolder folder;
   const std::string path = folder / "store";
-  constexpr std::array kWays{MEMLITH_IO_AUTO, MEMLITH_IO_POSIX, MEMLITH_IO_URING, MEMLITH_IO_AUTO};
+  constexpr std::array<std::uint32_t, 4> kWays{MEMLITH_IO_AUTO, MEMLITH_IO_POSIX, MEMLITH_IO_URING, MEMLITH_IO_AUTO};
   for (std::size_t round = 0; round < kWays.size(); ++round) {
     const auto value = static_cast<unsigned char>(round + 1);
     const pid_t child = ::fork();
@@ -139,7 +139,7 @@ void in_child_without_close(const std::string& path, unsigned char last_byte, co
 
 // A sandbox that is put up when the store is open already: large commits, which would go by io_uring, go without.
 TEST(Io, ASandboxPutUpLater) {
-  for (const std::uint32_t io : {MEMLITH_IO_AUTO, MEMLITH_IO_URING}) {
+  for (const std::uint32_t io : {std::uint32_t{MEMLITH_IO_AUTO}, MEMLITH_IO_URING}) {
     const TempFolder folder;
     const std::string path = folder / "store";
     in_child_without_close(path, 8, [&] {

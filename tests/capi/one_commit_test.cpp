@@ -207,7 +207,7 @@ TEST(OneCommit, APartThatIsRefusedLeavesEverythingAsItWas) {
   EXPECT_EQ(refused.error().category(), MEMLITH_FULL) << refused.error().message();
   EXPECT_NE(refused.error().message().find("audit"), std::string::npos) << refused.error().message();
   EXPECT_EQ(opened.in_kv(), 1u);
-  tx->abort();
+  EXPECT_TRUE(tx->abort());
   expect_agreement(opened, 1, 1);
   ASSERT_TRUE(opened.step(2, true, true)) << "the store goes on";
   expect_agreement(opened, 2, 2);
@@ -246,7 +246,7 @@ TEST(OneCommit, ARecordThatIsInConflictEndsNothingElse) {
   ASSERT_TRUE(tx->touch_before(&opened.counters().announced));
   opened.counters().announced = 1;
   EXPECT_EQ(tx->commit().error().category(), MEMLITH_INVALID) << "its kv transaction has ended";
-  tx->abort();
+  EXPECT_TRUE(tx->abort());
   EXPECT_EQ(opened.counters().announced, 0u);
   ASSERT_TRUE(holder->abort());
   ASSERT_TRUE(opened.step(1, false, true));

@@ -66,7 +66,7 @@ TEST_F(TransactionCalls, WriteWhatWasBuiltAside) {
   ASSERT_TRUE(refused->write(&accounts_[3], &given[1], sizeof(Account)));
   EXPECT_EQ(refused->write(&outside, &given[0], 4).error().category(), MEMLITH_INVALID);
   EXPECT_EQ(outside, 0);
-  refused->abort();
+  EXPECT_TRUE(refused->abort());
   EXPECT_EQ(accounts_[3].balance, 5);
   reopen();
   EXPECT_EQ(accounts_[3].balance, 5);
@@ -103,7 +103,7 @@ TEST_F(TransactionCalls, OneThatDoesNotFitIsUndone) {
   const auto refused = transaction->commit();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().category(), MEMLITH_FULL);
-  transaction->abort();
+  EXPECT_TRUE(transaction->abort());
   EXPECT_EQ(*static_cast<char*>(region->address()), 0);
 }
 

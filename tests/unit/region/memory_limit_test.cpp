@@ -141,7 +141,7 @@ TEST_F(MemoryLimit, Transactions) {
   put_all(8, kPages, 1000);
   EXPECT_EQ(session_->memory_status().category, Errc::busy);
   EXPECT_EQ(word(5), 7u);
-  session_->abort(*open);
+  ASSERT_OK(session_->abort(*open));
   EXPECT_EQ(word(5), 105u);
   for (int i = 0; i < 300; ++i) persist();  // the release is tried again
   EXPECT_OK(session_->memory_status());
