@@ -90,7 +90,8 @@ Result<Lsn> WeakCommits::hand_over(std::uint64_t commit, bool will_sync) {
 
 Result<KeptLock> WeakCommits::pause() {
   KeptLock writer = part_hold_.holds() ? KeptLock() : KeptLock(pages_.writer.mutex());
-  MEMLITH_TRY(no_throw([this]() -> Status {
+  pages_.writer.mutex().assert_held();
+  MEMLITH_TRY(no_throw([this]() MEMLITH_REQUIRES(writing) -> Status {
     pages_.writer.cut_batch();
     return kOk;
   }));
@@ -98,6 +99,7 @@ Result<KeptLock> WeakCommits::pause() {
 }
 
 void WeakCommits::set_aside(const Closing& /*closing*/) noexcept {
+  pages_.writer.mutex().assert_held();
   MEMLITH_ASSERT(carried_.empty());
   std::swap(carried_, pages_.writer.batch());
   waiting_bytes_.store(0, std::memory_order_relaxed);
@@ -146,6 +148,7 @@ std::string WeakCommits::what_waits() const {
 
 Batch::Piece WeakCommits::take_part() {
   MEMLITH_ASSERT(part_hold_.holds() && carried_.empty());
+  pages_.writer.mutex().assert_held();
   pages_.writer.cut_batch();
   std::swap(carried_, pages_.writer.batch());
   set_tickets_aside();

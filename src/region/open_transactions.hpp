@@ -54,7 +54,7 @@ class OpenTransactions {
     bool found = false;
     parts_.for_each([&found](Part& part) MEMLITH_REQUIRES(part.mutex) { found = found || !part.all.empty(); });
     if (found) return false;
-    act();
+    call_annotated(act);
     return true;
   }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "base/host.hpp"
 #include "base/sync.hpp"
 
 namespace memlith::core {
@@ -53,7 +52,7 @@ void normalize(std::vector<Range>& ranges) {
 }
 
 Result<std::unique_ptr<Tracker>> attach_tracker(TrackerKind kind, const TrackedMemory& memory) {
-  MEMLITH_ASSERT(memory.bytes <= memory.capacity_bytes && memory.bytes % host_page_bytes() == 0);
+  MEMLITH_ASSERT(memory.bytes <= memory.capacity_bytes && memory.bytes % kPageBytes == 0);
   switch (kind) {
     case TrackerKind::touched: return attach_explicit_tracker(memory);
     case TrackerKind::fault: return attach_fault_tracker(memory, "asked for");

@@ -94,7 +94,7 @@ int capi_c_numbers(const char* folder) {
   /* The layout of the option and info structs: fields are appended, never moved. */
   EXPECT(offsetof(memlith_store_options, flags) == 8 && offsetof(memlith_store_options, io) == 12 &&
          offsetof(memlith_store_options, log_bytes) == 16);
-  EXPECT(offsetof(memlith_store_options, progress) == 40 && sizeof(memlith_store_options) == 96);
+  EXPECT(offsetof(memlith_store_options, progress) == 40 && sizeof(memlith_store_options) == 104);
   EXPECT(MEMLITH_SCOPE_PROCESS == 0 && MEMLITH_SCOPE_THREAD == 1);
   EXPECT(offsetof(memlith_region_options, flags) == 8 && offsetof(memlith_region_options, address) == 32);
   EXPECT(sizeof(memlith_region_options) == 40);

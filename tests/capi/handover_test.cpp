@@ -1,4 +1,4 @@
-// An opening that waits takes over from a process that ends (docs/guarantees.md, "Several processes").
+// An opening that waits takes over from a process that ends (docs/guarantees.md, "Call by call").
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 

@@ -257,7 +257,7 @@ class Dev(Bench):
             program.parent.mkdir(exist_ok=True)
             program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
             program.chmod(0o755)
-        for name in "dev", "cmake/packages.sh", "tests/soak/soaks.sh", "bench/run.py":
+        for name in "dev", "cmake/packages.sh", "tests/soak/soaks.sh", "bench/run.py", "bench/kit/loop_device.py":
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(SCRIPTS.parent / name, self.folder / name)
         (self.folder / "build/release/bin").mkdir(parents=True)

@@ -22,12 +22,13 @@ class Reference(unittest.TestCase):
     def test_every_function_of_c_has_a_place(self):
         for name, text in HEADERS.items():
             declared = set(re.findall(r"^MEMLITH_API [^;(]*?\b(memlith_\w+)\s*\(", headers.COMMENT.sub("", text), re.M))
-            self.assertTrue(declared or not name.endswith(".h") or name == "sqlite_file.h", name)
+            self.assertTrue(declared or not name.endswith(".h") or name in ("sqlite_file.h", "memlith.h"), name)
             self.assertEqual(declared - set(headers.anchors_of(headers.items_of(text)[1])), set(), name)
 
     def test_classes_of_cpp_and_their_members_have_places(self):
         for name, wanted in {
-                "memlith.hpp": ["Store", "Store::open", "StoreOptions", "Region::persist", "Result::ok", "Tracker"],
+                "store.hpp": ["Store", "Store::open", "StoreOptions"], "region.hpp": ["Region::persist", "Tracker"],
+                "status.hpp": ["Result::ok"], "transaction.hpp": ["Transaction::commit"],
                 "heap.hpp": ["Heap::root", "Heap::migrate", "Heap::transact", "use_heap"],
                 "allocator.hpp": ["heap_error::code", "allocator::allocate", "map", "unordered_multiset"],
                 "kv.hpp": ["KvTransaction::get_range", "Kv::transact", "Cursor::prev", "Durability"],

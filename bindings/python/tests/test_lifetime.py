@@ -89,7 +89,7 @@ def test_an_opening_waits_for_the_process_before_it(folder: pathlib.Path) -> Non
     server = subprocess.Popen(
         [sys.executable, "-c", "import memlith, sys\n"
          "with memlith.open(sys.argv[1]) as store:\n"
-         "    store.dict('d')['served'] = 'yes'\n"
+         "    memlith.Dict(store, 'd')['served'] = 'yes'\n"
          "    print('open', flush=True)\n"
          "    sys.stdin.read()\n", str(folder / "s")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert server.stdin is not None and server.stdout is not None
@@ -99,7 +99,7 @@ def test_an_opening_waits_for_the_process_before_it(folder: pathlib.Path) -> Non
     ends = threading.Timer(0.02, server.stdin.close)
     ends.start()
     with memlith.open(folder / "s", wait=600) as store:
-        assert store.dict("d")["served"] == "yes"
+        assert memlith.Dict(store, "d")["served"] == "yes"
     ends.join()
     assert server.wait() == 0
     for wait in (-1, 86_401, float("nan")):

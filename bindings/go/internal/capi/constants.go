@@ -40,6 +40,10 @@ const (
 	KvNameBytesMax       = C.MEMLITH_KV_NAME_BYTES_MAX
 	KvReadOnly           = C.MEMLITH_KV_READ_ONLY
 	KvValueBytesMax      = C.MEMLITH_KV_VALUE_BYTES_MAX
+	MediumDisk           = C.MEMLITH_MEDIUM_DISK
+	MediumMemory         = C.MEMLITH_MEDIUM_MEMORY
+	MediumNetwork        = C.MEMLITH_MEDIUM_NETWORK
+	MediumProgram        = C.MEMLITH_MEDIUM_PROGRAM
 	NotFound             = C.MEMLITH_NOT_FOUND
 	NoMemory             = C.MEMLITH_NO_MEMORY
 	NoSpace              = C.MEMLITH_NO_SPACE
