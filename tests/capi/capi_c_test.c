@@ -103,7 +103,7 @@ int capi_c_numbers(const char* folder) {
          offsetof(memlith_store_info, follows) == 152 && offsetof(memlith_store_info, view_bytes) == 160 &&
          offsetof(memlith_store_info, log_block_bytes) == 168 && offsetof(memlith_store_info, device_bytes) == 176 &&
          offsetof(memlith_store_info, marks_sqlite) == 192 && offsetof(memlith_store_info, disk_name) == 216 &&
-         sizeof(memlith_store_info) == 248);
+         sizeof(memlith_store_info) == 280);
   EXPECT(offsetof(memlith_region_info, address) == 208 && sizeof(memlith_region_info) == 752);
   EXPECT(offsetof(memlith_report, superblock_copies) == 64 && sizeof(memlith_report) == 80);
   return 0;
