@@ -18,7 +18,7 @@ StoreOptions holding(StoreKind kind, std::string file_name) {
   options.file_name = std::move(file_name);
   options.held = true;
   options.direct_io = false;
-  options.manual_checkpoint = options.manual_flush = true;
+  options.manual_checkpoint = options.manual_flush = options.any_medium = true;
   return options;
 }
 

@@ -116,7 +116,7 @@ Status finish_store(Volume& volume, StoreKind kind, const std::string& file_name
   StoreOptions options;
   options.kind = kind;
   options.file_name = file_name;
-  options.manual_checkpoint = options.manual_flush = true;
+  options.manual_checkpoint = options.manual_flush = options.any_medium = true;
   MEMLITH_TRY_ASSIGN(std::unique_ptr<Store> store, Store::open(volume, options));
   if (kind == StoreKind::folder) return store->close();
   std::array<std::byte, MEMLITH_SQLITE_CHANGED_BYTES> first{};

@@ -230,7 +230,7 @@ Status CopyTarget::close_cleanly() {
   StoreOptions options;
   options.kind = kind_;
   options.file_name = working_.file;
-  options.manual_checkpoint = options.manual_flush = true;
+  options.manual_checkpoint = options.manual_flush = options.any_medium = true;
   MEMLITH_TRY_ASSIGN(const auto store, Store::open(volume_, options));
   return store->close();
 }

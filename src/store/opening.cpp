@@ -117,6 +117,7 @@ Status Opening::check_held() const {
 }
 
 Status Opening::check_medium() const {
+  if (files_.options.any_medium) return kOk;
   const FileSystem& found = files_.log_device->caps().file_system;
   const char* const allowed = std::getenv("MEMLITH_ALLOW_NETWORK");
   if (found.medium != Medium::network || (allowed != nullptr && std::string_view(allowed) == "1")) return kOk;

@@ -34,6 +34,8 @@ struct StoreOptions {
   bool read_only = false;
   // While the store is locked elsewhere, opening tries again for so long.
   std::chrono::milliseconds open_wait{0};
+  // Also on a network file system: a copy or a restored store, which this process finishes and closes.
+  bool any_medium = false;
   bool accept_copy = false;  // also the files of a folder store that were copied while it was not closed
   // The store is a copy that an archive keeps up to date: its log is held (LogEnd), and recovery leaves it so. Only for
   // the archive's own work.

@@ -92,6 +92,18 @@ class Mounts(unittest.TestCase):
         self.assertEqual((found["medium"], found["file_system"]), ("network", "fuse.sshfs"))
         self.assertIn("network file system", told)
         refused = run(MEMLITH, "info", self.mount / "store")
+        # A backup may lie there: no program uses it as a store.
+        local = self.folder / "local"
+        self.assertEqual(run(HELLO, local).returncode, 0)
+        copied = run(MEMLITH, "copy", local, self.mount / "copy")
+        self.assertEqual(copied.returncode, 0, copied.stdout + copied.stderr)
+        archived = run(MEMLITH, "archive", local, self.mount / "archive", "--once")
+        self.assertEqual(archived.returncode, 0, archived.stdout + archived.stderr)
+        restored = run(MEMLITH, "restore", self.mount / "archive", self.mount / "restored")
+        self.assertEqual(restored.returncode, 0, restored.stdout + restored.stderr)
+        for name in "copy", "restored":
+            verified = run(MEMLITH, "verify", self.below / name)
+            self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
         self.assertEqual(refused.returncode, 1, refused.stdout)
         self.assertIn("MEMLITH_ALLOW_NETWORK=1", refused.stderr)
 
