@@ -24,7 +24,7 @@ constexpr std::uint64_t kSmallBytes = 100;
 constexpr std::uint64_t kConsumedRecords = 10'000;  // of the kv store
 constexpr std::uint64_t kContentSeed = 7;
 
-// Pages and bytes in each, which make so many bytes.
+// The pages, and the bytes changed in each, that make this number of bytes.
 RoundShape shape_of(std::uint64_t bytes) {
   RoundShape shape;
   shape.pages = (bytes + kPageBytes - 1) / kPageBytes;

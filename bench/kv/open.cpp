@@ -113,7 +113,7 @@ MaybeFailure run_open(const KvBenchArguments& arguments) {
   MEMLITH_TOOL_GET(const ScratchFolder scratch, ScratchFolder::make(arguments.folder));
   MEMLITH_TOOL_TRY(require_space(scratch.path(), arguments.heap_mib * kMiB + kStoreSlackBytes));
   if (largest_of(arguments) * arguments.blocks < arguments.blocks * 2 * kSmallest) {
-    return tool_failure(MEMLITH_INVALID, "a heap of so many blocks is larger");
+    return tool_failure(MEMLITH_INVALID, "a heap of that number of blocks is larger");
   }
   print_heading(arguments.format, arguments.folder,
                 fmt::format("a heap of {} MiB with {} blocks of {} to {} bytes, page cache cold", arguments.heap_mib,

@@ -28,7 +28,7 @@ inline std::string number_key(std::uint64_t number) {
   return {reinterpret_cast<const char*>(key), sizeof key};
 }
 
-// Values of so many random bytes. A suite uses `at` or `numbered`.
+// Values of a given number of random bytes. A suite uses `at` or `numbered`.
 class Values {
  public:
   explicit Values(std::uint64_t bytes) : bytes_(bytes) {

@@ -14,7 +14,7 @@ namespace memlith::core::applog {
 namespace {
 constexpr std::uint64_t kFrameBytesMax = 1 * kMiB;
 constexpr std::uint64_t kMarkBytes = sizeof(EntryHeader);
-constexpr std::uint64_t kCountMax = std::uint64_t{1} << 62;  // no log had so many bytes or entries
+constexpr std::uint64_t kCountMax = std::uint64_t{1} << 62;  // above the bytes or entries of any log
 constexpr std::size_t kExtentsMax = 4;  // of entries that wait: two runs of the ring, and two of the mark
 // A writer that waits for room looks from time to time whether the store can still commit.
 constexpr std::chrono::milliseconds kLookAgainAfter{50};

@@ -19,7 +19,7 @@ class Arenas {
  public:
   Arenas(const HeapMemory& memory, Segments& segments);
 
-  // A block of at least so many bytes at a multiple of the alignment, a power of two up to a page. Durable with the
+  // A block of at least this size at a multiple of the alignment, a power of two up to a page. Durable with the
   // next persist. Grows the region. `no_space`: the region is at its limit, or the disk is full; nothing changed.
   Result<void*> allocate(std::uint64_t bytes, std::uint64_t alignment) MEMLITH_EXCLUDES(segments_.structure);
   // The same where a slab of the thread's arena has room, which takes nanoseconds; else null, and nothing changed.

@@ -107,7 +107,7 @@ void SegmentTable::set(std::uint32_t segment, SegmentKind kind, std::uint32_t he
 
 Status SegmentTable::check() const {
   const std::uint32_t count = memory_.segment_count();
-  std::uint32_t inside = 0;  // of a block of whole segments: so many more belong to it
+  std::uint32_t inside = 0;  // of a block of whole segments: the number of segments behind it
   for (std::uint32_t number = 0; number < count; ++number) {
     const std::uint64_t offset = kSegmentTableOffset + number * sizeof(SegmentEntry);
     const SegmentEntry& entry = table_[number];

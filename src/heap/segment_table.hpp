@@ -14,7 +14,7 @@
 
 namespace memlith::core {
 
-// Pages of the header and the segment table of a heap that may grow to so many bytes.
+// Pages of the header and the segment table of a heap that may grow to that size.
 std::uint32_t header_pages_for(std::uint64_t reserve_bytes);
 // Whole segments that the heap's header fills, and the pages of it in the next one, where the first segment header
 // follows.
@@ -50,7 +50,7 @@ class SegmentTable {
   // The memory is that of another moment.
   void forget() { unused_from_ = 0; }
 
-  // The heap may grow to so many bytes from the next persist on, which is more than it may now.
+  // From the next persist on, the heap may grow to that size, which is above today's limit.
   Status raise_limit(std::uint64_t reserve_bytes);
 
  private:

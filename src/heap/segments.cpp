@@ -10,7 +10,7 @@ namespace memlith::core {
 
 namespace {
 
-constexpr std::uint32_t kLooks = 64;  // so many segments are looked at before the region grows instead
+constexpr std::uint32_t kLooks = 64;  // segments that are looked at before the region grows instead
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
 constexpr std::uint32_t kPagesWorthHeader = 16;  // fewer are not made usable behind a large block
 
@@ -326,7 +326,7 @@ Status Segments::drop_free_segments(SlabArena& arena) {
   return kOk;
 }
 
-// At least to so many bytes, and by an eighth where the limit and the disk let it.
+// Grows at least to that size, and by an eighth where the limit and the disk let it.
 Status Segments::grow_to(std::uint64_t least) {
   Region& region = memory_.region();
   const std::uint64_t size = region.size();

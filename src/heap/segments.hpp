@@ -65,7 +65,7 @@ class Segments {
   // second loads others, and grows the region.
   bool find_in_loaded(std::uint32_t pages, Place& found) MEMLITH_REQUIRES(structure);
   Result<Place> find_pages(SlabArena& arena, std::uint32_t pages) MEMLITH_REQUIRES(structure);
-  // A block of so many pages.
+  // A block of that number of pages.
   Result<std::byte*> allocate(SlabArena& arena, std::uint32_t pages) MEMLITH_REQUIRES(structure);
   // The block that begins at the offset; slab_at() found no slab there.
   [[nodiscard]] Result<std::uint64_t> block_bytes(std::uint64_t offset) MEMLITH_REQUIRES(structure);

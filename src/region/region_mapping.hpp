@@ -56,7 +56,7 @@ class RegionMapping {
   Status map_to_read(std::uint64_t begin, std::uint64_t end) { return map_pages(begin, end, PROT_READ); }
 
   // ---- growing, by one thread at a time
-  // The size that a growth to so many bytes gives the region. Errors: invalid, no_space.
+  // The size of the region after a growth to that number of bytes. Errors: invalid, no_space.
   [[nodiscard]] Result<std::uint64_t> size_to_grow_to(std::uint64_t size_bytes) const;
   // Maps the pages up to that size, which the home file has; what lies behind the region's end now is zeros.
   Status extend(std::uint64_t size_bytes);

@@ -98,9 +98,9 @@ class Heap(Bench):
                          "1")
         self.assertEqual([row["side"] for row in rows], ["memlith-scan"] * 3)
         self.assertEqual([row["ratio"] for row in rows], [None] * 3)
-        done = self.run_it("table2", "--sides", "nobody")
+        done = self.run_it("table2", "--sides", "none")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("there is no side nobody; there are: " + ", ".join(OURS), done.stderr)
+        self.assertIn("there is no side none; there are: " + ", ".join(OURS), done.stderr)
 
     @unittest.skipIf(SANITIZED, "the program ran above, and a sanitizer makes this slow")
     def test_the_report_has_every_table(self):

@@ -20,7 +20,7 @@ constexpr std::uint64_t kThreadsOfAll = 7;  // store/background.hpp
 constexpr std::uint64_t kBytesEach = 1024 * 1024;
 constexpr std::uint64_t kBytesOnce = 1024 * 1024;  // of the allocator, for a few databases
 
-// True if the process may have so many descriptors; asks for them if it may not yet.
+// True if the process may have that number of descriptors; asks for them if it may not yet.
 bool may_have_descriptors(std::uint64_t count) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;

@@ -249,7 +249,7 @@ impl<'a> Transaction<'a> {
         check(unsafe { sys::memlith_txn_add_region(self.raw, part.raw(), 0) })
     }
 
-    /// What is stored to a region from now on is a part, and is undone if the transaction is dropped.
+    /// Stores to the region from now on are a part, and are undone if the transaction is dropped.
     pub fn join_region_undoing(&mut self, part: &'a region::Region) -> Result<()> {
         // SAFETY: both are open.
         check(unsafe { sys::memlith_txn_add_region(self.raw, part.raw(), sys::MEMLITH_UNDO) })
