@@ -36,7 +36,7 @@ MOUNTING = ("all", "persist", "files", "rocksdb", "postgres", "pmdk")
 
 
 class Misused(Exception):
-    """What was typed makes no sense; the message says what does."""
+    """The typed arguments make no sense; the message says what does."""
 
 
 def say(text):
@@ -252,7 +252,7 @@ def run_sqlite(programs, words):
 
 
 def run_instrumented(programs, words):
-    """What recording stores costs a program, built with clang and with memlith-cc; `kyoto`: Kyoto Cabinet compiled with
+    """The cost of recording stores, built with clang and with memlith-cc; `kyoto`: Kyoto Cabinet compiled with
     memlith-c++ beside its own transactions."""
     if words[:1] == ["kyoto"]:
         return run_in_folder([sys.executable, "-B", ROOT / "bench/instrumented/kyoto.py", "--bin", programs], words[1:])
@@ -370,7 +370,7 @@ SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memli
 
 
 def packages_of(name):
-    """What cmake/packages.sh names for the peers, or for memlith-cc."""
+    """The packages that cmake/packages.sh names for the peers, or for memlith-cc."""
     groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "dbbench": ("kv",),
               "kvcalls": ("kv",), "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"),
               "redis": ("redis",), "rocksdb": ("rocksdb",), "postgres": ("postgres",),

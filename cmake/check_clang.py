@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What clang says of src/ without building it: each header compiles alone, and locks are held where the code says so.
+"""Clang's checks of src/ without building it: each header compiles alone, and locks are held where the code says so.
 
 Usage: check_clang.py [REPOSITORY | --self-test]
 Reads the sources of src/, six of a floor at a time, and each header as the only include of a file, with clang 19 and
@@ -22,7 +22,7 @@ AT_ONCE = 6
 
 
 def complaint(root, files):
-    """What clang says of files that are included one behind the other; nothing if all is well."""
+    """Clang's messages about files that are included one behind the other; nothing if all is well."""
     command = [*shlex.split(CLANG), *FLAGS.get(files[0].name, []), "-x", "c++", "-"]
     lines = "".join(f'#include "{file.relative_to(root / "src")}"\n' for file in files)
     read = subprocess.run(command, cwd=root, input=lines, capture_output=True, text=True, check=False)

@@ -18,7 +18,7 @@ REFERENCES = re.compile(r"\[((?:mutant|workload|test) [^\[\]]+)\]$")
 
 
 def names_in(root, folder, pattern):
-    """What the pattern finds in the sources of a folder."""
+    """The pattern's matches in the sources of a folder."""
     files = (file for file in sorted((root / folder).rglob("*")) if file.suffix in {".cpp", ".hpp"})
     return {match for file in files for match in re.findall(pattern, file.read_text(encoding="utf-8"))}
 

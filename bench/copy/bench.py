@@ -23,14 +23,14 @@ import contest  # noqa: E402 pylint: disable=wrong-import-position
 
 
 def told_by(memlith, *words):
-    """What the command says, and how long it took."""
+    """Runs the command; returns its output and how long it took."""
     began = time.monotonic()
     told = contest.told_by([memlith, *words, "--json"])
     return told, time.monotonic() - began
 
 
 def copied(memlith, store, target):
-    """What the command says of a copy; None if there is no store to copy any more."""
+    """The command's report of a copy; None if there is no store to copy any more."""
     done = subprocess.run([memlith, "copy", "--json", store, target], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return json.loads(done.stdout)

@@ -83,7 +83,7 @@ class Sizes:
         self.thread_mib = "1" if quick else "16"
         self.again_mib = "1" if quick else "16"  # of a region that is committed over and over
         self.open_mib = "2" if quick else "4096"
-        # What stays below half of the log: no checkpoint runs beside it.
+        # Amounts that stay below half of the log: no checkpoint runs beside them.
         self.large_log = ["--log-mib", "64", "--rounds", "5"] if quick else ["--log-mib", "4000", "--rounds", "1500"]
         self.recovery = ["--log-mib", "16"] if quick else []
         self.scattered = ["--region-mib", "2"] if quick else []  # else as the benchmark has it: wider than the log

@@ -120,7 +120,7 @@ bool is_over(Run& run, std::uint64_t commits) {
   return true;
 }
 
-// What thread `number` does. The threads on one region have a half of it each: a transaction's bytes are its own.
+// The work of thread `number`. The threads on one region have a half of it each: a transaction's bytes are its own.
 void commit_many(Run& run, std::size_t number) {
   memlith_region* const region = run.subject.regions[number % run.subject.regions.size()];
   const std::uint64_t share = kWords / run.what.threads;

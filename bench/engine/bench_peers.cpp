@@ -212,7 +212,7 @@ class Comparison {
     if (MaybeFailure failure = warm_up(sides)) return failure;
     std::vector<memlith_store_info> before;
     for (Ours& ours : ours_) {
-      // So that what is written home for the last size is not written beside this one.
+      // The checkpoint of the last size must not run beside this one.
       const std::int32_t code = memlith_store_checkpoint(ours.store.get());
       if (code != MEMLITH_OK) return library_failure(code, "checkpointing between two sizes");
       Result<memlith_store_info> info = info_of(ours.store.get());

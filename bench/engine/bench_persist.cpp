@@ -196,7 +196,7 @@ Result<std::vector<RawWriter>> make_raws(const BenchPersistArguments& arguments,
   return raws;
 }
 
-// What the reader must know before the first numbers of a tracker.
+// Notes for the reader before the first numbers of a tracker.
 void write_notes(std::string_view tracker, const PersistLine& line) {
   write_line(fmt::format("# {}: {}", tracker, line.tracker_detail));
   if (!line.raw_direct_io) write_line("# no direct I/O in this folder: the raw side goes through the page cache");

@@ -43,7 +43,7 @@ struct StoreShape {
   std::uint32_t io = MEMLITH_IO_AUTO;  // of the recovery
 };
 
-// What the child tells the parent, in memory that both share.
+// The child's report to the parent, in memory that both share.
 struct ChildReport {
   std::uint64_t log_used_bytes;
   std::uint64_t region_checksum;
@@ -248,7 +248,7 @@ Result<Recovery> repeat_once(const ScratchFolder& scratch, const RawFile& raw, c
   if (!write_first) {
     if (MaybeFailure failure = write_sequentially(raw, source, left->log_used_bytes, result.write_ns)) return *failure;
   }
-  // What the raw side wrote, for it is there. A cached file would tell of the cache.
+  // Reads back the raw side's writes. A cached file would tell of the cache.
   if (raw.direct()) {
     if (MaybeFailure failure = read_sequentially(raw, source, left->log_used_bytes, result.read_ns)) return *failure;
   }

@@ -113,7 +113,7 @@ class TailBench {
       if (interrupted()) return interrupted_failure();
       if (arguments_.rate > 0) {
         sleep_until(due_ns);
-        // What comes late is not made up for: the rate is a ceiling, and latencies are those of the calls.
+        // Late calls are not made up for: the rate is a ceiling, and latencies are those of the calls.
         due_ns = std::max(due_ns, now_ns()) + kNsPerSecond / arguments_.rate;
       }
       std::uint64_t elapsed_ns = 0;

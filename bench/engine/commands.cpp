@@ -1,4 +1,4 @@
-// What may be typed behind `memlith bench`.
+// The benchmarks and options that may be typed behind `memlith bench`.
 #include "commands.hpp"
 
 #include <memory>

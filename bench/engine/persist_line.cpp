@@ -56,7 +56,7 @@ Limits warm_up_limits(std::size_t threads) { return {threads, {kWarmUpTurns, 0},
 
 SideResult result_of(const Side& side) { return {percentiles_of(side.samples_ns), side.rounds_per_second()}; }
 
-// What memlith is compared with: the raw writers, or bare captures that write by them.
+// The sides beside memlith: the raw writers, or bare captures that write by them.
 struct Raws {
   std::vector<RawWriter>& writers;
   std::vector<BareCapture> captures;
@@ -100,7 +100,7 @@ MaybeFailure make_workloads(memlith_store* store, const BenchPersistArguments& a
   return {};
 }
 
-// So that what is written home afterwards is what was persisted afterwards.
+// The checkpoints that follow then write home only what was persisted after this point.
 Result<memlith_store_info> checkpoint_and_look(memlith_store* store) {
   const std::int32_t code = memlith_store_checkpoint(store);
   if (code != MEMLITH_OK) return library_failure(code, "checkpointing");

@@ -71,7 +71,7 @@ int measure_database(const char* path, const Plan& plan) {
     return 1;
   }
   for (std::uint64_t i = 0; i < kRecords; ++i) database.set(key_of(i), std::string(kValueBytes, 'v'));
-  // What a side has put off while records were loaded is not the price of what follows.
+  // Work that a side put off while records were loaded is not the price of what follows.
   if (!database.close() || !database.open(path, BasicDB::OWRITER)) return 1;
   const bool in_transactions = plan.how == "transactions";
   const int result = measure(plan, [&](Random& random) {

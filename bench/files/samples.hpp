@@ -1,4 +1,4 @@
-// What the programs of `bench files` share: response times, printed as one JSON object, and pseudo-random numbers.
+// Shared by the programs of `bench files`: response times, printed as one JSON object, and pseudo-random numbers.
 #pragma once
 
 #include <cstdint>

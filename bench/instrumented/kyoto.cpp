@@ -102,7 +102,7 @@ int run(const Plan& plan) {
   for (std::uint64_t i = 0; i < plan.records; ++i) {
     if (!database.set(key_of(i), first)) return fail(database, "set");
   }
-  // What a side has put off while records were loaded is not the price of what follows.
+  // Work that a side put off while records were loaded is not the price of what follows.
   if (!database.close() || !database.open(plan.path, BasicDB::OWRITER)) return fail(database, "open again");
   std::vector<std::uint64_t> times_ns;
   const auto begin = Clock::now();

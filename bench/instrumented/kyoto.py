@@ -28,11 +28,11 @@ import contest  # noqa: E402 pylint: disable=wrong-import-position
 from debian_source import get_debian_source  # noqa: E402 pylint: disable=wrong-import-position
 
 PARTS = ["kcutil", "kcthread", "kcfile", "kccompress", "kccompare", "kcmap", "kcregex", "kcdb", "kchashdb", "kcplantdb"]
-# Of Kyoto Cabinet's configure; the last ones only tell its tools where they are installed.
+# Options of Kyoto Cabinet's configure; the last ones only tell its tools where they are installed.
 DEFINES = ["-DNDEBUG", "-D_GNU_SOURCE=1", "-D_FILE_OFFSET_BITS=64", "-D_REENTRANT", "-D__EXTENSIONS__",
            "-D_MYGCCATOMIC", *(f'-D_KC_{name}=""' for name in ("PREFIX", "INCLUDEDIR", "LIBDIR", "BINDIR", "LIBEXECDIR",
                                                                "APPINC", "APPLIBS"))]
-# What kyoto_files.cpp takes over.
+# The calls that kyoto_files.cpp takes over.
 CALLS = ["open64", "close", "fcntl64", "fsync", "ftruncate64", "mmap64", "msync", "munmap", "pwrite64"]
 KINDS = {"hash": "data.kch", "tree": "data.kct"}
 
@@ -72,7 +72,7 @@ def build(options, folder):
 
 
 def sides_of(options, folder):
-    """Of each side: the program, and how it makes a transaction durable."""
+    """Each side's program, and how it makes a transaction durable."""
     programs = build(options, folder)
     sides = {"transactions": ([programs["plain"]], "transactions"),
              "memlith instrumented": ([programs["instrumented"]], "synchronize")}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What recording stores costs: a key-value store in memory, built with clang 19 alone and with memlith-cc, in turns;
+"""The cost of recording stores: a key-value store in memory, built with clang 19 alone and with memlith-cc, in turns;
 and SQLite's speedtest1, a program that never opens a region, in a database in memory.
 
 Prints the time of an operation of each side, and its ratio to the side without recording. Nothing is persisted. The

@@ -1,4 +1,4 @@
-// What a benchmark's store lies on: files with system calls, files with io_uring, a raw block device, or an NVMe
+// The backend under a benchmark's store: files with system calls, files with io_uring, a raw block device, or an NVMe
 // namespace by its own commands. Floor: kit.
 #pragma once
 

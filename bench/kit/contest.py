@@ -19,7 +19,7 @@ class Failed(SystemExit):
 
 
 def said_by(command, **more):
-    """What the program prints to standard output."""
+    """The program's standard output."""
     words = [str(word) for word in command]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, **more)
     if done.returncode != 0:
@@ -137,7 +137,7 @@ def middle(runs, field):
 
 
 def percentiles(times):
-    """Of times in microseconds."""
+    """Percentiles of times in microseconds."""
     times = sorted(times)
     return {name: times[min(len(times) - 1, int(len(times) * part))]
             for name, part in zip(PERCENTILES, (0.5, 0.99, 0.999))}

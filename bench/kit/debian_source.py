@@ -11,7 +11,7 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
 
 def call(arguments, **more):
-    """What the program prints; if it fails, this one ends."""
+    """The program's output; if the program fails, this one ends."""
     result = subprocess.run(arguments, capture_output=True, text=True, check=False, **more)
     if result.returncode != 0:
         sys.exit(f"{' '.join(map(str, arguments))} failed:\n{(result.stdout + result.stderr)[-3000:]}")

@@ -1,4 +1,4 @@
-"""What the block layer counts of a folder's disk, for benchmarks that tell writes, bytes and flushes."""
+"""The block layer's counts of a folder's disk, for benchmarks that tell writes, bytes and flushes."""
 import pathlib
 import subprocess
 

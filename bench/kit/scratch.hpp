@@ -27,7 +27,7 @@ class ScratchFolder {
   std::string path_;  // empty once moved from
 };
 
-// What a benchmark's store needs beyond its regions and its log: the log may grow, and there are small files.
+// Space for a benchmark's store beyond its regions and its log: the log may grow, and there are small files.
 inline constexpr std::uint64_t kStoreSlackBytes = 256ull << 20;
 
 // NO_SPACE with the numbers in it unless the file system of `folder` has `bytes` free for this user.

@@ -35,7 +35,7 @@ template <class T>
   return nearest_rank(values, 0.5);
 }
 
-// What a ratio is where there is nothing to divide by: 0, which no measurement gives.
+// The ratio where there is nothing to divide by: 0, which no measurement gives.
 [[nodiscard]] inline double ratio_of(double value, double base) { return base > 0 ? value / base : 0; }
 
 // To three places, which is more than any measurement here is good for.

@@ -121,7 +121,7 @@ void Workload::store() const {
 
 std::int32_t Workload::touch() const {
   if (shape_.tracker == MEMLITH_TRACKER_INSTRUMENTED) {
-    // What memlith-cc puts behind each store.
+    // The calls that memlith-cc puts behind each store.
     for (const Change& change : changes_) memlith_track_store(change.target, shape_.bytes_per_page);
     return MEMLITH_OK;
   }

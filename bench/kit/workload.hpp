@@ -26,7 +26,7 @@ enum class Scope : std::uint8_t { automatic, stores, touch, persist };
 [[nodiscard]] Scope resolve_scope(Scope scope, std::uint32_t tracker);
 [[nodiscard]] const char* name_of(Scope scope);
 
-// What a round changes: `bytes_per_page` bytes, at most a page, in each of `pages` distinct pages.
+// The changes of a round: `bytes_per_page` bytes, at most a page, in each of `pages` distinct pages.
 struct RoundShape {
   std::uint64_t pages = 1;
   std::uint64_t bytes_per_page = kPageBytes;

@@ -61,7 +61,7 @@ def form_of(row):
 
 
 def name_of(row):
-    """What tells this table from the others of its suite."""
+    """The fields that tell this table from the others of its suite."""
     words = [row["workload"]]
     if "keys" in row:
         words.append("each durable" if row["durability"] == "sync" else "without any sync")
@@ -83,7 +83,7 @@ class Report(machine.Report):
                 self.line(text)
 
     def sides(self):
-        """What each side does, once."""
+        """A sentence about each side, once."""
         self.line("\n## The sides\n")
         seen = {}
         for row in self.rows:

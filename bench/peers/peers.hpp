@@ -16,7 +16,7 @@
 
 namespace memlith::tool {
 
-// What a folder's files lie on: "ext4", "xfs"; `note` says more where the device is a loop device, else it is empty.
+// The file system under a folder's files: "ext4", "xfs". `note` names the loop device, if there is one.
 struct FileSystem {
   std::string name;
   std::string note;

@@ -81,7 +81,7 @@ class Memory {
  private:
   static constexpr std::uint64_t kHugeBytes = 2 << 20;
 
-  // Whether the kernel says that a page of 2 MiB is mapped.
+  // True if the kernel says that a page of 2 MiB is mapped.
   [[nodiscard]] bool huge() const {
     std::FILE* const file = std::fopen("/proc/self/smaps", "re");
     if (file == nullptr) fail("smaps");

@@ -153,7 +153,7 @@ class BTree {
     node->leaf = leaf ? 1 : 0;
     return made;
   }
-  // What changes when items from `place` on move, with the children behind them.
+  // The bytes that change when items from `place` on move, with the children behind them.
   void will_move(Node* node, std::uint64_t place, std::uint64_t end) {
     memory_.change(&node->count, sizeof node->count);
     if (place < end) memory_.change(&node->items[place], (end - place) * sizeof(Item));

@@ -36,7 +36,7 @@ class MemlithDict(Side):
 
 
 class Raw(Side):
-    """What the disk takes for the least that a durable change can be, whatever the value."""
+    """The disk's time for the smallest durable change, whatever the value."""
 
     name, durability, has_threads = "raw write and flush of 512 bytes", "no dictionary", False
     ROOM = 4 << 20

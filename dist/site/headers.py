@@ -120,7 +120,7 @@ def split_at_commas(text):
 
 
 def names_of(code):
-    """What a declaration declares."""
+    """The name that a declaration declares."""
     plain = re.sub(r"^requires .*?\s(?=(?:explicit|struct|class|void|bool|friend)\b|\w+ operator|Result)", "",
                    re.sub(r"^template\s*<[^{;(]*?>\s*(?=\w)", "", code), flags=re.DOTALL)
     if match := re.match(r"#define (\w+)", code):

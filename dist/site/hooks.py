@@ -1,4 +1,4 @@
-"""What MkDocs does not know of this repository: pages that are made of the sources, links out of docs/, and lists as
+"""Teaches MkDocs this repository: pages that are made of the sources, links out of docs/, and lists as
 GitHub takes them.
 
 The reference (headers.py, commands.py) needs the program that MEMLITH_PROGRAM names. A link from docs/ to another file

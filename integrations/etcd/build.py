@@ -30,7 +30,7 @@ ENVIRONMENT = {**os.environ, "GOTOOLCHAIN": "local"}
 
 
 def go(folder, *words, flags=""):
-    """What the command says. Flags: of GOFLAGS."""
+    """The command's output. `flags`: of GOFLAGS."""
     environment = {**ENVIRONMENT, "GOFLAGS": f"{flags} -buildvcs=false".strip()}
     return subprocess.run(["go", *words], cwd=folder, env=environment, check=True, stdout=subprocess.PIPE,
                           text=True).stdout

@@ -134,14 +134,14 @@ class Ycsb(Bench):
                 self.assertEqual(row["logged_bytes_per_op"], 0, row)
 
     def test_what_an_update_logs(self):
-        """Of a random update of 116 bytes: at most 1.3 times the bytes of key and value, and 48."""
+        """A random update of 116 bytes writes at most 1.3 times the bytes of key and value, and 48."""
         row = self.rows("--workloads", "write", "--records", "20000", "--seconds", "0.5", "--rounds", "1", "--sides",
                         "memlith", "--window-ms", "5")[0]
         self.assertGreater(row["logged_bytes_per_op"], 0)
         self.assertLessEqual(row["logged_bytes_per_op"], 1.3 * 116 + 48, row)
 
     def test_windows(self):
-        """Of a later window only the side to which it matters is measured again."""
+        """For a later window only the side to which it matters is measured again."""
         rows = self.rows("--workloads", "write", "--records", "300", "--seconds", "0.01", "--rounds", "1",
                          "--window-ms", "1,100", "--sides", "memlith,memlith-no-durability", "--window-mib", "64")
         self.assertEqual([(row["side"], row.get("window_ms")) for row in rows],

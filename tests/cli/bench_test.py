@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The benchmarks of the command `memlith`, with the least that they do (docs/performance.md): each side was measured as
-often as the others, what is printed has the documented shape, and nothing stays behind. What they measure is nobody's
-business here.
+often as the others, what is printed has the documented shape, and nothing stays behind. The figures are not
+checked.
 
 Usage: bench_test.py MEMLITH FOLDER_OF_BENCH
 """

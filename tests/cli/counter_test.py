@@ -20,7 +20,7 @@ CLIENTS = [f"client{number}" for number in range(3)]
 
 class Counter(unittest.TestCase):
     def found(self, lines):
-        """Of each client the count that the server told at its start."""
+        """The count that the server told each client at its start."""
         told = dict(line.split()[1:] for line in lines if line.startswith("found "))
         self.assertEqual(sorted(told), CLIENTS)
         return {client: int(count) for client, count in told.items()}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the commands print with --json has the fields of docs/json.md, and no others.
+"""The output of the commands with --json has the fields of docs/json.md, and no others.
 
 Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_KV_BENCH]
 """
@@ -34,7 +34,7 @@ def documented():
 
 
 def names_in(value, prefix=""):
-    """Of an object and those in it: "log.bytes", "regions[].name"."""
+    """The fields of an object and of those in it: "log.bytes", "regions[].name"."""
     for key, inner in value.items():
         name = prefix + key
         if isinstance(inner, dict) and name not in NAMED_BY_DATA:

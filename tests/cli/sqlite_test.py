@@ -72,7 +72,7 @@ def memlith(*arguments, **more):
 
 
 def rows_of(path):
-    """What plain SQLite finds; fails where it finds damage."""
+    """Plain SQLite's view of the file; fails if it finds damage."""
     connection = sqlite3.connect(path)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     rows = connection.execute("select * from t order by a").fetchall()

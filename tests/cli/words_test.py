@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the command says fits what happened: exit codes of `verify`, `--json` at any place, advice for what was named
+"""The command's words fit what happened: exit codes of `verify`, `--json` at any place, advice for what was named
 and typed.
 
 Usage: words_test.py MEMLITH HELLO_C

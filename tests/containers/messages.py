@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a compiler says of programs that mix values of the process with containers of a heap.
+"""A compiler's messages about programs that mix values of the process with containers of a heap.
 
 conversions.cpp must compile. Each wrong program must not, and the first error must be short and begin with the point:
 the advice of an assertion, or the two types, without the default arguments.

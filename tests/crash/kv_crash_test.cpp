@@ -130,7 +130,7 @@ class KvMemory {
   }
 
  private:
-  // What the memory is afterwards is what this commit leaves.
+  // The memory afterwards is the content that this commit leaves.
   template <class Act>
   void change(bool durable, Act&& act) {
     const auto bytes = std::make_shared<std::vector<std::byte>>();

@@ -92,7 +92,7 @@ class ThreeStructures {
   }
 
  private:
-  // What the memory is afterwards is what this commit leaves.
+  // The memory afterwards is the content that this commit leaves.
   template <class Act>
   void change(std::size_t which, bool durable, Act&& act) {
     const auto bytes = std::make_shared<std::vector<std::byte>>();

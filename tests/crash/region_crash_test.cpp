@@ -87,7 +87,7 @@ class Memory {
     world_.placed(commit, store_->log().head());
     world_.acknowledged(commit);
   }
-  // What a persist would have made of the stores to `name`, as the content of the regions named in the change.
+  // The content of the regions named in the change, had the stores to `name` been persisted.
   struct Capture {
     std::size_t commit = 0;
     Lsn end;
@@ -328,7 +328,7 @@ TEST_P(RegionCrash, SnapshotsChangeNothing) {
   world.explore(sampled(), seed_);
 }
 
-// What was rolled back is never there, and what is persisted afterwards stands on what was persisted before.
+// A change that was rolled back is never there, and later persists stand on what was persisted before it.
 TEST_P(RegionCrash, RollbackLeavesNothing) {
   CrashWorld world(options_for_pages());
   Memory memory(world, GetParam());

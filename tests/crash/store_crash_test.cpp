@@ -287,7 +287,7 @@ TEST_F(StoreCrash, GroupCommitLeavesAPrefixOfTheLog) {
   }
 }
 
-// So that a log that commits fill grows, once checkpoints have written home as much as that costs. [crash/log_growth]
+// A log that commits fill grows once checkpoints have written home as much as that costs. [crash/log_growth]
 TEST_F(StoreCrash, ABusyLogGrows) {
   StoreOptions options = small_store_options();
   options.manual_checkpoint = false;

@@ -39,7 +39,7 @@ class Session:
                                      start_new_session=True)
 
     def run(self, command):
-        """What the command prints, and its status."""
+        """The command's output, and its status."""
         self.bash.stdin.write(f"{command}\necho '{MARK}' $?\n")
         self.bash.stdin.flush()
         lines = []
@@ -91,7 +91,7 @@ def commands(session):
 
 
 def pattern_of(shown):
-    """What the shown lines stand for."""
+    """The lines for which the shown ones stand."""
     parts = []
     for line in shown:
         if line.strip() == "...":

@@ -40,7 +40,7 @@ def members(code):
 
 
 def measured(lines, include, compiler):
-    """What a program prints that has these lines in its main()."""
+    """The output of a program that has these lines in its main()."""
     names = sorted(path.name for path in pathlib.Path(include, "memlith").glob("*.h"))
     text = "".join(f"#include <memlith/{name}>\n" for name in names)
     text = f"#include <stddef.h>\n#include <stdio.h>\n{text}int main(void) {{\n" + "\n".join(lines) + "\n}\n"
@@ -68,13 +68,13 @@ def interface(include, library, compiler):
             functions[item.names[0]] = re.sub(r"\(\s+", "(", re.sub(r"\s+", " ", plain).strip())
     symbols = subprocess.run(["nm", "--dynamic", "--defined-only", "--format=posix", library], capture_output=True,
                              text=True, check=True).stdout
-    # What include/private declares is exported for the tests, and is no part of the interface.
+    # Names that include/private declares are exported for the tests, and are no part of the interface.
     exported = sorted({line.split()[0].split("@")[0] for line in symbols.splitlines()} & set(functions))
     return {"functions": functions, "values": measured(lines, include, compiler), "symbols": exported}
 
 
 def broken(old, new):
-    """What a program that was linked with `old` would miss in `new`."""
+    """The names and values that a program linked with `old` would miss in `new`."""
     for name, signature in old["functions"].items():
         if new["functions"].get(name) != signature:
             yield f"{name} was\n    {signature}\nand is\n    {new['functions'].get(name, 'gone')}"

@@ -54,7 +54,7 @@ def make(include, compiler, target):
 
 
 def complaint(old, include, compiler):
-    """What abidiff has against today's headers; empty: nothing."""
+    """The complaints of abidiff about today's headers; empty: none."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         before, rules = folder / "before.xml", folder / "rules"

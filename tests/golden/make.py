@@ -34,7 +34,7 @@ update notes set text = text || ' again' where id < 50;
 
 
 def packed(folder, version, kind):
-    """What lies in the folder, in the order of the names, and with no time or user of this machine."""
+    """The folder's files, in the order of the names, and with no time or user of this machine."""
     def plain(member):
         member.uid = member.gid = member.mtime = 0
         member.uname = member.gname = ""

@@ -67,7 +67,7 @@ exec switch_root /root /bin/bash -c \
 
 
 class Unable(Exception):
-    """What is missing, and what to do."""
+    """The missing packages, and how to get them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +206,7 @@ def make_initramfs(target: pathlib.Path, busybox: pathlib.Path, modules: dict[st
 
 
 def make_build(arch: str, root: pathlib.Path | None, build: pathlib.Path, targets: list[str]) -> None:
-    """Of this machine's processor the preset release, else the same with Debian's cross compiler."""
+    """The build of the preset release for this machine's processor, else the same with Debian's cross compiler."""
     if arch == "amd64":
         subprocess.run(["cmake", "--preset", "release", "-S", str(ROOT)], stdout=subprocess.DEVNULL, check=True,
                        cwd=ROOT)

@@ -1,4 +1,4 @@
-"""What is run in the machines, as whom, and on which file systems; and the tables of the results."""
+"""The runs in the machines, their users and file systems; and the tables of the results."""
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the crash laboratory promises about itself (docs/testing.md, "The crash laboratory").
+"""The promises of the crash laboratory about itself (docs/testing.md, "The crash laboratory").
 
 Usage: lab_test.py MEMLITH_CRASHLAB LIBMEMLITH.so LIBMEMLITH.a
 A violation's line replays it, byte for byte; a shrunken one is smaller and still wrong; a run is repeatable by its

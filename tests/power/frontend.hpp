@@ -37,7 +37,7 @@ class PoweredDisk {
     slow_least_ = least;
     slow_most_ = most;
   }
-  // So many flushes from now on fail, and do nothing. What was written stays readable, and a cut may drop it.
+  // This many flushes from now on fail, and do nothing. What was written stays readable, and a cut may drop it.
   void fail_flushes(std::uint64_t count) { failures_left_ = count; }
   [[nodiscard]] std::uint64_t failed_flushes() const { return failed_; }
 

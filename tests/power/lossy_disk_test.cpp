@@ -51,7 +51,7 @@ class LossyDiskTest : public ::testing::Test {
   int image_;
 };
 
-// What was flushed is kept by every cut; what was written after it may be old, new, or new in parts, and all three
+// Flushed writes are kept by every cut; later ones may be old, new, or new in parts, and all three
 // happen.
 TEST_F(LossyDiskTest, KeepsWhatWasFlushedAndLosesTheRestInEveryWay) {
   std::set<std::string> seen;
@@ -68,7 +68,7 @@ TEST_F(LossyDiskTest, KeepsWhatWasFlushedAndLosesTheRestInEveryWay) {
   EXPECT_EQ(seen, (std::set<std::string>{"aaa..", "aab..", "aaab.", "aabb."}));
 }
 
-// Of several unflushed writes of a sector, any may be the last that reached the medium, and reads see the newest.
+// Any of several unflushed writes of a sector may be the last that reached the medium, and reads see the newest.
 TEST_F(LossyDiskTest, AnyUnflushedVersionMayBeFound) {
   std::set<std::string> seen;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
@@ -162,7 +162,7 @@ TEST_F(LossyDiskTest, ALiarLosesWhatItAcknowledged) {
   EXPECT_EQ(seen, (std::set<std::string>{".", "a"}));
 }
 
-// What was not flushed is gone on request, and nothing else.
+// Unflushed writes are gone on request, and nothing else.
 TEST_F(LossyDiskTest, LosesAllThatWasNotFlushed) {
   LossyDisk disk(image_, kBytes, {});
   put(disk, 0, 2, 'a');

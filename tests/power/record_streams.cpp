@@ -48,7 +48,7 @@ void KvStream::change(KvTransaction& txn, std::uint64_t commit, Report& report) 
   must(report, "stream k: put", txn.put(map_, kCommitKey, std::to_string(commit)));
 }
 
-// What change() does, without a kv store.
+// The work of change(), without a kv store.
 void KvStream::follow(std::uint64_t commit) {
   core::Random random(core::Random(seed_ ^ commit).next());
   for (std::uint64_t left = 1 + random.below(8); left > 0; --left) {

@@ -1,4 +1,4 @@
-// What the workload says (workload_main.cpp), and how it ends where something is wrong.
+// The workload's report (workload_main.cpp), and how it ends where something is wrong.
 #pragma once
 
 #include <unistd.h>

@@ -46,7 +46,7 @@ class Stream {
 
   [[nodiscard]] const StreamPlan& plan() const { return plan_; }
   [[nodiscard]] std::uint64_t size_after(std::size_t region, std::uint64_t commit) const;
-  // What commit `commit` fills, and with what.
+  // The records that commit `commit` fills, and their bytes.
   [[nodiscard]] std::vector<Change> changes(std::uint64_t commit) const;
   void fill(Cell cell, const Change& change, std::uint64_t commit) const;
 

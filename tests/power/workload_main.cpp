@@ -3,7 +3,7 @@
 // does (tests/power/rig/oracle.py reads them):
 //   P s n   on opening, stream s was found to hold exactly the state after commit n
 //   S s n   commit n of s has begun: nothing of it was stored before
-//   A s n   commit n was acknowledged, and with it those before it that nobody had waited for
+//   A s n   commit n was acknowledged, and with it those before it that were not waited for
 //   F n     opening replayed n frames
 //   X text  the state found is none that a crash may leave; the program ends
 //   E text  something failed that may fail; the program ends
@@ -196,7 +196,7 @@ class LiveStream {
     for (std::uint64_t left = 1 + random_.below(6); left > 0; --left) {
       const std::size_t region = random_.below(regions_.size());
       const std::uint64_t cell = random_.below(regions_[region].size() / kCellBytes);
-      // What was there before is kept once.
+      // The content from before is kept once.
       if (std::find(places.begin(), places.end(), std::pair(region, cell)) != places.end()) continue;
       places.emplace_back(region, cell);
       all.push_back(litter(region, cell, report));

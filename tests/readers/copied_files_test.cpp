@@ -27,7 +27,7 @@ SimImage copied(SimImage image) {
   return image;
 }
 
-// What a program leaves that makes a store, commits and is killed, or closes the store.
+// The files of a program that makes a store, commits and is killed, or closes the store.
 SimImage left(bool closed) {
   SimVolume volume;
   const auto store = must(Store::open(volume, tiny_options()));

@@ -74,7 +74,7 @@ std::optional<Copied> copy(Volume& from, const StoreOptions& options, Faults& fa
   return copied;
 }
 
-// What one commit left, and that commit is the one that the copy names.
+// The content of one commit, the one that the copy names.
 void check(const World& world, const Copied& copied, std::vector<Seen>& seen, Faults& faults) {
   const std::int64_t state = world.state_of(copied.content);
   if (state < 0) faults.add("a copy is what no commit left, of LSN " + std::to_string(copied.lsn.value));
@@ -161,7 +161,7 @@ void write_at_every_read(StoreKind kind, std::uint64_t seed, Faults& faults) {
   }
 }
 
-// What a power cut left of a copy: no store, or all of it. The copy is then made again.
+// The rest of a copy after a power cut: no store, or all of it. The copy is then made again.
 void cut_the_power(StoreKind kind, std::uint64_t seed, Faults& faults) {
   World world(kind, seed);
   world.open();

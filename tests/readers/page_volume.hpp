@@ -54,7 +54,7 @@ class PageVolume final : public core::VolumeDecorator {
  public:
   PageVolume(core::SimVolume& inner, Pages& pages) : VolumeDecorator(inner), pages_(pages) {}
 
-  // Of files that are open to be read only.
+  // For files that are open to be read only.
   std::function<void()> before_read;
   ReadingDevice::After after_read;
 
@@ -102,7 +102,7 @@ class PageVolume final : public core::VolumeDecorator {
   Pages& pages_;
 };
 
-// What the writer's background thread does when it gets to it.
+// The work of the writer's background thread.
 inline void show_page(Pages& pages, core::Store& store, const std::string& name) {
   store.publish_stats();
   core::StatsPage& page = *store.stats();

@@ -33,7 +33,7 @@ class NoSink final : public CopySink {
   Status put(ObjectId, std::uint64_t, std::span<const std::byte>) override { return kOk; }
 };
 
-// What memlith_check_data does; empty if there is no store yet.
+// The result of memlith_check_data; empty if there is no store yet.
 std::optional<CopiedState> look(Volume& volume, const StoreOptions& options) {
   StoreOptions reading = options;
   reading.follow_patience = std::chrono::milliseconds(0);
@@ -102,7 +102,7 @@ void write_at_every_read(std::uint64_t seed, Faults& faults) {
   }
 }
 
-// What a recovered store says of its homes.
+// The verdict of a recovered store on its homes.
 void check_recovered(SimVolume& volume, const StoreOptions& options, const std::string& where, Faults& faults) {
   auto store = Store::open(volume, options);
   if (!store.ok()) {
@@ -179,7 +179,7 @@ std::vector<std::string> files_in(const SimImage& image, bool sums) {
   return names;
 }
 
-// Of a sums file, whatever is lost of it accuses nothing and costs nothing, and can be made anew.
+// Lost parts of a sums file accuse nothing and cost nothing, and can be made anew.
 void damage_the_sums(std::uint64_t seed, Faults& faults) {
   Content content;
   const SimImage image = made(true, seed, content);

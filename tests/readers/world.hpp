@@ -47,7 +47,7 @@ inline StoreOptions reading(StoreOptions options) {
   return options;
 }
 
-// What a recovery finds.
+// The content that a recovery finds.
 inline Content recovered(SimImage image, const StoreOptions& options) {
   SimVolume volume(std::move(image));
   auto store = Store::open(volume, options);
@@ -168,7 +168,7 @@ struct Seen {
   std::int64_t state = 0;
 };
 
-// What was wrong; counted instead of reported where a fault is planted.
+// The faults; counted instead of reported where a fault is planted.
 struct Faults {
   bool planted = active_mutant != Mutant::none;
   std::uint64_t found = 0;

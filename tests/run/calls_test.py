@@ -65,7 +65,7 @@ def compare(memlith, program, folder, seed, calls):
 
 
 def run_part(memlith, program, seed, calls):
-    """What differs; empty if nothing does."""
+    """The differences; empty if there are none."""
     with tempfile.TemporaryDirectory(dir=folder_for_tests(), prefix="memlith-calls-") as folder:
         try:
             compare(memlith, program, pathlib.Path(folder), seed, calls)

@@ -1,4 +1,4 @@
-"""What the tests of `memlith run` share: a folder, programs in it, and the file as its last commit left it."""
+"""Shared by the tests of `memlith run`: a folder, programs in it, and the file as its last commit left it."""
 import os
 import pathlib
 import subprocess

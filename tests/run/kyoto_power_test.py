@@ -67,7 +67,7 @@ class Bench(LossyFolder):
         return int(made.stdout)
 
     def check(self, database, with_memlith, acknowledged):
-        """What is wrong with the database; empty if nothing is."""
+        """The faults of the database; empty if there are none."""
         disk = self.mount()
         try:
             done = subprocess.run(self.command(with_memlith, "check", str(self.target / database), str(acknowledged)),

@@ -381,7 +381,7 @@ os.close(fd)
 
 
 class Refused(Folder):
-    """What cannot be taken over is refused, or said."""
+    """Files that cannot be taken over are refused, or told."""
 
     def refused(self, command, sentence, code=126):
         done = self.run_with("*.bin", *command, check=False)

@@ -116,7 +116,7 @@ const char* place_of(const StoreFacts& facts) {
   return facts.path.kind == StoreKind::folder ? "a folder" : "one file with its log beside it";
 }
 
-// What the kernel or the disk reports of the disk, and how a commit is therefore made durable.
+// The kernel's or the disk's report of the disk, and how a commit is therefore made durable.
 std::string disk_line(const memlith_store_info& info) {
   const bool is_volatile = (info.disk & MEMLITH_DISK_VOLATILE_CACHE) != 0;
   const bool forced = (info.disk & MEMLITH_DISK_FORCED_UNIT_ACCESS) != 0;

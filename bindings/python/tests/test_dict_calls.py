@@ -172,7 +172,7 @@ def test_the_length_after_a_kill(program: Program) -> None:
 
 
 def test_a_length_that_a_kill_left_unknown(folder: pathlib.Path) -> None:
-    """What a kill leaves between two commits of an appending."""
+    """The states that a kill leaves between two commits of an appending."""
     command = os.environ.get("MEMLITH_COMMAND")
     if command is None:
         pytest.skip("MEMLITH_COMMAND does not name the command `memlith`")

@@ -20,7 +20,7 @@ import memlith
 
 
 class Stop(Exception):
-    """What a signal handler raises."""
+    """Raised by a signal handler."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def stopped_after(seconds: float) -> Iterator[None]:
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """What `work` returns or raises, in a thread of its own."""
+    """The result or error of `work`, in a thread of its own."""
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         return executor.submit(work).result(60)
 

@@ -1,4 +1,4 @@
-"""What the wheel brings: the library, its types, the SQLite plugin; from Python 3.12 on for every later version."""
+"""The wheel's content: the library, its types, the SQLite plugin; from Python 3.12 on for every later version."""
 
 import importlib.metadata
 import pathlib

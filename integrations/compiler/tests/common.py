@@ -1,4 +1,4 @@
-"""What the tests of memlith-cc share: building a program with it, and running that with MEMLITH_VERIFY_TRACKING=1."""
+"""Shared by the tests of memlith-cc: building a program with it, and running that with MEMLITH_VERIFY_TRACKING=1."""
 import os
 import pathlib
 import shutil

@@ -69,7 +69,7 @@ def everything_is_recorded(kind):
 
 
 def killed(name, kind, parent, environment):
-    """What `check` finds after transactions of all records were killed."""
+    """The findings of `check` after transactions of all records were killed."""
     folder = parent / f"memlith-kyoto-test-{os.getpid()}"
     folder.mkdir()
     database = folder / f"data.{kind}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the C library stores to a region is recorded, for each function that docs/compiler-pass.md promises."""
+"""Stores of the C library to a region are recorded, for each function that docs/compiler-pass.md promises."""
 import re
 import subprocess
 

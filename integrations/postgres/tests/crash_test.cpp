@@ -245,7 +245,7 @@ std::string explore_stories(std::size_t stories, int steps) {
   return {};
 }
 
-// Whether one of 20 stories shows the mutant.
+// True if one of 20 stories shows the mutant.
 bool is_noticed(Mutant mutant) {
   memlith::core::active_mutant = mutant;
   const std::string wrong = explore_stories(20, 120);

@@ -64,7 +64,7 @@ class Faults:
         return ballast
 
     def grow(self):
-        """What needs space, until the server notices that there is none, or has stopped. The rows go straight into the
+        """Fills space until the server notices that there is none, or has stopped. The rows go straight into the
         table: a temporary file in a folder that could not be made would hide the lack of space."""
         for text in ("checkpoint", "create table more as select repeat('x', 100), generate_series(1, 2000000)",
                      "checkpoint"):

@@ -69,7 +69,7 @@ class Killed(Trial):
             self.stock.stop()
 
     def is_begun(self):
-        """Whether a server has the lock that all processes of a server share."""
+        """True if a server has the lock that all processes of a server share."""
         with (self.server.pages / "life").open() as life:
             try:
                 fcntl.flock(life, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -163,7 +163,7 @@ class Server:
         self.call(BIN / "pg_ctl", "-D", self.data, "-w", "-t", PATIENCE_S, "-m", mode, "stop")
 
     def processes(self):
-        """Of the server, and the keeper: {pid: name}."""
+        """The processes of the server, and its keeper: {pid: name}."""
         found = {}
         for entry in os.listdir("/proc"):
             if entry.isdigit():
@@ -197,7 +197,7 @@ class Server:
         self.forget_process()
 
     def forget_process(self):
-        """What a killed postmaster leaves names a process, which may be a zombie still, or another one by now."""
+        """The process named in a killed postmaster's file may be a zombie still, or another one by now."""
         for left in (self.data / "postmaster.pid", *self.socket.glob(".s.PGSQL*")):
             left.unlink(missing_ok=True)
 
@@ -224,11 +224,11 @@ class Server:
         return dict(tuple(map(int, line.split("|"))) for line in self.sql("select c, n from ack").splitlines())
 
     def check_checksums(self):
-        """Of a server that was stopped."""
+        """The state of a server that was stopped."""
         self.call(BIN / "pg_checksums", "--check", "-D", self.data)
 
     def check(self):
-        """That tables, indexes and sums agree."""
+        """Checks that tables, indexes and sums agree."""
         for what, query, wanted in (("sums", SUMS, "t"), ("indexes", INDEXES, None), ("heaps", HEAPS, "")):
             found = self.sql(query)
             if wanted is not None and found != wanted:
@@ -276,7 +276,7 @@ class Load:
         return counts
 
     def compare(self, counts):
-        """Whether the server has them. pgbench buffers what it prints, so the server may have more."""
+        """True if the server has them. pgbench buffers what it prints, so the server may have more."""
         now = self.server.counters()
         for client, count in counts.items():
             if now[client] < self.before[client] + count:

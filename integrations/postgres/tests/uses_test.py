@@ -47,7 +47,7 @@ class Uses:
 
     # ---- relations without a log
     def logged_bytes(self, text):
-        """What the page log has taken when this is done and checkpointed."""
+        """The bytes that the page log has taken when this is done and checkpointed."""
         def now():
             # The keeper shows its counters up to 50 ms later, or more on a machine that is busy.
             seen = []

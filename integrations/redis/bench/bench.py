@@ -39,7 +39,7 @@ class Bench:
         return Server(self.programs[bool(memlith)], self.given.dir / "redis-bench" / side, memlith, directives)
 
     def load(self, server, **options):
-        """What memlith-redis-load says."""
+        """The report of memlith-redis-load."""
         words = [self.given.bin / "memlith-redis-load", "--socket", server.folder / "s", "--value-bytes",
                  str(self.given.value_bytes)]
         for name, value in options.items():

@@ -250,7 +250,7 @@ class Load(threading.Thread):
                 pass  # no master any more
 
     def see(self, tag, count):
-        """So many are there."""
+        """Checks the number of keys."""
         most = self.acknowledged[tag] + self.doubtful[tag]
         assert self.confirmed[tag] <= count <= most, \
             f"{tag}: {count} of {self.acknowledged[tag]} acknowledged writes, {self.confirmed[tag]} confirmed, " \
@@ -537,7 +537,7 @@ def test_slots_that_are_lost(given, chance):
 
 
 def winner_has(node, winner, slot, names):
-    """Whether the node knows that the slot is the winner's."""
+    """True if the node knows that the slot is the winner's."""
     for first, last, owner, *_ in node.client()("CLUSTER", "SLOTS"):
         if first <= slot <= last:
             return owner[2].decode() == names[winner.port]
@@ -545,7 +545,7 @@ def winner_has(node, winner, slot, names):
 
 
 def test_slots_that_are_open(given, chance):
-    """That a slot is moving is durable when it was acknowledged: power is cut, and both servers still know it."""
+    """An acknowledged move of a slot is durable: power is cut, and both servers still know it."""
     given.work.mkdir(parents=True, exist_ok=True)
     library = given.work.resolve() / "keeps.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-ldl"], input=KEEPS_WHAT_IS_FLUSHED,

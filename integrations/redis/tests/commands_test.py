@@ -556,7 +556,7 @@ def later_version(store):
 
 
 def test_failing_disk(place):
-    """What a flush did not make durable is never acknowledged, and the server ends."""
+    """A write whose flush failed is never acknowledged, and the server ends."""
     place.work.mkdir(parents=True, exist_ok=True)
     (place.work / "failing.c").write_text(FAILING_DISK, encoding="utf-8")
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", place.work / "failing.so", place.work / "failing.c", "-ldl"],

@@ -65,7 +65,7 @@ class Loads:
         self.loads = [Load(server, index, Model(random.Random(chance.random()))) for index in range(CLIENTS)]
 
     def check(self):
-        """What the server has, from which the clients go on."""
+        """The server's databases, from which the clients go on."""
         client = self.server.client()
         self.loads = [Load(self.server, index, each.check(client)) for index, each in enumerate(self.loads)]
 

@@ -1,4 +1,4 @@
-"""What a client did to its databases, in Python: a client makes a random change, and knows what the databases have to
+"""A client's databases, modelled in Python: a client makes a random change, and knows what the databases have to
 be if the change was made, and if it was not.
 
 The two databases of a client are dictionaries from keys to values: bytes, list, dict (hash), set, Sorted, Stream. A
@@ -13,11 +13,11 @@ return n"""
 
 
 class Sorted(dict):
-    """Of a sorted set: member to score."""
+    """A sorted set: member to score."""
 
 
 class Stream(list):
-    """Of (id, field, value)."""
+    """A stream: (id, field, value)."""
 
 
 class Model:
@@ -253,7 +253,7 @@ def value_of(client, key):
 
 
 def difference(model, found, expires):
-    """What is not as the model has it; empty: nothing."""
+    """The differences from the model; empty: none."""
     for index in range(2):
         expected, have = model.databases[index], found[index]
         for key in sorted(expected.keys() | have.keys()):

@@ -241,7 +241,7 @@ def test_a_failed_master_comes_back(place):
 
 
 def test_wait(place):
-    """What WAIT confirmed is on the disk of the replica, whichever server is killed then."""
+    """Writes that WAIT confirmed are on the disk of the replica, whichever server is killed then."""
     for number in range(max(3, place.rounds // 4)):
         master = place.server("wait-master")
         replica = place.server("wait-replica", "strong", master)

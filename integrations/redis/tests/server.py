@@ -115,7 +115,7 @@ class Client:
         return value
 
     def ready(self, seconds):
-        """Whether a reply comes within so long."""
+        """True if a reply comes within this time."""
         return bool(self.rest) or bool(select.select([self.socket], [], [], seconds)[0])
 
     def send(self, *arguments):
@@ -164,7 +164,7 @@ class Server:
 
     @classmethod
     def kill_all(cls):
-        """What a test that failed has left."""
+        """Ends the processes that a failed test has left."""
         for process in cls.started:
             if process.poll() is None:
                 process.kill()
@@ -212,7 +212,7 @@ class Server:
         return self
 
     def refuses_to_start(self):
-        """What it says."""
+        """The server's output."""
         self.begin()
         assert self.process.wait(START_SECONDS) != 0, "the server ended without an error"
         return self.log() + (self.folder / "said").read_text(errors="replace")

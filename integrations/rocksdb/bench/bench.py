@@ -40,7 +40,7 @@ class Bench:
         return contest.said_by(words, stderr=subprocess.PIPE, env=dict(os.environ, **environment))
 
     def counted(self, measure):
-        """What measure() tells, with "ops" and "seconds", and the disk's counts meanwhile."""
+        """The result of measure(), with "ops" and "seconds", and the disk's counts meanwhile."""
         before = self.disk.now()
         told = measure()
         return told | self.disk.since(before)

@@ -53,7 +53,7 @@ class Load(threading.Thread):
         return code
 
     def close(self):
-        """Of a process that ends by itself: waits for that."""
+        """Waits for a process that ends by itself."""
         self.wait_until_open()
         if self.end() != 0:
             raise Wrong("the database cannot be closed")

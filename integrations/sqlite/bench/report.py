@@ -59,7 +59,7 @@ TITLES = ["system", "a second", "over WAL, FULL", "timed a turn", "p50 us", "p99
 
 
 def name_of(row):
-    """What tells this table from the others of its benchmark."""
+    """The fields that tell this table from the others of its benchmark."""
     words = [row["pattern"]] if "pattern" in row else []
     words += [f"{row[key]:,} {unit}"
               for key, unit in (("transaction_kib", "KiB a transaction"), ("subscribers", "subscribers")) if key in row]

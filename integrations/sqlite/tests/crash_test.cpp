@@ -154,7 +154,7 @@ class Story {
     EXPECT_OPEN(connections_[index]);
   }
   // The n-th flush from here on fails while the connection is closed, and what it was for stays in the page cache only.
-  // Whether there were so many flushes.
+  // True if there were this many flushes.
   bool close_with_forgotten_flush(std::size_t index, std::uint64_t nth, bool half) {
     core::SimFaults& faults = volume_.faults();
     faults.plan(core::SimFaults::Kind::forget_flush, nth);
@@ -251,7 +251,7 @@ class Story {
   void acknowledge() {
     for (std::size_t& each : acknowledged_) each = std::min(each, volume_.operations());
   }
-  // Whether the commit changed all databases. In a story of weak ones each changes one or all.
+  // True if the commit changed all databases. In a story of weak ones each changes one or all.
   [[nodiscard]] bool is_joint(std::size_t commit) const {
     std::size_t changed = 0;
     for (std::size_t i = 0; i < parts_.size(); ++i) changed += contents_[commit][i] != contents_[commit - 1][i] ? 1 : 0;

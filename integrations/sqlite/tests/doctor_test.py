@@ -35,7 +35,7 @@ def check(what, good, told=""):
 
 
 def has(findings, reaches, *texts):
-    """Whether one finding is of this kind and has these texts."""
+    """True if one finding is of this kind and has these texts."""
     return any(each["reaches"] == reaches and all(text in each["finding"] + each["subject"] for text in texts)
                for each in findings)
 

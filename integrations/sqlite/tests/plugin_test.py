@@ -41,7 +41,7 @@ def check(name, condition, told=""):
 
 
 def plain(name, query):
-    """What plain SQLite finds in the file, in this process, which has no memlith."""
+    """Plain SQLite's view of the file, in this process, which has no memlith."""
     connection = sqlite3.connect(folder / name)
     rows = connection.execute(query).fetchall()
     verdict = connection.execute("pragma integrity_check").fetchone()[0]

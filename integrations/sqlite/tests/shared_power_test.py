@@ -85,7 +85,7 @@ class Cutter:
         return wrong
 
     def run(self, cuts, say):
-        """What was wrong after a cut, at the first one where something was."""
+        """The errors after a cut, at the first one that has some."""
         said = time.monotonic()
         for number in range(cuts):
             if number % CHAIN_CUTS == 0:

@@ -47,7 +47,7 @@ class Board:
         return 1 + len(self.kinds) * (FIELDS + reader) + worker
 
     def show(self, reader, counts):
-        """What a reader was shown, which is durable therefore."""
+        """A result that a reader was shown, which is durable therefore."""
         for worker, count in enumerate(counts):
             at = self._seen(reader, worker)
             self.numbers[at] = max(self.numbers[at], count)
@@ -83,7 +83,7 @@ class Board:
 
 
 def clock():
-    """Of this thread, in nanoseconds: the time, and how much of it the thread ran or waited for a processor."""
+    """This thread's times in nanoseconds: in all, and how much of it the thread ran or waited for a processor."""
     with open("/proc/thread-self/schedstat", encoding="ascii") as file:
         ran, waited, _ = file.read().split()
     return time.monotonic_ns(), int(ran) + int(waited)
@@ -249,7 +249,7 @@ def start(board, me, plugin, path):
 
 
 def judge(board, path, is_cut):
-    """What is wrong with the database, opened with plain SQLite while no process works: a list of sentences."""
+    """The faults of the database, opened with plain SQLite while no process works: a list of sentences."""
     db = sqlite3.connect(path)
     wrong = []
     verdict = db.execute("pragma integrity_check").fetchone()[0]

@@ -140,7 +140,7 @@ def try_pages(name, uri, engine):
 
 
 class Ledger:
-    """What the clients sent and what was acknowledged, over all servers."""
+    """The clients' requests and the acknowledged ones, over all servers."""
 
     def __init__(self):
         self.lock = threading.Lock()

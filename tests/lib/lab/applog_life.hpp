@@ -34,7 +34,7 @@ struct AppLogPlan {
   bool with_audit = false;
 };
 
-// What a user sees of them.
+// The entries that a user sees.
 struct AppLogModel {
   std::uint64_t consumed = 0;
   std::deque<std::string> entries;             // from consumed + 1 on
@@ -103,9 +103,9 @@ struct AppLogLife final : Structure {
 core::Status learn(core::applog::AppLog& log, AppLogModel& model);
 core::Status learn(core::kv::Kv& kv, AppLogModel& model);
 core::Status learn_audit(core::applog::AppLog& audit, AppLogModel& model);
-// Of each application log and kv store among the store's objects, what it holds instead of its bytes.
+// The content of each application log and kv store among the store's objects, in the place of its bytes.
 core::Status show_storeys(core::Store& store, Content& content);
-// Whether each line of such a text is one of the states'.
+// True if each line of such a text is one of the states'.
 bool is_mixture_of_lines(std::span<const std::byte> found, const std::vector<std::span<const std::byte>>& states);
 
 }  // namespace memlith::lab

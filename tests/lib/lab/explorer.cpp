@@ -167,7 +167,7 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     count_shown(medium, choices, true);
     try_it();
   }
-  // What the killed program wrote and what the next one writes may be torn together.
+  // Writes of the killed program and of the next one may be torn together.
   if (also_allowed_ != nullptr && faults_.has(Fault::garbage) && !medium.lines() && !medium.whole_sectors() &&
       operations_.size() > 1 && !enough()) {
     choices.assign(pending, {});
@@ -425,7 +425,7 @@ bool Explorer::draw(Fault fault, const SimMedium& medium, std::vector<SimChoice>
   }
 }
 
-// Which faults the choices show, whoever planned them.
+// The faults that the choices show, planned by the strategy or by the explorer.
 void Explorer::count_shown(const SimMedium& medium, const std::vector<SimChoice>& choices, bool planned_too) {
   std::uint32_t shown = 0;
   const auto show = [&shown](Fault fault) { shown |= 1u << static_cast<unsigned>(fault); };
@@ -493,7 +493,7 @@ Content Explorer::read_file_alone(const SimImage& image) const {
 std::string Explorer::verdict(const Recovered& recovered, const Expected& expected) const {
   if (!recovered.ok) return "recovery failed: " + recovered.error;
   if (!recovered.unsound.empty()) return "recovered a structure that is not sound: " + recovered.unsound;
-  // Until the one who came after a kill has opened the store, nobody has seen more than was acknowledged before.
+  // Until the program that came after a kill has opened the store, no more was seen than was acknowledged before.
   if (also_allowed_ != nullptr && path_.back().at < also_until_ &&
       also_allowed_->allows(recovered.found, also_allowed_->first)) {
     return {};

@@ -46,7 +46,7 @@ struct OperationCount {
   std::uint64_t distinct = 0;
 };
 
-// What a piece of work came to.
+// The result of a piece of work.
 struct Tally {
   std::uint64_t crash_points = 0;
   std::uint64_t states = 0;
@@ -115,7 +115,7 @@ class Explorer {
   // Does the steps, its threads in turns as the workload has it.
   void perform(Run& run, std::size_t from, std::size_t until, bool again);
   Budget lighten();  // less of everything from now on; returns what was
-  // What is wrong with it, or nothing.
+  // The fault found in it, or nothing.
   [[nodiscard]] std::string verdict(const Recovered& recovered, const Expected& expected) const;
   [[nodiscard]] std::string lie_verdict(const Run& run, std::size_t at, const Recovered& recovered,
                                         const Expected& expected, bool last_commit_may_go, FaultCount& count) const;

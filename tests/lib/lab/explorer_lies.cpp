@@ -40,7 +40,7 @@ bool is_mixture(const History& history, std::size_t at, const Expected& expected
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       if (!some([&](const Content& state) {
             const auto object = state.objects.find(name);
-            // What it grew by is zeros until its bytes come.
+            // The part by which it grew is zeros until its bytes come.
             return object != state.objects.end() &&
                    (i < object->second.size() ? object->second[i] : std::byte{0}) == bytes[i];
           })) {
@@ -145,7 +145,7 @@ bool Explorer::has_guard_in_it(std::span<const std::byte> bytes, std::span<const
   return std::equal(bytes.begin() + kFileMarkBytes, bytes.end(), content.begin() + kFileMarkBytes, content.end());
 }
 
-// What a copy of the file without its log is taken for: a guarded file has the mark and is refused, or is complete. A
+// A copy of the file without its log: a guarded file has the mark and is refused, or is complete. A
 // file shorter than the mark has no room for it at its beginning and its end, and a write that ends as garbage is
 // repaired from the log.
 std::string Explorer::copy_wrong(const SimImage& image, const Recovered& recovered) const {

@@ -1,4 +1,4 @@
-// What may go wrong, each kind counted: how often it was planned, how often it really struck.
+// The kinds of faults, each counted: how often it was planned, how often it really struck.
 #pragma once
 
 #include <array>
@@ -80,7 +80,7 @@ class FaultSet {
 struct FaultCount {
   std::uint64_t planned = 0;
   std::uint64_t fired = 0;
-  // What became of it: nothing (the right state came back), a clear error, or, for lies only, the last commit lost
+  // The outcome: nothing (the right state came back), a clear error, or, for lies only, the last commit lost
   // because nothing behind it vouches for it.
   std::uint64_t harmless = 0;
   std::uint64_t detected = 0;

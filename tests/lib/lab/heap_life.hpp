@@ -76,9 +76,9 @@ std::vector<std::byte> text_of(const std::string& containers);
 // Containers are followed only in bytes that a persist captured: no check of theirs would stop at a mixture.
 void note_captured(std::span<const std::byte> bytes);
 // As the engine sees it, when verify() has found every structure sound: blocks and names or, where there are containers
-// in the heap, what they hold. `corrupt`: a structure is not sound, or a block is nobody's.
+// in the heap, what they hold. `corrupt`: a structure is not sound, or a block has no owner.
 core::Result<std::vector<std::byte>> inventory_of(core::Heap& heap);
-// Of each heap among the store's objects, into the content, which has the objects' bytes already.
+// Adds each heap among the store's objects to the content, which has the objects' bytes already.
 core::Status add_inventories(core::Store& store, Content& content);
 Content without_inventories(Content content);
 
@@ -147,13 +147,13 @@ struct HeapLife final : Structure {
   }
   bool open_in_region(const HeapPlan& plan, std::uint64_t fired_before);
   void check(std::string_view when);
-  // What is wrong with the heap or with what it holds; empty: nothing.
+  // The fault of the heap or of what it holds; empty: none.
   [[nodiscard]] std::string wrong();
   // The model of a heap that was there before.
   core::Status learn();
-  // What a capture of the heap as it is now commits.
+  // The content that a capture of the heap as it is now commits.
   [[nodiscard]] Change change() const;
-  // What the capture takes is the heap as it is now. False: it failed.
+  // The capture takes the heap as it is now. False: it failed.
   bool capture(const std::string& what, bool wait, const std::function<core::Result<core::Lsn>()>& act);
   void was_captured(std::vector<std::byte> taken);
   void is_undone(bool ok);

@@ -182,7 +182,7 @@ void DetachedImage::attach() {
   run.drop<DetachedImage>();
 }
 
-// Whether the structure is open.
+// True while the structure is open.
 bool mark_use(Run& run) {
   if (run.store == nullptr) return false;
   const std::uint64_t before = run.fired();
@@ -342,7 +342,7 @@ std::vector<Step> file_image_regrown(Random& random) {
           close()};
 }
 
-// What `memlith run` does around a rename: a commit, the store is closed, its log goes, and a new one comes.
+// The steps of `memlith run` around a rename: a commit, the store is closed, its log goes, and a new one comes.
 std::vector<Step> file_image_detached(Random& random) {
   const std::uint64_t shift = random.below(300);
   const Step detach = step("close the store and remove its log", &ImageLife::detach);
@@ -465,7 +465,7 @@ Step in_use(const Step& step) {
   return {step.text, opened(step.act), opened(step.again)};
 }
 
-// What opening a structure does before its first commit. Commits change what follows the first 24 bytes.
+// The opening of a structure before its first commit. Commits change what follows the first 24 bytes.
 std::vector<Step> used_file(Random& random) {
   const std::uint64_t shift = random.below(200);
   return {open(),

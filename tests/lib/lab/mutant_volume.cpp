@@ -14,7 +14,7 @@ using namespace core;
 
 namespace {
 
-// What was written last, for whose sake the next flush is.
+// The newest write, for whose sake the next flush is.
 enum class Written : std::uint8_t { nothing, superblock, batch, stream, other };
 
 enum class FileKind : std::uint8_t { log, blocks, other };

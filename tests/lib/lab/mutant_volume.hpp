@@ -1,7 +1,7 @@
 // The mutants that only leave out or reorder writes and flushes: they stand between the engine and the simulated disk,
 // so that nothing of them is in the engine's code. mutants/mutants.hpp lists them beside the others.
 //
-// What a write or a flush is for is told from the outside: by the file's name, the place in the log and the first
+// The purpose of a write or a flush is told from the outside: by the file's name, the place in the log and the first
 // bytes.
 #pragma once
 

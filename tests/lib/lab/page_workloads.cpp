@@ -56,7 +56,7 @@ std::vector<Step> page_homes(Random& random) {
   return steps;
 }
 
-// What was stored and not persisted stays in memory, whatever is released.
+// Stores that were not persisted stay in memory, whatever is released.
 std::vector<Step> releases(Random& random) {
   const std::uint64_t shift = random.below(500);
   const Step release = step("release memory of a", &Regions::release, "a");

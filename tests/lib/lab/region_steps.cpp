@@ -68,7 +68,7 @@ std::vector<Step> region_growth(Random& random) {
 }
 
 // Two regions that fit the log one by one, but not together.
-// What is stored and not persisted is in no snapshot; what was persisted is, home or not.
+// Stores that are not persisted are in no snapshot; persisted ones are, home or not.
 std::vector<Step> snapshots(Random& random) {
   const std::uint64_t shift = random.below(500);
   const Step both = step("a snapshot of a and b", &Regions::snapshot, Names{"a", "b"});
@@ -215,7 +215,7 @@ std::vector<Step> scopes_of(Random& random, TrackerKind tracker) {
 std::vector<Step> scopes(Random& random) { return scopes_of(random, TrackerKind::touched); }
 std::vector<Step> recorded_scopes(Random& random) { return scopes_of(random, TrackerKind::instrumented); }
 
-// Persists that do not fit the log lose nothing that was recorded, whoever persists next.
+// Persists that do not fit the log lose nothing that was recorded; any later persist takes it.
 std::vector<Step> recorded_too_large(Random& random) {
   const std::uint64_t shift = random.below(500);
   constexpr TrackerKind kRecorded = TrackerKind::instrumented;

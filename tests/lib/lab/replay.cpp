@@ -30,7 +30,7 @@ std::string place_of(const SimMedium& medium, const SimRecord& record) {
   }
 }
 
-// What became of the sectors of one operation: "kept", "lost", "kklk" ...
+// The fate of the sectors of one operation: "kept", "lost", "kklk" ...
 std::string fates_of(const SimMedium& medium, const Cut& cut, std::size_t record) {
   std::string letters;
   for (std::size_t i = 0; i < medium.pending_count() && i < cut.choices.size(); ++i) {
@@ -56,7 +56,7 @@ std::string fates_of(const SimMedium& medium, const Cut& cut, std::size_t record
 void tell_operations(const SimTrace& trace, const SimMedium& medium, const Cut& cut, std::size_t begin, std::size_t end,
                      const Run* run, const std::vector<Step>* steps, std::string& story) {
   std::size_t mark = 0;
-  // Of what came before, that which is not safe yet.
+  // The earlier operations that are not safe yet.
   for (std::size_t i = 0; i < begin; ++i) {
     const std::string fates = fates_of(medium, cut, i);
     if (fates == "durable") continue;

@@ -9,7 +9,7 @@ namespace memlith::lab {
 int replay_command(const std::string& line, bool json);
 int shrink_command(const std::string& line);
 
-// Whether a line, of a crash or of a schedule, leads to something wrong again, and to the same bytes on the medium, by
+// True if a line, of a crash or of a schedule, leads to something wrong again, and to the same bytes on the medium, by
 // their hash, if that is known.
 bool replays(const std::string& line, const std::string& medium);
 

@@ -311,7 +311,7 @@ int run_command(const RunOptions& options) {
   }
   const json report = full_report(sum, options, seconds(), silent);
   if (!options.json) print(report);
-  // What is wrong goes to standard error, so that standard output has one JSON object and nothing else.
+  // Faults go to standard error, so that standard output has one JSON object and nothing else.
   for (const json& violation : sum.violations) {
     fmt::print(stderr, "VIOLATION: {}\n  memlith-crashlab replay '{}'{}\n", violation["what"].get<std::string>(),
                violation["replay"].get<std::string>(),

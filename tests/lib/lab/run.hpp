@@ -23,7 +23,7 @@
 
 namespace memlith::lab {
 
-// Of the regions that workloads make.
+// The regions that workloads make.
 inline constexpr std::uint64_t kAddress = 0x550000000000;
 inline constexpr std::uint64_t kReserve = 1 * core::kMiB;
 
@@ -40,7 +40,7 @@ class Run;
 struct Step {
   std::string text;
   std::function<void(Run&)> act;
-  // What a program does about this step after a crash in its middle; without it, the step itself.
+  // A program's answer to a crash in the middle of this step; without one, the step itself.
   std::function<void(Run&)> again = nullptr;
 };
 
@@ -50,7 +50,7 @@ void set_identity(std::uint64_t identity);
 // Leaves out of what is written what differs from run to run.
 void make_repeatable(core::SimVolume& volume);
 
-// What a run has open beside its store, with the words about it. None of it outlives the store.
+// The structures that a run has open beside its store, with the words about them. None outlives the store.
 struct Structure {
   explicit Structure(Run& its_run) : run(its_run) {}
   Structure(const Structure&) = delete;
@@ -74,7 +74,7 @@ class Run {
 
   core::SimVolume volume;
   History history;
-  // Of the workloads with threads that meet; set for as long as the run is under way.
+  // For the workloads with threads that meet; set for as long as the run is under way.
   Scheduler* scheduler = nullptr;
   // Other bytes than a step writes the first time.
   std::uint64_t other_bytes = 0;
@@ -149,7 +149,7 @@ class Run {
   [[nodiscard]] std::uint64_t fired() { return volume.faults().fired(); }
   [[nodiscard]] bool flipped() { return volume.faults().fired(core::SimFaults::Kind::flip_bit) > 0; }
   [[nodiscard]] std::uint64_t fill_of(std::size_t part) const { return 1 + step_ * 29 + part * 113 + other_bytes; }
-  // What a write of this step has for bytes: others each time.
+  // The bytes of a write of this step: others each time.
   [[nodiscard]] std::vector<std::byte> next_bytes(const Write& write);
   [[nodiscard]] std::optional<core::ObjectInfo> info_of(const std::string& name) const;
 
@@ -214,7 +214,7 @@ void hide_moment(std::vector<std::byte>& file);
 // From here on, flipped bits strike only what carries checksums.
 void flip_no_homes(core::SimVolume& volume, const core::StoreOptions& options);
 
-// What one recovery found.
+// The findings of one recovery.
 struct Recovered {
   bool ok = false;
   Fingerprint found = 0;

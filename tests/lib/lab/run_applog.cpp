@@ -27,7 +27,7 @@ std::unique_ptr<Region> region_of(Run& run, const std::string& name, std::uint64
 // is durable when `act` is ok.
 bool AppLogLife::commit(std::string_view text, bool wait, const std::function<Status()>& act, const Framing& frame,
                         const Change& also) {
-  // What a commit leaves is known when it has returned; one that brought nothing to the log leaves what was there.
+  // A commit's result is known when it has returned; one that brought nothing to the log leaves what was there.
   const auto left = std::make_shared<std::optional<AppLogModel>>();
   const std::size_t commit = run.history.started(
       std::string(text),
@@ -142,7 +142,7 @@ bool AppLogLife::make(const AppLogPlan& wanted) {
   return commit("make the second log", true, open_audit, as_it_is);
 }
 
-// What a commit that consumes up to `number` does to the second log and to the region.
+// The effect of a commit that consumes up to `number` on the second log and on the region.
 Status AppLogLife::join_audit(Transaction& transaction, std::uint64_t number, const std::string& entry) {
   std::byte* const words = tally->address();
   MEMLITH_TRY(transaction.touch_before(*tally, words, sizeof number));
@@ -265,7 +265,7 @@ void AppLogLife::persist_kv() {
 
 // ---- cuts, and the term that a consensus engine keeps beside the log -------------------------------------------
 
-// What waits goes to the log in a frame before that of a cut, and is a commit of its own here. False: it failed.
+// Waiting entries go to the log in a frame before that of a cut, which is a commit of its own here. False: it failed.
 bool AppLogLife::write_before_cut() {
   if (memory.newest() > framed.newest()) write();
   return !run.poisoned;

@@ -192,7 +192,7 @@ void HeapLife::was_captured(std::vector<std::byte> taken) {
   captured_model = model.copy();
 }
 
-// What destructors do after a persist that failed. Nothing of it reaches the disk.
+// Destructors run after a persist that failed. Nothing of it reaches the disk.
 void HeapLife::destroy_everything() {
   for (const auto& [object, offset] : model.names) {
     if (!heap->names().remove(object).ok()) run.broken("a name cannot be taken away after a failed persist");
@@ -247,7 +247,7 @@ void HeapLife::transact(std::uint64_t draw, std::size_t times, bool undone) {
       allocate(1 + random.below(2000), 16);
     }
   }
-  // What this would capture is half of the change.
+  // A capture here would take half of the change.
   if (Region::capture(regions(), Scope::process, true).status().category != Errc::busy) {
     run.broken("a change that was under way could be captured");
   }
@@ -373,13 +373,13 @@ class HeapLife::Threads final : public CaptureGuard {
   bool failed = false;
 
  private:
-  // What a capture has: taken down while it holds the heap.
+  // The capture's content: taken down while it holds the heap.
   struct Capture {
     std::vector<std::byte> bytes;
     std::vector<std::byte> text;
     bool framed = false;  // nothing stored since the last capture: it has no frame, and vouches for none before
   };
-  // What a thread is about to do to the heap, and may have done.
+  // The change that a thread is about to make to the heap, and may have made.
   struct UnderWay {
     std::uint64_t allocates = 0;  // bytes
     std::pair<std::uint64_t, std::uint64_t> frees{};
@@ -470,13 +470,13 @@ class HeapLife::Threads final : public CaptureGuard {
       if (life_.model.blocks.contains(offset)) continue;
       UnderWay* const whose = owner_of(left, offset, bytes);
       if (whose == nullptr) {
-        run_.broken(fmt::format("a capture beside other threads has a block at offset {} that is nobody's", offset));
+          run_.broken(fmt::format("a capture beside other threads has a block at offset {} without an owner", offset));
       } else {
         *whose = {};
       }
     }
   }
-  // Whoever frees the block, or allocates the most that fits into it: the others may have smaller ones.
+  // The thread that frees the block, or allocates the most that fits into it: the others may have smaller ones.
   static UnderWay* owner_of(std::vector<UnderWay>& left, std::uint64_t offset, std::uint64_t bytes) {
     UnderWay* owner = nullptr;
     for (UnderWay& each : left) {
@@ -486,7 +486,7 @@ class HeapLife::Threads final : public CaptureGuard {
     }
     return owner;
   }
-  // Of the thread that holds the heap, also while the laboratory looks.
+  // Belongs to the thread that holds the heap, also while the laboratory looks.
   [[nodiscard]] ThreadNumber this_thread_number_here() const {
     return run_.scheduler != nullptr ? run_.scheduler->thread() : this_thread_number();
   }

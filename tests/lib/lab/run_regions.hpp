@@ -25,7 +25,7 @@ class Regions final : public Structure {
   void grow(const std::string& name, std::uint64_t size);
   void store_by_another(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // thread, which then ends
   void persist(const std::vector<std::string>& names, core::Scope scope, bool wait);
-  // Of a region that is tracked by touches, only the stores to these bytes.
+  // In a region that is tracked by touches, only the stores to these bytes count.
   void persist_range(const Write& range);
   void discard(const Write& pages);
   void store_same(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // as often as it is called
@@ -59,7 +59,7 @@ class Regions final : public Structure {
   std::vector<core::Region*> mapped(const std::vector<std::string>& names);
   void store_bytes(const std::string& name, std::uint64_t offset, const Bytes& content);
   static Bytes capture_of(const Memory& memory, core::Scope scope);
-  // What was captured last, with a change of it.
+  // The newest capture, with a change of it.
   static Bytes changed(const Memory& memory, std::uint64_t offset, const std::byte* bytes, std::uint64_t count);
   void captured(const std::string& name, const Bytes& bytes) { run.region_content[name] = at(name)->captured = bytes; }
   [[nodiscard]] bool can_write(const std::vector<Write>& writes);

@@ -3,8 +3,8 @@
 // and waits for the flush afterwards, so that the next writer builds upon a commit that is not durable; a reader sees
 // the newest commit, and waits until it is durable before it returns anything.
 //
-// What a reader returned counts as acknowledged: the oracle finds a crash that takes it back. Each commit adds one to a
-// counter, in the order of the log.
+// Rows that a reader returned count as acknowledged: the oracle finds a crash that takes them back. Each commit adds
+// one to a counter, in the order of the log.
 #include <fmt/format.h>
 
 #include <cstring>

@@ -21,7 +21,7 @@ constexpr const char* kOtherName = "twig";
 constexpr std::uint64_t kBeside = 1;  // commits side by side: their order is that of their numbers
 constexpr int kTriesMax = 4;
 
-// What a kv store holds: a record of each key, all values of the same length.
+// The content of a kv store: a record of each key, all values of the same length.
 struct Shape {
   std::string_view keys = "abc";
   std::uint64_t value_bytes = 24;
@@ -105,7 +105,7 @@ class KvCase {
     const auto place = transaction.commit(durability, &ticket);
     told("committing", place.status());
     if (!place.ok()) {
-      // Of a weak commit that fails nothing took effect.
+      // A weak commit that fails has no effect.
       if (durability == kv::Durability::weak) s_.history.cancelled(number);
       return Lsn{0};
     }
@@ -122,7 +122,7 @@ class KvCase {
     told("beginning to read", made->begin());
     return made;
   }
-  // What the transaction sees of the record is what it saw at its beginning, or what it sees for the first time.
+  // The transaction sees in the record what it saw at its beginning, or what it sees for the first time.
   void look(kv::Transaction& view, char key, std::optional<std::string>& seen) {
     const auto found = view.get(map_, {&key, 1});
     told("reading", found.status());
@@ -131,9 +131,9 @@ class KvCase {
     if (!seen.has_value()) seen = std::string(**found);
     if (*seen != **found) s_.broken(fmt::format("record {} was {}, and is {} in the same view", key, *seen, **found));
   }
-  // As whoever is about to commit something that is to lie behind.
+  // In the role of a thread that is about to commit something that is to lie behind.
   void close_what_waits() { told("closing what waits", s_.store->close_collectors()); }
-  // What was committed before is durable afterwards.
+  // Earlier commits are durable afterwards.
   bool persist() {
     const std::vector<Committed> before = committed_;
     const Status done = kv_->persist();
@@ -150,7 +150,7 @@ class KvCase {
   void must(bool holds, const char* what) {
     if (!holds) s_.broken(fmt::format("{}: {}", what, last_error_text()));
   }
-  // What the store says is durable, of what was committed before or since.
+  // The commits that the store calls durable, of those made before or since.
   void look_at_durable_ticket() {
     const Lsn durable = s_.store->durable_ticket();
     acknowledge(committed_, durable);

@@ -69,7 +69,7 @@ class Session {
   // Opens the store, commits, closes it; BUSY because another has it open is no error.
   void use_alone(const std::string& object, core::Volume& through);
 
-  // What was promised does not hold.
+  // A promise that does not hold.
   void broken(std::string what);
 
   // Threads beside each other, from here on at the scheduler's will; returns when all have ended.
@@ -98,12 +98,12 @@ struct ScheduleWorkload {
   bool fresh = false;           // begins on an empty disk, without a store
 };
 
-// Of schedule_connections.cpp.
+// Defined in schedule_connections.cpp.
 void connections_share_flushes(Session& session);
 void connections_flush_fails(Session& session);
 void connections_second_flush_fails(Session& session);
 
-// Of schedule_kv.cpp.
+// Defined in schedule_kv.cpp.
 void kv_two_commits(Session& session);
 void kv_conflicts(Session& session);
 void kv_weak_beside_sync(Session& session);

@@ -134,7 +134,7 @@ class Scheduler final : public core::Controller {
   std::vector<const void*> objects_;  // by the numbers that the story gives them
 };
 
-// What the laboratory asks for itself is no step of the engine's.
+// Calls of the laboratory itself are no steps of the engine's.
 struct Unobserved {
   core::Controller* const before = std::exchange(core::controller, nullptr);
   ~Unobserved() { core::controller = before; }

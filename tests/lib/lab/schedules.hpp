@@ -33,7 +33,7 @@ struct ScheduleOptions {
 int schedule_run_command(const ScheduleOptions& options);
 int schedule_replay_command(const std::string& line, bool as_json);
 int schedule_list_command();
-// Whether the line's schedule shows something wrong. Only in a process that ends soon: threads may be stuck in the
+// True if the line's schedule shows something wrong. Only in a process that ends soon: threads may be stuck in the
 // engine.
 bool schedule_goes_wrong(const std::string& line);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`./dev soak crash`: explores crash states for as long as it is told, with seeds that nobody has tried, and adds up.
+"""`./dev soak crash`: explores crash states for as long as it is told, with new seeds, and adds up.
 
 Each run is recorded, a line of JSON, in the working folder; --table sums all of them, as docs/testing.md has it.
 Exit code: that of `memlith-crashlab run`, so 0 only if there was no violation and every planned fault struck.
@@ -19,7 +19,7 @@ SUMS = ["states", "distinct_states", "recoveries", "violations", "faults_planned
 
 
 def line_of(rows: list[dict[str, float]]) -> str:
-    """What they came to, for docs/testing.md. States of two runs may be the same ones: they are distinct in each."""
+    """The sums, for docs/testing.md. States of two runs may be the same ones: they are distinct in each."""
     total = {name: sum(row[name] for row in rows) for name in SUMS}
     return (f"| {len(rows)} | {total['distinct_states']:,.0f} | {total['states']:,.0f} | {total['recoveries']:,.0f} | "
             f"{total['faults_planned']:,.0f} | {total['violations']:,.0f} | {total['seconds'] / 3600:.1f} h |")

@@ -1,4 +1,4 @@
-// What a store of the laboratory lies on: the simulated disk; or, if the disk has the file `device`, a raw volume on
+// The medium of a store of the laboratory: the simulated disk; or, if the disk has the file `device`, a raw volume on
 // that file; if it has the file `namespace`, one on that file as an NVMe namespace. Between the store and the volume
 // stands the active mutant of writes and flushes, if there is one.
 #pragma once

@@ -23,7 +23,7 @@ struct Workload {
   std::string_view name;
   std::string_view sentence;
   core::StoreOptions (*options)();
-  // What it does, by seed; the same seed gives the same steps.
+  // The workload's steps, by seed; the same seed gives the same steps.
   std::vector<Step> (*steps)(core::Random& random);
   struct How {
     Turns turns = Turns::none;
@@ -35,7 +35,7 @@ struct Workload {
     bool dear = false;                 // each state costs much: fewer subsets, crashes of recoveries, and further lives
     std::size_t exhaustive_items = 0;  // every subset of so many unflushed items, if that is more than usual
     std::string_view about = {};       // a floor whose states are counted apart, and whose mutants look here first
-    // What is on the disk before, and what of it a user sees.
+    // The disk's content before, and the part that a user sees.
     core::SimImage (*start)() = nullptr;
     Content (*before)() = nullptr;
   };

@@ -90,7 +90,7 @@ StoreOptions roomy() {
   return options;
 }
 
-// What is large goes by pieces: recovery writes home past the page cache and while frames are still to come, a
+// Large content goes by pieces: recovery writes home past the page cache and while frames are still to come, a
 // checkpoint flushes homes in between.
 StoreOptions in_pieces() {
   StoreOptions options = small_store();

@@ -283,7 +283,7 @@ Content cut_recovery_content() {
   return recover(volume, small_store()).content;
 }
 
-// What the copy has more must not come back.
+// The copy's surplus must not come back.
 std::vector<Step> recovery_again(Random& random) {
   return {open(), commit({{"a", random.below(300), 1 + random.below(600)}}), abandon(), open()};
 }
@@ -492,7 +492,7 @@ constexpr Workload kWorkloads[] = {
      small_store,
      stale_frames,
      {.lives_often = true}},
-    {"unfinished", "commits nobody waited for, and those who carry them along", small_store, unfinished},
+    {"unfinished", "commits that no thread waited for, and those that carry them along", small_store, unfinished},
     {"wraparound", "the log goes round many times", small_store, wraparound},
     {"two-claims",
      "a torn frame leaves a slot that claims a segment, which another slot holds later",

@@ -151,7 +151,7 @@ def is_told(line, listed):
 
 
 def known_mutants(root):
-    """What each mutant does, by its name."""
+    """The fault of each mutant, by its name."""
     text = (root / FOLDER / "mutants.hpp").read_text(encoding="utf-8")
     return {name: what for name, _, what in ENTRY.findall(text)}
 

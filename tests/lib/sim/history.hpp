@@ -14,7 +14,7 @@
 
 namespace memlith::lab {
 
-// What a store holds, as a user sees it: the bytes of every object by name. A store that is not there holds nothing.
+// A store's content, as a user sees it: the bytes of every object by name. A store that is not there holds nothing.
 struct Content {
   bool exists = false;
   std::map<std::string, std::vector<std::byte>> objects;
@@ -23,7 +23,7 @@ struct Content {
 using Fingerprint = std::uint64_t;
 Fingerprint fingerprint(const Content& content);
 std::string describe(const Content& content);
-// What `found` has that `expected` has not, in a few lines.
+// The surplus of `found` over `expected`, in a few lines.
 std::string describe_difference(const Content& expected, const Content& found);
 
 using Change = std::function<void(Content&)>;
@@ -42,7 +42,7 @@ struct Commit {
   bool framed = true;  // it put a frame into the log
 };
 
-// What a crash may leave: the content after any of the commits first to last, counted from 0 = before all of them.
+// The contents that a crash may leave: those after any of the commits first to last; 0 is the one before all of them.
 struct Expected {
   std::span<const Fingerprint> contents;
   std::size_t first = 0;

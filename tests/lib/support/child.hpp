@@ -78,7 +78,7 @@ class KilledProcess {
     pid_ = 0;
     return status;
   }
-  // Of a process that never returns, after so long.
+  // For a process that never returns, after this time.
   void kill_working(std::uint64_t after_us = 0) {
     if (!started()) return;
     ::usleep(static_cast<useconds_t>(after_us));

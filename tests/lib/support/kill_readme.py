@@ -28,7 +28,7 @@ draw = random.Random(seed)
 
 
 def counts(output):
-    """What the program printed, as a word's number of runs."""
+    """The program's output, as a word's number of runs."""
     return {word: int(rest.split()[0]) for word, rest in (line.split(": ") for line in output.splitlines())}
 
 

@@ -1,4 +1,4 @@
-"""What the rigs share: the plan of a cut, the lossy disk's process, waiting for one of several things, file systems."""
+"""Shared by the rigs: the plan of a cut, the lossy disk's process, waiting for one of several things, file systems."""
 from __future__ import annotations
 
 import dataclasses
@@ -20,7 +20,7 @@ SESSION_S = 60.0  # then the power goes, even if the disk has not come to the op
 COLD_ONE_IN = 10
 LATE_OPERATIONS_MAX = 40
 
-# What a cut may tear is what the file system survives, and no less: see docs/testing.md. ext4 and Btrfs rely on their
+# A cut may tear what the file system survives, and no less: see docs/testing.md. ext4 and Btrfs rely on their
 # superblock's block being written whole, XFS on every block of metadata, and so does ext4's journal in Linux 6.1. All
 # else is torn at 512 bytes; where every block of metadata must be whole, and a block does not tell whose it is, the
 # writes that are memlith's log by their first bytes.
@@ -63,7 +63,7 @@ class Settings:
 
     @property
     def benchmark(self) -> pathlib.Path:
-        """Of small records; `./dev soak power --count-records` builds it."""
+        """The workload of small records; `./dev soak power --count-records` builds it."""
         return self.programs / "memlith-kv-bench"
 
     @property
@@ -100,7 +100,7 @@ class Cut:
 
 @dataclasses.dataclass
 class Tally:
-    """Of one rig and file system."""
+    """The counts of one rig and file system."""
     rig: str
     fs: str
     cuts: int = 0

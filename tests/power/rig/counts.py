@@ -1,4 +1,4 @@
-"""What a commit, and a durable put of memlith and of other key-value stores, asks of an NVMe disk: counted by the
+"""A commit's, and a durable put's, requests to an NVMe disk, of memlith and of other key-value stores: counted by the
 machine's kernel. Many of them less few, so that what opening and closing take is not in it.
 """
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the two rigs with a lossy disk share: the image under it, hearing disk and workload, and counting a cut."""
+"""Shared by the two rigs with a lossy disk: the image under it, hearing disk and workload, and counting a cut."""
 from __future__ import annotations
 
 import os

@@ -27,7 +27,7 @@ MEMORY_MIB = 256
 
 @dataclasses.dataclass(frozen=True)
 class Guest:
-    """What the machines of a rig are."""
+    """The kind of machines of a rig."""
     name: str
     modules_early: list[str]
     modules_late: list[str]  # loaded when a session begins
@@ -264,7 +264,7 @@ def make_initramfs(settings: Settings, guest: Guest, kernel: pathlib.Path, targe
 
 
 class Machine:
-    """What boots, and the memory of it once booted."""
+    """The system that boots, and its memory once booted."""
 
     def __init__(self, settings: Settings, guest: Guest = DISK_GUEST) -> None:
         self.guest = guest

@@ -14,7 +14,7 @@ CREATIONS = "c"  # reports its numbers modulo 4 after opening, and counts on fro
 
 
 class Violation(Exception):
-    """Something acknowledged is not there, or something is there that nobody committed."""
+    """Something acknowledged is not there, or something is there that was never committed."""
 
 
 class WorkloadError(Exception):

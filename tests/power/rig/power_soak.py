@@ -187,7 +187,7 @@ class Soak:
                                            "kernel": os.uname().release, **tally.as_json()}) + "\n")
 
     def table(self) -> int:
-        """What was recorded so far, by rig and file system, as docs/testing.md has it."""
+        """The record so far, by rig and file system, as docs/testing.md has it."""
         path = self.settings.work / RECORD
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
         columns = ["cuts", "recovered", "in_recovery", "not_looked_at", "lost", "unmountable", "errors", "kills",

@@ -160,7 +160,7 @@ class _Session:
         self.machine.wait()
 
     def last_words(self) -> None:
-        """What was said before the power went. The machine must have ended."""
+        """The report before the power went. The machine must have ended."""
         feed_rest(self.reports.fileno(), self.lines, self)
 
     def close(self) -> None:

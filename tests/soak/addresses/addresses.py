@@ -55,7 +55,7 @@ def run(*words: str, **more) -> None:
 
 
 def commands(work: pathlib.Path, prefix: pathlib.Path) -> dict[str, list[str]]:
-    """What a start is in each language that is installed. Builds what is needed."""
+    """The command of a start in each language that is installed. Builds what is needed."""
     library = str(work / "libtrial.so")
     link = [f"-I{prefix / 'include'}", f"-L{prefix / 'lib'}", "-lmemlith", f"-Wl,-rpath,{prefix / 'lib'}"]
     run("cc", "-O1", "-shared", "-fPIC", str(HERE / "trial.c"), "-o", library, *link)

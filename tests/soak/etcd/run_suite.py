@@ -140,7 +140,7 @@ def run_package(kind, suite, package, given):
 
 
 def drop_left_out(outcomes):
-    """Of the tests of the write-ahead log, those that were run with plain etcd alone are not compared."""
+    """Tests of the write-ahead log that were run with plain etcd alone are not compared."""
     package = f"server {build.WAL}"
     ours = outcomes["memlith"].get(package, {})
     if "build" not in ours:

@@ -19,7 +19,7 @@ _MISSING: Any = object()
 
 
 class Absent(enum.Enum):
-    """What stands for no item in Dict.put_if."""
+    """Stands for no item in Dict.put_if."""
 
     ABSENT = "absent"
 
@@ -76,7 +76,7 @@ def _dumps(value: Any) -> bytes:
 
 
 class Records(_core.Map):
-    """What the classes below share: the records of one name in a store."""
+    """Shared by the classes below: the records of one name in a store."""
 
     KIND = ""
 

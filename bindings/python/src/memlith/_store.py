@@ -378,7 +378,7 @@ class Store:
             raise
 
     def _is_array(self, name: str) -> bool:
-        """Whether a region holds an array, or a new one. True in a store that is followed: a look would copy it."""
+        """True if a region holds an array, or a new one. True in a store that is followed: a look would copy it."""
         if name in self._foreign:
             return False
         if self._core.follows or self._core.is_open(name):

@@ -1,4 +1,4 @@
-"""What an asynchronous persist returns: something to wait for, to await, or to be called back by."""
+"""The result of an asynchronous persist: something to wait for, to await, or to be called back by."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Ticket:
         self._waiter = waiter
 
     def done(self) -> bool:
-        """Whether the persist is durable by now, or has failed. Never waits."""
+        """True if the persist is durable by now, or has failed. Never waits."""
         if self._core.durable() >= self.number:
             return True
         return not self._core.closed and bool(self._core.info()["poisoned"])

@@ -217,7 +217,7 @@ def start(
 
 
 def runs(target: _Path | Commands) -> list[Run]:
-    """What an archive holds, in order. Between a run and a next one whose `why` is "gap", states are missing."""
+    """The content of an archive, in order. Between a run and a next one whose `why` is "gap", states are missing."""
     return [Run(*run) for run in _core.archive_runs(_place(target))]
 
 

@@ -209,7 +209,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _has_descr(dtype: np.dtype[Any]) -> bool:
-    """Whether a type can be told in text: not those of other packages, such as bfloat16."""
+    """True if a type can be told in text: not those of other packages, such as bfloat16."""
     if dtype.names is None and dtype.kind == "V" and dtype.subdtype is None and dtype.type is not np.void:
         return False
     return bool(_header.formats.descr_to_dtype(_header.formats.dtype_to_descr(dtype)) == dtype)

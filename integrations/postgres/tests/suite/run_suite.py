@@ -35,7 +35,7 @@ def source_in(work):
 
 
 def headers_in(work):
-    """Of a package that is unpacked and not installed: what it depends on is not needed here."""
+    """Unpacks a package without installing it: its dependencies are not needed here."""
     folder = work / "development"
     if not (folder / HEADERS).exists():
         subprocess.run(["apt-get", "download", "-qq", DEVELOPMENT], cwd=work, check=True)

@@ -96,8 +96,8 @@ func TestApply(t *testing.T) {
 		{"an old version", Transaction{2, 1, []Read{{"b", 3}, {"a", 0}}, []Write{{"a", []byte("3")}}}, Result{Conflict, 0}},
 		{"without reads", Transaction{2, 2, nil, []Write{{"a", []byte("4")}, {"c", nil}}}, Result{Committed, 5}},
 		{"an answered conflict again", Transaction{2, 1, nil, nil}, Result{Old, 0}},
-		{"nobody's", Transaction{0, 0, nil, []Write{{"d", []byte("5")}}}, Result{Committed, 7}},
-		{"nobody's again", Transaction{0, 0, nil, []Write{{"d", []byte("5")}}}, Result{Committed, 8}},
+		{"without an owner", Transaction{0, 0, nil, []Write{{"d", []byte("5")}}}, Result{Committed, 7}},
+		{"without an owner again", Transaction{0, 0, nil, []Write{{"d", []byte("5")}}}, Result{Committed, 8}},
 	} {
 		if index == 0 {
 			continue

@@ -105,7 +105,7 @@ def run_tests(folder, given):
 
 
 def crash_test(folder, source, given):
-    """Whether db_stress, killed so many times, found what it expected every time."""
+    """True if db_stress, killed this many times, found what it expected every time."""
     place = given.work / "crash"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()

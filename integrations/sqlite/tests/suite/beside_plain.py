@@ -1,4 +1,4 @@
-"""What the runs of other projects' tests on memlith share: where their sources come from, and the comparison with the
+"""Shared by the runs of other projects' tests on memlith: where their sources come from, and the comparison with the
 same tests on plain SQLite, or on what else is under test.
 
 An outcome of a test is a list of two texts: `ok`, `skipped`, `failed`, or how its process ended before telling (see
@@ -147,7 +147,7 @@ class RecordedRun:
         return result["outcomes"] | {f"({group})": ["ok", ""]}
 
     def misplaced(self):
-        """Whether connections to files were not where they should be, or there were none; says how many were where."""
+        """True if connections to files were not where they should be, or there were none; says how many were where."""
         counts = {kind: {place: self.connections.get((kind, place), 0)
                          for place in ("memlith", "plain", "memory", "unasked")}
                   for kind in ("plain", "memlith")}

@@ -22,7 +22,7 @@ TEST_RUNNER = "django_settings.Runner"
 
 
 class Recorder(unittest.TextTestResult):
-    """What became of each test; the worst of its subtests."""
+    """The result of each test; the worst of its subtests."""
     def __init__(self, *args, **more):
         super().__init__(*args, **more)
         self.told = {}

@@ -31,7 +31,7 @@ def check(name, condition, told):
 
 
 def quietly(command, folder):
-    """Whether an installation worked."""
+    """True if an installation worked."""
     answer = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True, timeout=1800,
                             check=False)
     if answer.returncode != 0:
