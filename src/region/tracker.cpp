@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "base/sync.hpp"
+#include "region/trackers/fault_handler.hpp"
 
 namespace memlith::core {
 
@@ -53,6 +54,7 @@ void normalize(std::vector<Range>& ranges) {
 
 Result<std::unique_ptr<Tracker>> attach_tracker(TrackerKind kind, const TrackedMemory& memory) {
   MEMLITH_ASSERT(memory.bytes <= memory.capacity_bytes && memory.bytes % kPageBytes == 0);
+  order_forks_before_handler();
   switch (kind) {
     case TrackerKind::touched: return attach_explicit_tracker(memory);
     case TrackerKind::fault: return attach_fault_tracker(memory, "asked for");

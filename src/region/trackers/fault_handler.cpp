@@ -3,6 +3,7 @@
 // of async-signal-safe functions, but on Linux they are bare system calls.
 #include "region/trackers/fault_handler.hpp"
 
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -34,6 +35,12 @@ struct sigaction g_previous_segv{};
 struct sigaction g_previous_bus{};
 std::atomic<bool> g_spent_segv{false};  // SA_RESETHAND: the handler was called already
 std::atomic<bool> g_spent_bus{false};
+
+// Held while the handler is installed, and by each fork(2).
+std::mutex& installing() {
+  static auto* const mutex = new std::mutex;  // never destroyed: a thread may fork while the process ends
+  return *mutex;
+}
 
 // Signal masks as the kernel has them. The C library's calls never block the signals with which it cancels threads and
 // changes users, and a thread that was cancelled while it held a region would hold it forever.
@@ -219,6 +226,8 @@ Status install_handler() {
     // No signal handler of the program that stores to the region may run in between.
     std::memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     (void)process_mark();  // creates its page, which is impossible in the handler
+    order_forks_before_handler();
+    const std::lock_guard lock(installing());
     // The old handler is read first: another thread may fault before the call that installs memlith's handler returns.
     if (::sigaction(SIGSEGV, nullptr, &g_previous_segv) != 0) error = errno;
     if (::sigaction(SIGBUS, nullptr, &g_previous_bus) != 0) error = errno;
@@ -362,6 +371,13 @@ bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
     ++pages.unknown_count;
   }
   return made;
+}
+
+void order_forks_before_handler() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    ::pthread_atfork([] { installing().lock(); }, [] { installing().unlock(); }, [] { installing().unlock(); });
+  });
 }
 
 FaultHold::FaultHold(FaultRegion& region) : region_(region), signals_(block_signals(kAllSignals)) { acquire(region_); }

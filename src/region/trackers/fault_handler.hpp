@@ -97,6 +97,11 @@ struct FaultRegion {
   bool shut = false;           // if pages is null: some pages may be read-only, during or after a release
 };
 
+// From the return on, fork(2) waits while the handler is being installed: the kernel copies the handlers before the
+// memory, and a child without the handler, but with read-only pages, would end at its first store. Called when a
+// tracker attaches, long before its first read-only page; a fork under way then is over by the installation.
+void order_forks_before_handler();
+
 // Installs the handler, once per process, and claims a table entry.
 Result<FaultRegion*> claim_fault_region(std::byte* base, std::uint64_t bytes, FaultPages* pages);
 void release_fault_region(FaultRegion* region);

@@ -2,13 +2,18 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <thread>
 
 #include "base/host.hpp"
@@ -277,6 +282,56 @@ TEST_P(Scopes, AChildForkedDuringARelease) {
   }
   over = true;
   releasing.join();
+}
+
+// For the next test. Handlers of pthread_atfork(3) run last registered first: memlith's, then this one, which gives a
+// release the time to install the handler beside the fork.
+struct ReleaseBesideAFork {
+  Region* region = nullptr;
+  struct sigaction during{};
+  std::thread releasing;
+
+  void before_fork() {
+    if (region == nullptr) return;
+    releasing = std::thread([this] { EXPECT_OK(region->release_clean()); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ::sigaction(SIGSEGV, nullptr, &during);
+  }
+};
+ReleaseBesideAFork& beside_a_fork() {
+  static ReleaseBesideAFork one;
+  return one;
+}
+
+// The kernel copies the signal handlers before the memory. A child of a fork beside the first release would have
+// read-only pages, and no handler. The handler is installed once per process, so the trial has one of its own.
+TEST_P(Scopes, NoChildIsMadeWhileTheHandlerIsInstalled) {
+  if (GetParam() != TrackerKind::scan) GTEST_SKIP() << "only scan installs the handler at a release";
+  constexpr const char* kTrial = "MEMLITH_TEST_TRIAL";
+  if (::getenv(kTrial) == nullptr) {
+    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    EXPECT_EQ(std::system(("MEMLITH_TEST_TRIAL=1 '" + std::filesystem::read_symlink("/proc/self/exe").string() +
+                           "' '--gtest_filter=By/Scopes." + name + "'")
+                              .c_str()),
+              0);
+    return;
+  }
+  ASSERT_EQ(::pthread_atfork([] { beside_a_fork().before_fork(); }, nullptr, nullptr), 0);
+  Region& region = world_.open("a", kSize);
+  if (region.tracker()->kind() != TrackerKind::scan || works_by_faults(GetParam())) {
+    GTEST_SKIP() << "this kernel cannot scan";
+  }
+  struct sigaction before{};
+  ::sigaction(SIGSEGV, nullptr, &before);
+  beside_a_fork().region = &region;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  beside_a_fork().releasing.join();
+  struct sigaction after{};
+  ::sigaction(SIGSEGV, nullptr, &after);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(beside_a_fork().during.sa_sigaction, before.sa_sigaction) << "installed while a child was made";
+  EXPECT_NE(after.sa_sigaction, before.sa_sigaction) << "the release installed no handler";
 }
 
 // A forked child reads and stores to its own copy; whatever it asks of the store is refused, and the parent goes on.
