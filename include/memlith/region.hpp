@@ -216,6 +216,12 @@ class Region {
   Result<void> discard(void* address, std::uint64_t bytes) const {
     return detail::result_of(memlith_region_discard(handle_, address, bytes));
   }
+  // How many bytes were stored to since the last persist, as far as the tracker knows. See memlith_region_unpersisted.
+  [[nodiscard]] Result<std::uint64_t> unpersisted() const {
+    std::uint64_t bytes = 0;
+    if (const std::int32_t code = memlith_region_unpersisted(handle_, &bytes); code != MEMLITH_OK) return Error(code);
+    return bytes;
+  }
   // Enlarges the region. The new size is durable with the next persist. See memlith_region_grow.
   Result<void> grow(std::uint64_t size) const { return detail::result_of(memlith_region_grow(handle_, size)); }
   Result<void> touch(const void* address, std::uint64_t bytes) const {

@@ -36,6 +36,7 @@ struct StoreOptions {
   bool read_only = false;
   bool follow = false;              // read-only, also beside a writer; Store::refresh() moves on
   bool tell_dropped = false;        // say on standard error that a close drops changes, which no persist made durable
+  bool accept_copy = false;         // also copied files of a store that was not closed: docs/backup.md
   bool manual_checkpoint = false;   // checkpoints only when asked for, or when the log is full
   std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
@@ -45,9 +46,19 @@ struct StoreOptions {
   std::uint32_t physical_block_bytes = 0;  // 4096: for disks that tear whole physical blocks; see memlith.h
   std::uint64_t open_wait_ms = 0;          // how long opening waits for another process to close the store; then BUSY
   Io io = Io::automatic;
+  // Called while opening replays a long log. See memlith_store_options.
+  void (*progress)(void* context, std::uint64_t bytes_done, std::uint64_t bytes_total) = nullptr;
+  void* progress_context = nullptr;
   void (*notice)(void* context, const char* sentence) = nullptr;  // see memlith_store_options
   void* notice_context = nullptr;
 };
+
+namespace detail {
+// For calls that tell what they find: `sentences` is a std::vector<std::string>.
+inline void note_sentence(void* sentences, const char* sentence) {
+  static_cast<std::vector<std::string>*>(sentences)->emplace_back(sentence);
+}
+}  // namespace detail
 
 // An open store. Move-only. The destructor closes it and drops errors; call close() to see them.
 class Store {
@@ -149,6 +160,16 @@ class Store {
     (void)memlith_store_get_info(handle_, &info);
     return info;
   }
+  // Counters and latencies since opening. See memlith_store_get_stats.
+  [[nodiscard]] Result<memlith_stats> stats() const {
+    memlith_stats stats{};
+    stats.struct_size = sizeof stats;
+    if (const std::int32_t code = memlith_store_get_stats(handle_, &stats); code != MEMLITH_OK) return Error(code);
+    return stats;
+  }
+  // Adds 1 to the eventfd whenever more has become durable, and when the store is poisoned; -1 ends that. The caller
+  // keeps it open until another call has replaced it or the store is closed. See memlith_store_set_eventfd.
+  Result<void> set_eventfd(int fd) const { return detail::result_of(memlith_store_set_eventfd(handle_, fd)); }
   [[nodiscard]] std::vector<memlith_region_info> regions() const {
     std::vector<memlith_region_info> all;
     memlith_region_info info{};
@@ -181,7 +202,8 @@ class Store {
                   detail::flag_if(options.exclusive, MEMLITH_OPEN_EXCLUSIVE) |
                   detail::flag_if(options.read_only, MEMLITH_OPEN_READ_ONLY) |
                   detail::flag_if(options.follow, MEMLITH_OPEN_FOLLOW) |
-                  detail::flag_if(options.tell_dropped, MEMLITH_OPEN_TELL_DROPPED);
+                  detail::flag_if(options.tell_dropped, MEMLITH_OPEN_TELL_DROPPED) |
+                  detail::flag_if(options.accept_copy, MEMLITH_OPEN_ACCEPT_COPY);
     plain.log_bytes = options.log_bytes;
     plain.log_max_bytes = options.log_max_bytes;
     plain.manual_checkpoint = options.manual_checkpoint ? 1 : 0;
@@ -190,6 +212,8 @@ class Store {
     plain.memory_max_bytes = options.memory_max_bytes;
     plain.physical_block_bytes = options.physical_block_bytes;
     plain.io = static_cast<std::uint32_t>(options.io);
+    plain.progress = options.progress;
+    plain.progress_context = options.progress_context;
     plain.notice = options.notice;
     plain.notice_context = options.notice_context;
     plain.open_wait_ms = options.open_wait_ms;
@@ -202,5 +226,28 @@ class Store {
   memlith_store* handle_;
   std::shared_ptr<bool> open_;  // shared with the regions
 };
+
+// Checks every structure of the store at `path` on the disk, and changes nothing. See memlith_verify.
+inline Result<memlith_report> verify(const std::string& path) {
+  memlith_report report{};
+  report.struct_size = sizeof report;
+  if (const std::int32_t code = memlith_verify(path.c_str(), &report); code != MEMLITH_OK) return Error(code);
+  return report;
+}
+
+// A sentence for each word of a region that looks like an address outside of the store, such as one of malloc's: it
+// leads nowhere in the next run. See memlith_verify_pointers.
+inline Result<std::vector<std::string>> verify_pointers(const std::string& path) {
+  std::vector<std::string> found;
+  const std::int32_t code = memlith_verify_pointers(path.c_str(), detail::note_sentence, &found);
+  if (code != MEMLITH_OK) return Error(code);
+  return found;
+}
+
+// Prepares a block device or an NVMe namespace for one store; with `force` also one that holds something, which is
+// lost. Durable on ok. See memlith_device_format.
+inline Result<void> format_device(const std::string& path, bool force = false) {
+  return detail::result_of(memlith_device_format(path.c_str(), detail::flag_if(force, MEMLITH_FORMAT_FORCE)));
+}
 
 }  // namespace memlith

@@ -1,7 +1,7 @@
-// memlith/copy.h: what memlith_check_region and memlith_check_data say of bytes that are not as they were written; and
-// memlith/archive.h: a log that waits for an archiver. And of both: in a copy, a restored store and a promoted standby
-// each kind of structure opens by its own face, holds what it held, and goes on. docs/backup.md.
-#include "memlith/archive.h"
+// memlith/copy.hpp: what check_region and check_data say of bytes that are not as they were written; and
+// memlith/archive.hpp: a log that waits for an archiver. And of both: in a copy, a restored store and a promoted
+// standby each kind of structure opens by its own face, holds what it held, and goes on. docs/backup.md.
+#include "memlith/archive.hpp"
 
 #include <gtest/gtest.h>
 
@@ -24,12 +24,6 @@
 
 namespace memlith::test::archive_test {
 namespace {
-
-std::string last_error() {
-  char text[1024] = "";
-  (void)memlith_last_error(text, sizeof text);
-  return text;
-}
 
 TEST(CheckedData, NamesTheRegionAndTheBytes) {
   const TempFolder folder;
@@ -70,18 +64,44 @@ TEST(CheckedData, NamesTheRegionAndTheBytes) {
   StoreOptions options;
   auto store = Store::open(path, options);
   ASSERT_TRUE(store.ok()) << store.error().message();
-  memlith_data_report report{};
-  report.struct_size = sizeof report;
-  std::vector<std::string> found;
-  const auto note = [](void* all, const char* each) {
-    static_cast<std::vector<std::string>*>(all)->emplace_back(each);
-  };
-  ASSERT_EQ(memlith_check_region(store->handle(), "heap", note, &found, &report), MEMLITH_OK) << last_error();
-  EXPECT_EQ(report.blocks_damaged, 1u);
-  EXPECT_EQ(found, std::vector<std::string>{sentence});
-  ASSERT_EQ(memlith_check_region(store->handle(), "kv", note, &found, &report), MEMLITH_OK) << last_error();
-  EXPECT_EQ(report.blocks_damaged, 0u);
-  EXPECT_EQ(memlith_category(memlith_check_region(store->handle(), "none", note, &found, &report)), MEMLITH_NOT_FOUND);
+  const auto in_heap = check_region(*store, "heap");
+  ASSERT_TRUE(in_heap.ok()) << in_heap.error().message();
+  EXPECT_EQ(in_heap->blocks_damaged, 1u);
+  EXPECT_EQ(in_heap->damaged, std::vector<std::string>{sentence});
+  const auto in_kv = check_region(*store, "kv");
+  ASSERT_TRUE(in_kv.ok()) << in_kv.error().message();
+  EXPECT_EQ(in_kv->blocks_damaged, 0u);
+  EXPECT_TRUE(in_kv->damaged.empty());
+  EXPECT_EQ(check_region(*store, "none").error().category(), MEMLITH_NOT_FOUND);
+}
+
+TEST(CheckedData, TellsItsProgressAndCompletesChecksums) {
+  const TempFolder folder;
+  const std::string path = folder / "store";
+  {
+    auto store = Store::open(path, {.create = true});
+    ASSERT_TRUE(store.ok()) << store.error().message();
+    auto region = store->region("a", {.create = true, .size = 1 << 20});
+    ASSERT_TRUE(region.ok()) << region.error().message();
+    std::memset(region->address(), 1, 1 << 20);
+    ASSERT_DONE(region->persist());
+    ASSERT_DONE(store->close());
+  }
+  std::uint64_t read = 0;
+  const auto looked = check_data(path, [&read](std::uint64_t done, std::uint64_t total) {
+    EXPECT_LE(done, total);
+    read = done;
+  });
+  ASSERT_TRUE(looked.ok()) << looked.error().message();
+  EXPECT_EQ(looked->blocks, 256u);
+  EXPECT_GE(read, 1u << 20);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    if (entry.path().filename().string().ends_with(".sums")) std::filesystem::remove(entry.path());
+  }
+  const auto completed = complete_checksums(path);
+  ASSERT_TRUE(completed.ok()) << completed.error().message();
+  EXPECT_EQ(*completed, 256u);
+  EXPECT_EQ(*complete_checksums(path), 0u);
 }
 
 TEST(CheckedData, OfAOneFileStoreIsRefused) {
@@ -94,17 +114,14 @@ TEST(CheckedData, OfAOneFileStoreIsRefused) {
   const auto looked = check_data(folder / "file");
   ASSERT_FALSE(looked.ok());
   EXPECT_EQ(memlith_category(looked.error().code()), MEMLITH_UNSUPPORTED);
-  EXPECT_EQ(memlith_category(memlith_complete_checksums((folder / "file").c_str(), nullptr)), MEMLITH_UNSUPPORTED);
+  EXPECT_EQ(complete_checksums(folder / "file").error().category(), MEMLITH_UNSUPPORTED);
 }
 
 // The log of a program that has the store open waits for an archiver that archives nothing yet.
 TEST(ArchiveWithAKeptLog, HasNoGapUpToTheLimit) {
   const TempFolder folder;
   const std::string path = folder / "store";
-  const std::string target_path = folder / "target";
-  memlith_archive_target target{};
-  target.struct_size = sizeof target;
-  target.folder = target_path.c_str();
+  const ArchiveTarget target{.folder = folder / "target"};
   StoreOptions options;
   options.create = true;
   options.log_bytes = 1 << 20;
@@ -125,29 +142,22 @@ TEST(ArchiveWithAKeptLog, HasNoGapUpToTheLimit) {
       ASSERT_DONE(region->persist());
     }
   };
-  memlith_archive_options archive_options{};
-  archive_options.struct_size = sizeof archive_options;
-  archive_options.wait_ms = 3'600'000;
-  archive_options.keep_log_bytes = 24 << 20;
-  memlith_archive* archive = nullptr;
-  ASSERT_EQ(memlith_archive_open(path.c_str(), &target, &archive_options, &archive), MEMLITH_OK) << last_error();
+  auto archive = Archive::open(path, target, {.wait_ms = 3'600'000, .keep_log_bytes = 24 << 20});
+  ASSERT_TRUE(archive.ok()) << archive.error().message();
   write(12);
   EXPECT_TRUE(std::filesystem::exists(path + "/archived"));
-  memlith_store_info info{};
-  info.struct_size = sizeof info;
-  ASSERT_EQ(memlith_store_get_info(store->handle(), &info), MEMLITH_OK) << last_error();
+  const memlith_store_info info = store->info();
   EXPECT_GT(info.log_bytes, 12u << 20);
   EXPECT_LE(info.log_bytes, 24u << 20);
   const std::uint64_t wanted = numbers[512];
   ASSERT_DONE(region->close());
   ASSERT_DONE(store->close());
-  memlith_archive_progress progress{};
-  progress.struct_size = sizeof progress;
-  ASSERT_EQ(memlith_archive_step(archive, &progress), MEMLITH_OK) << last_error();
-  EXPECT_EQ(progress.gaps, 0u);
-  ASSERT_EQ(memlith_archive_close(archive), MEMLITH_OK) << last_error();
+  const auto progress = archive->step();
+  ASSERT_TRUE(progress.ok()) << progress.error().message();
+  EXPECT_EQ(progress->gaps, 0u);
+  ASSERT_DONE(archive->close());
   EXPECT_FALSE(std::filesystem::exists(path + "/archived"));
-  ASSERT_EQ(memlith_restore(&target, (folder / "restored").c_str(), nullptr, nullptr), MEMLITH_OK) << last_error();
+  ASSERT_DONE(memlith::restore(target, folder / "restored"));
   auto restored = Store::open(folder / "restored", {});
   ASSERT_TRUE(restored.ok()) << restored.error().message();
   auto found = restored->region("a", {});
@@ -161,35 +171,59 @@ TEST(ArchiveFlush, HasWhatWasDurableBefore) {
   const std::string path = folder / "store";
   auto opened = MixedStore::open(path);
   ASSERT_TRUE(opened.ok()) << opened.error().message();
-  const std::string target_path = folder / "target";
-  memlith_archive_target target{};
-  target.struct_size = sizeof target;
-  target.folder = target_path.c_str();
-  memlith_archive_options options{};
-  options.struct_size = sizeof options;
-  options.wait_ms = 3'600'000;
-  memlith_archive* archive = nullptr;
-  ASSERT_EQ(memlith_archive_open(path.c_str(), &target, &options, &archive), MEMLITH_OK) << last_error();
+  const ArchiveTarget target{.folder = folder / "target"};
+  auto archive = Archive::open(path, target, {.wait_ms = 3'600'000});
+  ASSERT_TRUE(archive.ok()) << archive.error().message();
   MixedContent now;
   std::mt19937_64 random(2);
-  memlith_archive_progress progress{};
-  progress.struct_size = sizeof progress;
+  std::uint64_t segments = 0;
   for (int i = 0; i < 20; ++i) {
     commit_something(*opened, now, random);
     const std::uint64_t durable = opened->store.durable();
-    ASSERT_EQ(memlith_archive_flush(archive, &progress), MEMLITH_OK) << last_error();
-    EXPECT_GE(progress.archived_lsn, durable) << i;
+    const auto progress = archive->flush();
+    ASSERT_TRUE(progress.ok()) << progress.error().message();
+    EXPECT_GE(progress->archived_lsn, durable) << i;
+    segments = progress->segments;
   }
-  EXPECT_GE(progress.segments, 10u);
+  EXPECT_GE(segments, 10u);
   commit_something(*opened, now, random);
   const std::uint64_t durable = opened->store.durable();
-  ASSERT_EQ(memlith_archive_close(archive), MEMLITH_OK) << last_error();
-  memlith_restore_options at{};
-  at.struct_size = sizeof at;
-  at.at = MEMLITH_AT_LSN;
-  at.value = durable;
-  EXPECT_EQ(memlith_restore(&target, (folder / "restored").c_str(), &at, nullptr), MEMLITH_OK) << last_error();
+  ASSERT_DONE(archive->close());
+  const auto restored = memlith::restore(target, folder / "restored", {.at = At::lsn, .value = durable});
+  ASSERT_TRUE(restored.ok()) << restored.error().message();
+  EXPECT_GE(restored->lsn, durable);
+  EXPECT_EQ(memlith::restore(target, folder / "restored").error().category(), MEMLITH_EXISTS);
   opened->close();
+}
+
+TEST(ArchiveRuns, AreListedAndCheckedWithoutARestore) {
+  const TempFolder folder;
+  const std::string path = folder / "store";
+  const ArchiveTarget target{.folder = folder / "target"};
+  EXPECT_EQ(archive_runs(target).error().category(), MEMLITH_NOT_FOUND);
+  EXPECT_EQ(Archive::open(path, target).error().category(), MEMLITH_NOT_FOUND);
+  MixedContent content;
+  std::mt19937_64 random(4);
+  auto opened = MixedStore::open(path);
+  ASSERT_TRUE(opened.ok()) << opened.error().message();
+  auto archive = Archive::open(path, target);
+  ASSERT_TRUE(archive.ok()) << archive.error().message();
+  commit_something(*opened, content, random);
+  ASSERT_DONE(archive->copy());
+  Archive moved = std::move(*archive);
+  ASSERT_DONE(moved.close());
+  opened->close();
+  const auto runs = archive_runs(target);
+  ASSERT_TRUE(runs.ok()) << runs.error().message();
+  ASSERT_EQ(runs->size(), 1u);
+  EXPECT_EQ(runs->front().why, "first");
+  EXPECT_EQ(runs->front().full_copies, 2u);
+  EXPECT_GT(runs->front().end_lsn, 0u);
+  const auto dry = memlith::restore(target, folder / "restored", {.run = runs->front().number, .dry = true});
+  ASSERT_TRUE(dry.ok()) << dry.error().message();
+  EXPECT_FALSE(std::filesystem::exists(folder / "restored"));
+  EXPECT_EQ(memlith::restore(target, folder / "restored", {.at = At::time, .value = 1}).error().category(),
+            MEMLITH_NOT_FOUND);
 }
 
 // Adds 1 to the number in a region that processes share, and returns what it was.
@@ -240,8 +274,6 @@ class Copied : public ::testing::Test {
   void SetUp() override {
     commit_more(path_, content_, 1);
     EXPECT_EQ(count_in_shared(path_, true), 0u);
-    where_.struct_size = sizeof where_;
-    where_.folder = target_.c_str();
   }
   void check(const std::string& path) const {
     check_used(path, content_);
@@ -255,18 +287,15 @@ class Copied : public ::testing::Test {
   }
   // Archives what there is.
   void archive(const std::string& path) {
-    memlith_archive* archive = nullptr;
-    ASSERT_EQ(memlith_archive_open(path.c_str(), &where_, nullptr, &archive), MEMLITH_OK) << last_error();
-    ASSERT_EQ(memlith_archive_close(archive), MEMLITH_OK) << last_error();
+    auto archive = Archive::open(path, where_);
+    ASSERT_TRUE(archive.ok()) << archive.error().message();
+    ASSERT_DONE(archive->close());
   }
-  void restore(const std::string& path) {
-    ASSERT_EQ(memlith_restore(&where_, path.c_str(), nullptr, nullptr), MEMLITH_OK) << last_error();
-  }
+  void restore(const std::string& path) { ASSERT_DONE(memlith::restore(where_, path)); }
 
   TempFolder folder_;
   const std::string path_ = folder_ / "store";
-  const std::string target_ = folder_ / "target";
-  memlith_archive_target where_{};
+  ArchiveTarget where_{.folder = folder_ / "target"};
   MixedContent content_;
 };
 
@@ -294,8 +323,7 @@ TEST_F(Copied, ARestoredStoreIsUsedByEachFace) {
   check(folder_ / "restored");
   // The archive of a copy.
   ASSERT_DONE(copy_store(path_, folder_ / "copy"));
-  const std::string target = folder_ / "of the copy";
-  where_.folder = target.c_str();
+  where_.folder = folder_ / "of the copy";
   archive(folder_ / "copy");
   restore(folder_ / "restored copy");
   check(folder_ / "restored copy");
@@ -303,14 +331,17 @@ TEST_F(Copied, ARestoredStoreIsUsedByEachFace) {
 
 TEST_F(Copied, APromotedStandbyIsUsedByEachFace) {
   archive(path_);
-  memlith_standby* standby = nullptr;
-  ASSERT_EQ(memlith_standby_open(&where_, (folder_ / "standby").c_str(), &standby), MEMLITH_OK) << last_error();
-  ASSERT_EQ(memlith_standby_step(standby, nullptr), MEMLITH_OK) << last_error();
+  auto standby = Standby::open(where_, folder_ / "standby");
+  ASSERT_TRUE(standby.ok()) << standby.error().message();
+  const auto first = standby->step();
+  ASSERT_TRUE(first.ok()) << first.error().message();
   commit_more(path_, content_, 3);
   archive(path_);
-  ASSERT_EQ(memlith_standby_step(standby, nullptr), MEMLITH_OK) << last_error();
-  ASSERT_EQ(memlith_standby_close(standby), MEMLITH_OK) << last_error();
-  ASSERT_EQ(memlith_promote((folder_ / "standby").c_str()), MEMLITH_OK) << last_error();
+  const auto second = standby->step();
+  ASSERT_TRUE(second.ok()) << second.error().message();
+  EXPECT_GT(*second, *first);
+  ASSERT_DONE(standby->close());
+  ASSERT_DONE(promote(folder_ / "standby"));
   check(folder_ / "standby");
 }
 
@@ -377,19 +408,14 @@ TEST_P(CopiedFile, IsUsedByItsOwnFace) {
   use(path, 1);
   ASSERT_DONE(copy_store(path, folder / "copy"));
   ASSERT_DONE(copy_store(folder / "copy", folder / "second"));
-  const std::string target = folder / "target";
-  memlith_archive_target where{};
-  where.struct_size = sizeof where;
-  where.folder = target.c_str();
-  memlith_archive* archive = nullptr;
-  ASSERT_EQ(memlith_archive_open(path.c_str(), &where, nullptr, &archive), MEMLITH_OK) << last_error();
-  ASSERT_EQ(memlith_archive_close(archive), MEMLITH_OK) << last_error();
-  ASSERT_EQ(memlith_restore(&where, (folder / "restored").c_str(), nullptr, nullptr), MEMLITH_OK) << last_error();
-  memlith_standby* standby = nullptr;
-  ASSERT_EQ(memlith_standby_open(&where, (folder / "standby").c_str(), &standby), MEMLITH_OK) << last_error();
-  ASSERT_EQ(memlith_standby_step(standby, nullptr), MEMLITH_OK) << last_error();
-  ASSERT_EQ(memlith_standby_close(standby), MEMLITH_OK) << last_error();
-  ASSERT_EQ(memlith_promote((folder / "standby/file").c_str()), MEMLITH_OK) << last_error();
+  const ArchiveTarget where{.folder = folder / "target"};
+  ASSERT_DONE(Archive::open(path, where)->close());
+  ASSERT_DONE(memlith::restore(where, folder / "restored"));
+  auto standby = Standby::open(where, folder / "standby");
+  ASSERT_TRUE(standby.ok()) << standby.error().message();
+  ASSERT_DONE(standby->step());
+  ASSERT_DONE(standby->close());
+  ASSERT_DONE(promote(folder / "standby/file"));
   for (const char* each : {"copy", "second", "restored", "standby/file", "file"}) {
     use(folder / each, 2);
     use(folder / each, 3);

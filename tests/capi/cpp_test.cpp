@@ -3,6 +3,7 @@
 #include "memlith/memlith.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,6 +126,54 @@ TEST_F(CppInterface, ReopeningShowsWhatWasCaptured) {
     EXPECT_EQ(static_cast<std::uint64_t*>(region.address())[0], 7u) << name;
     EXPECT_EQ(static_cast<std::uint64_t*>(region.address())[1], 8u) << name;
   }
+}
+
+// A commit counts in the statistics and in the eventfd; what was not persisted is counted.
+TEST_F(CppInterface, StatisticsAndTheEventfdTellOfCommits) {
+  Store store = open();
+  Region region = open(store);
+  const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  ASSERT_GE(fd, 0);
+  EXPECT_TRUE(fine(store.set_eventfd(fd)));
+  const auto before = store.stats();
+  ASSERT_TRUE(fine(before));
+  *static_cast<std::uint64_t*>(region.address()) = 1;
+  EXPECT_GT(*region.unpersisted(), 0u);
+  EXPECT_TRUE(fine(region.persist()));
+  EXPECT_EQ(*region.unpersisted(), 0u);
+  std::uint64_t count = 0;
+  EXPECT_EQ(::read(fd, &count, sizeof count), 8);
+  EXPECT_GT(count, 0u);
+  EXPECT_EQ(store.stats()->persists, before->persists + 1);
+  EXPECT_EQ(store.stats()->alive, 1u);
+  EXPECT_TRUE(fine(store.set_eventfd(-1)));
+  *static_cast<std::uint64_t*>(region.address()) = 2;
+  EXPECT_TRUE(fine(region.persist()));
+  EXPECT_EQ(::read(fd, &count, sizeof count), -1);
+  ::close(fd);
+  EXPECT_TRUE(fine(store.close()));
+  StoreOptions reading;
+  reading.read_only = true;
+  const auto read_only = Store::open(folder_ / "store", reading);
+  ASSERT_TRUE(fine(read_only));
+  EXPECT_TRUE(refused(read_only->stats(), MEMLITH_READ_ONLY));
+}
+
+TEST_F(CppInterface, AStoreIsVerifiedFromOutside) {
+  EXPECT_TRUE(refused(verify(folder_ / "store"), MEMLITH_NOT_FOUND));
+  EXPECT_TRUE(refused(verify_pointers(folder_ / "store"), MEMLITH_NOT_FOUND));
+  EXPECT_TRUE(refused(format_device(folder_ / "store"), MEMLITH_NOT_FOUND));
+  {
+    Store store = open();
+    Region region = open(store);
+    static_cast<std::uint64_t*>(region.address())[1] = 5;
+    EXPECT_TRUE(fine(region.persist()));
+  }
+  const auto report = verify(folder_ / "store");
+  ASSERT_TRUE(fine(report));
+  EXPECT_EQ(report->regions, 1u);
+  EXPECT_EQ(report->clean, 1u);
+  EXPECT_TRUE(verify_pointers(folder_ / "store")->empty());
 }
 
 // A symbolic link leads to the file and to its log.

@@ -14,12 +14,16 @@
 #include <iterator>
 #include <string>
 
+#include "memlith/files.hpp"
 #include "support/child.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test::files_test {
 namespace {
 
+struct Block {
+  char bytes[4096];
+};
 const auto kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
 std::string last_error() {
@@ -443,6 +447,69 @@ TEST_F(Files, AnotherProcessIsKeptOut) {
   EXPECT_EQ(data, nullptr);
   EXPECT_EQ(errno, EBUSY);
   EXPECT_TRUE(other.finish());
+}
+
+// ---- the C++ interface ------------------------------------------------------------------------------------------
+
+TEST_F(Files, AMappedFileIsMadePersistedAndFoundAgain) {
+  const std::string made = folder_ / "made";
+  EXPECT_EQ(MappedFile::open(made).error().category(), MEMLITH_NOT_FOUND);
+  EXPECT_EQ(MappedFile::open(made, {.create = true}).error().category(), MEMLITH_INVALID) << "a file of no bytes";
+  auto file = MappedFile::open(made, {.create = true, .size = 100, .max_size = 4 * kPage});
+  if (!file.ok() && file.error().category() == MEMLITH_UNSUPPORTED) GTEST_SKIP() << file.error().message();
+  ASSERT_TRUE(file.ok()) << file.error().message();
+  EXPECT_EQ(file->size(), 100u);
+  EXPECT_EQ(file->as<Block>(), nullptr) << "larger than the file";
+  auto* const numbers = file->as<std::uint64_t>();
+  numbers[0] = 7;
+  ASSERT_TRUE(file->persist().ok());
+  numbers[0] = 8;
+  ASSERT_TRUE(file->rollback().ok());
+  EXPECT_EQ(numbers[0], 7u);
+  ASSERT_TRUE(file->resize(2 * kPage).ok());
+  EXPECT_EQ(file->size(), 2 * kPage);
+  EXPECT_NE(file->as<Block>(), nullptr);
+  EXPECT_EQ(file->resize(5 * kPage).error().category(), MEMLITH_INVALID) << "beyond its addresses";
+  numbers[1] = 9;
+  numbers[kPage / 8 + 1] = 10;
+  ASSERT_TRUE(file->persist_range(numbers + kPage / 8 + 1, 8).ok());
+  ASSERT_TRUE(file->rollback().ok());
+  EXPECT_EQ(numbers[1], 0u) << "not in the page of the range";
+  EXPECT_EQ(numbers[kPage / 8 + 1], 10u);
+  numbers[2] = 11;
+  ASSERT_TRUE(file->persist_async().ok());
+  numbers[3] = 12;
+  MappedFile moved = std::move(*file);
+  ASSERT_TRUE(moved.close().ok());
+  EXPECT_EQ(MappedFile::open(made, {.create = true, .exclusive = true}).error().category(), MEMLITH_EXISTS);
+  auto again = MappedFile::open(made);
+  ASSERT_TRUE(again.ok()) << again.error().message();
+  EXPECT_EQ(again->size(), 2 * kPage);
+  EXPECT_EQ(again->as<std::uint64_t>()[0], 7u);
+  EXPECT_EQ(again->as<std::uint64_t>()[2], 11u);
+  EXPECT_EQ(again->as<std::uint64_t>()[3], 0u) << "never persisted";
+}
+
+// The file is longer once its log is replayed.
+TEST_F(Files, AMappedFileThatWasLeftIsRecovered) {
+  const auto probe = MappedFile::open(path());
+  if (!probe.ok() && probe.error().category() == MEMLITH_UNSUPPORTED) GTEST_SKIP() << probe.error().message();
+  ASSERT_TRUE(probe.ok()) << probe.error().message();
+  EXPECT_IN_CHILD([this]() -> std::string {
+    auto file = MappedFile::open(folder_ / "left", {.create = true, .size = kPage, .max_size = 64 * kPage});
+    if (!file) return file.error().message();
+    if (auto done = file->persist(); !done) return done.error().message();
+    if (auto done = file->resize(9 * kPage); !done) return done.error().message();
+    file->as<char>()[8 * kPage] = 'e';
+    if (auto done = file->persist(); !done) return done.error().message();
+    file->as<char>()[0] = 'x';
+    ::_exit(0);
+  });
+  auto file = MappedFile::open(folder_ / "left");
+  ASSERT_TRUE(file.ok()) << file.error().message();
+  ASSERT_EQ(file->size(), 9 * kPage);
+  EXPECT_EQ(file->as<char>()[8 * kPage], 'e');
+  EXPECT_EQ(file->as<char>()[0], 0);
 }
 
 // ---- images ----------------------------------------------------------------------------------------------------

@@ -72,13 +72,9 @@ class Pointers : public ::testing::Test {
     return status == 0 ? said : said + "ended with status " + std::to_string(status);
   }
   std::vector<std::string> found_from_outside() {
-    std::vector<std::string> sentences;
-    const std::int32_t code = memlith_verify_pointers(
-        folder_.c_str(),
-        [](void* all, const char* sentence) { static_cast<std::vector<std::string>*>(all)->emplace_back(sentence); },
-        &sentences);
-    EXPECT_EQ(code, MEMLITH_OK);
-    return sentences;
+    auto sentences = verify_pointers(folder_);
+    EXPECT_TRUE(sentences.ok()) << sentences.error().message();
+    return std::move(*sentences);
   }
   TempFolder temp_;
   std::string folder_ =

@@ -33,7 +33,10 @@ class Reference(unittest.TestCase):
                 "allocator.hpp": ["heap_error::code", "allocator::allocate", "map", "unordered_multiset"],
                 "kv.hpp": ["KvTransaction::get_range", "Kv::transact", "Cursor::prev", "Durability"],
                 "applog.hpp": ["AppLog::append", "LogEntry", "WhenFull"],
-                "copy.hpp": ["copy_store"], "shared.hpp": ["SharedRegion::open", "SharedTransaction::commit"],
+                "archive.hpp": ["Archive::step", "Standby::open", "restore"],
+                "files.hpp": ["MappedFile::persist", "MappedFileOptions"],
+                "copy.hpp": ["copy_store", "check_region"],
+                "shared.hpp": ["SharedRegion::open", "SharedTransaction::commit"],
                 "rocksdb.hpp": ["NewRocksdbFileSystem", "RocksdbOptions"]}.items():
             self.assertLessEqual(set(wanted), set(headers.anchors_of(headers.items_of(HEADERS[name])[1])), name)
 

@@ -17,7 +17,9 @@ import sys
 # function)
 SURROUNDINGS = {
     ("applog.hpp", 1): ("#include <memlith/kv.hpp>", ""),
+    ("archive.hpp", 1): ("extern bool running;\nvoid sleep_ms(int ms);", ""),
     ("copy.hpp", 1): ("", ""),
+    ("files.hpp", 1): ("", ""),
     ("heap.hpp", 1): ("", ""),
     ("heap.hpp", 2): ("struct Order { int item, count; };",
                       "memlith::Heap* heap, memlith::vector<Order>& orders, memlith::map<int, int>& stock, "
