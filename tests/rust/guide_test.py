@@ -19,7 +19,8 @@ def script(guide):
     commands, expected = ["set -e"], []
     for kind, text in re.findall(r"^```(console|rust)\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL):
         if kind == "rust":
-            commands.append(f"printf %s {shlex.quote(text)} > src/main.rs")
+            if "fn main()" in text:
+                commands.append(f"printf %s {shlex.quote(text)} > src/main.rs")
             continue
         for line in text.splitlines():
             if line.startswith("$ "):

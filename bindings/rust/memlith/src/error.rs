@@ -79,6 +79,13 @@ impl Error {
         self.code
     }
 
+    /// Of a code that comes without a sentence.
+    pub(crate) fn of_code(code: i32, what: &str) -> Self {
+        // SAFETY: the library returns a constant string.
+        let name = unsafe { std::ffi::CStr::from_ptr(sys::memlith_category_name(code)) };
+        Self { code, message: format!("{what}: {}", name.to_string_lossy()) }
+    }
+
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self { code: sys::MEMLITH_INVALID as i32, message: message.into() }
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use memlith_sys as sys;
 
-use crate::error::{check, found, still_open, Category, Result};
-use crate::store::{c_string, sealed::InStore, Store};
+use crate::error::{check, found, still_open, Category, Error, Result};
+use crate::store::{c_string, sealed::InStore, Store, View};
 
 /// When a commit is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,15 @@ pub enum Durability {
     Sync,
     /// Within the window of the kv store, or with the next sync commit. A crash loses the newest of them.
     Weak,
+}
+
+impl Durability {
+    pub(crate) fn mode(self) -> u32 {
+        match self {
+            Durability::Sync => sys::MEMLITH_COMMIT_SYNC,
+            Durability::Weak => sys::MEMLITH_COMMIT_WEAK,
+        }
+    }
 }
 
 /// A map of a kv store: its number in this kv store.
@@ -58,12 +67,13 @@ impl Kv {
         options.flags = flags;
         let mut raw = ptr::null_mut();
         // SAFETY: the arguments live during the call.
-        check(unsafe { sys::memlith_kv_open(store.raw(), name.as_ptr(), &options, &mut raw) })?;
+        store.opening(|| unsafe { sys::memlith_kv_open(store.raw(), name.as_ptr(), &options, &mut raw) })?;
         Ok(Self { raw, store: store.clone() })
     }
 
     /// The map of that name, which is made, durably, if it does not exist.
     pub fn map(&self, name: &str) -> Result<Map> {
+        let _view = self.store.view()?;
         let (name, mut number) = (c_string(name)?, 0);
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_kv_map_open(self.raw, name.as_ptr(), sys::MEMLITH_CREATE, &mut number) })?;
@@ -72,6 +82,7 @@ impl Kv {
 
     /// The map of that name, if there is one.
     pub fn find_map(&self, name: &str) -> Result<Option<Map>> {
+        let _view = self.store.view()?;
         let (name, mut number) = (c_string(name)?, 0);
         // SAFETY: the handle is open.
         let there = found(unsafe { sys::memlith_kv_map_open(self.raw, name.as_ptr(), 0, &mut number) })?;
@@ -80,6 +91,7 @@ impl Kv {
 
     /// Removes a map with its records, durably. False: there was none.
     pub fn remove_map(&self, name: &str) -> Result<bool> {
+        let _view = self.store.same_view();
         let name = c_string(name)?;
         // SAFETY: the handle is open.
         found(unsafe { sys::memlith_kv_map_remove(self.raw, name.as_ptr()) })
@@ -95,6 +107,7 @@ impl Kv {
         V: AsRef<[u8]>,
         I: IntoIterator<Item = (K, V)>,
     {
+        let _view = self.store.same_view();
         let mut source: Source<K, V, I::IntoIter> = Source { records: records.into_iter(), current: None, panic: None };
         let mut count = 0;
         let next = next_record::<K, V, I::IntoIter>;
@@ -110,6 +123,7 @@ impl Kv {
 
     /// The names of the maps, in order.
     pub fn maps(&self) -> Result<Vec<String>> {
+        let _view = self.store.view()?;
         let mut names = Vec::new();
         loop {
             let mut name = [0u8; sys::MEMLITH_KV_NAME_BYTES_MAX as usize + 1];
@@ -127,6 +141,7 @@ impl Kv {
     /// Begins a transaction that writes. A call that meets a lock of another one fails with [`Category::Conflict`], and
     /// the transaction has ended then: [`Kv::transact`] begins it again.
     pub fn begin(&self) -> Result<Transaction<'_>> {
+        let _view = self.store.same_view(); // a store that is only read begins none
         let mut raw = ptr::null_mut();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_kv_begin(self.raw, 0, &mut raw) })?;
@@ -135,39 +150,61 @@ impl Kv {
 
     /// A snapshot, which takes no locks and meets no conflict.
     pub fn read(&self) -> Result<Snapshot<'_>> {
+        let view = self.store.view()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_kv_begin(self.raw, sys::MEMLITH_KV_READ_ONLY, &mut raw) })?;
-        Ok(Snapshot { raw, kv: PhantomData })
+        Ok(Snapshot { raw, _view: view })
     }
 
     /// Runs `work` in a transaction, and commits it durably. After a conflict `work` runs again, in a new transaction.
     /// If `work` fails, nothing has happened.
     pub fn transact<T>(&self, work: impl FnMut(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
-        self.transact_with(Durability::Sync, work)
+        self.transact_with(Durability::Sync, work).map(|(value, _)| value)
     }
 
-    pub fn transact_with<T>(
+    /// The same with a choice of when the commit is durable, its ticket, and an error of the caller's own: it comes
+    /// back as `work` returned it, unless a conflict had ended the transaction. The ticket is for [`Store::wait`] and
+    /// [`Kv::on_durable`].
+    pub fn transact_with<T, E: From<Error>>(
         &self,
         durability: Durability,
-        mut work: impl FnMut(&mut Transaction<'_>) -> Result<T>,
-    ) -> Result<T> {
+        mut work: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E>,
+    ) -> std::result::Result<(T, u64), E> {
         let mut pause = Duration::from_micros(10);
         loop {
             let mut txn = self.begin()?;
-            let done = work(&mut txn).and_then(|value| txn.commit(durability).map(|_| value));
-            match done {
-                Err(error) if error.category() == Category::Conflict => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(Duration::from_millis(10));
+            let done = work(&mut txn);
+            if txn.active() {
+                let value = done?;
+                match txn.commit(durability) {
+                    Err(error) if error.category() == Category::Conflict => {}
+                    committed => return Ok((value, committed?)),
                 }
-                done => return done,
             }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(10));
         }
+    }
+
+    /// Calls `done` once, from a thread of the library, when the commit with that ticket is durable, or will not be.
+    /// Does not hurry the commit. `done` may not close the kv store, nor drop the last owner of it. Calls come in the
+    /// order of the tickets, one at a time: a slow one delays those behind it, and nothing else; a panic ends with it.
+    /// [`Category::Invalid`]: there is no such ticket yet, and `done` is not called.
+    pub fn on_durable(&self, ticket: u64, done: impl FnOnce(Result<()>) + Send + 'static) -> Result<()> {
+        let _view = self.store.same_view();
+        let context: *mut Durable = Box::into_raw(Box::new(Box::new(done)));
+        // SAFETY: the context is what `durable` takes it for; the library calls that once, if the call worked.
+        check(unsafe { sys::memlith_kv_on_durable(self.raw, ticket, Some(durable), context.cast()) }).map_err(|error| {
+            // SAFETY: it was made above, and the library has not kept it.
+            drop(unsafe { Box::from_raw(context) });
+            error
+        })
     }
 
     /// Makes every commit that has returned durable.
     pub fn persist(&self) -> Result<()> {
+        let _view = self.store.same_view();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_kv_persist(self.raw) })
     }
@@ -175,12 +212,14 @@ impl Kv {
     /// Every commit of this kv store up to this ticket is durable.
     #[must_use]
     pub fn durable(&self) -> u64 {
+        let _view = self.store.same_view();
         // SAFETY: the handle is open.
         unsafe { sys::memlith_kv_durable(self.raw) }
     }
 
     /// Checks every page. Fails with [`Category::Corrupt`] and the page's number.
     pub fn verify(&self) -> Result<()> {
+        let _view = self.store.view()?;
         // SAFETY: the handle is open; the report may be null.
         check(unsafe { sys::memlith_kv_verify(self.raw, ptr::null_mut()) })
     }
@@ -188,7 +227,10 @@ impl Kv {
     /// Makes weak commits durable, closes the kv store, and says whether that worked.
     pub fn close(mut self) -> Result<()> {
         // SAFETY: no transaction borrows it. Where it stays open (no room for weak commits), drop() tries once more.
-        let code = unsafe { sys::memlith_kv_close(self.raw) };
+        let code = {
+            let _view = self.store.same_view();
+            unsafe { sys::memlith_kv_close(self.raw) }
+        };
         if !still_open(code) {
             self.raw = ptr::null_mut();
         }
@@ -204,9 +246,22 @@ impl InStore for Kv {
 
 impl Drop for Kv {
     fn drop(&mut self) {
+        let _view = self.store.same_view();
         // SAFETY: no transaction borrows it; null is ignored.
         unsafe { sys::memlith_kv_close(self.raw) };
     }
+}
+
+/// What `on_durable` gives to the library.
+type Durable = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// # Safety
+/// The context is a `Durable` in a box, which this call takes.
+unsafe extern "C" fn durable(context: *mut c_void, _ticket: u64, code: i32) {
+    let done = Box::from_raw(context.cast::<Durable>());
+    let result = if code == 0 { Ok(()) } else { Err(Error::of_code(code, "the commit is not durable")) };
+    // A panic, which has been printed, may not unwind into the library.
+    drop(catch_unwind(AssertUnwindSafe(|| done(result))));
 }
 
 /// What `append` gives to the library, which reads a record's bytes before it asks for the next one.
@@ -299,7 +354,7 @@ fn get(txn: *mut sys::memlith_kv_txn, map: Map, key: &[u8]) -> Result<Option<sys
 
 /// # Safety
 /// The bytes live and do not change as long as 'a.
-unsafe fn slice<'a>(bytes: sys::memlith_bytes) -> &'a [u8] {
+pub(crate) unsafe fn slice<'a>(bytes: sys::memlith_bytes) -> &'a [u8] {
     if bytes.size == 0 {
         return &[];
     }
@@ -322,6 +377,12 @@ impl<'kv> Transaction<'kv> {
 
     pub(crate) fn into_raw(mut self) -> *mut sys::memlith_kv_txn {
         std::mem::replace(&mut self.raw, ptr::null_mut())
+    }
+
+    /// A conflict has not ended it.
+    fn active(&self) -> bool {
+        // SAFETY: the handle is open.
+        unsafe { sys::memlith_kv_txn_active(self.raw) == 1 }
     }
 
     /// From now on a call that meets a lock waits so long for the other transaction to end, before it is a conflict.
@@ -396,13 +457,9 @@ impl<'kv> Transaction<'kv> {
 
     /// Commits: everything the transaction wrote takes effect, or nothing. Returns the ticket of the commit.
     pub fn commit(self, durability: Durability) -> Result<u64> {
-        let mode = match durability {
-            Durability::Sync => sys::MEMLITH_COMMIT_SYNC,
-            Durability::Weak => sys::MEMLITH_COMMIT_WEAK,
-        };
         let mut ticket = 0;
         // SAFETY: the handle is open; drop() frees it.
-        check(unsafe { sys::memlith_kv_commit(self.raw, mode, &mut ticket) })?;
+        check(unsafe { sys::memlith_kv_commit(self.raw, durability.mode(), &mut ticket) })?;
         Ok(ticket)
     }
 
@@ -420,7 +477,7 @@ impl Drop for Transaction<'_> {
 /// The kv store as of one commit.
 pub struct Snapshot<'kv> {
     raw: *mut sys::memlith_kv_txn,
-    kv: PhantomData<&'kv Kv>,
+    _view: View<'kv>, // of the kv store's store; behind the handle, which is freed first
 }
 
 impl Snapshot<'_> {

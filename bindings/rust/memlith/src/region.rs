@@ -5,6 +5,7 @@ use std::ptr;
 use memlith_sys as sys;
 
 use crate::error::{check, Error, Result};
+use crate::kv::Durability;
 use crate::store::{c_string, sealed::InStore, Store};
 
 /// A type that may be the root of a region.
@@ -37,8 +38,12 @@ pub enum Tracker {
     /// By asking the kernel or by page faults, whatever suits the size of the region.
     #[default]
     Auto,
+    /// By asking the kernel which pages were written.
+    Scan,
     /// The program names what it changed: [`Region::touch`].
     Explicit,
+    /// By page faults. A thread that stores to the region must not block SIGSEGV or SIGBUS.
+    Fault,
 }
 
 /// A region, open in this process.
@@ -53,13 +58,18 @@ unsafe impl Send for Region {}
 impl Region {
     /// Opens region `name`, and makes one of `size` bytes, all zeros, if it does not exist. A size of 0 makes none.
     pub fn open(store: &Store, name: &str, size: u64, tracker: Tracker) -> Result<Self> {
+        if store.follows_newest() {
+            return Err(Error::invalid("a region would change under the program; open the store with follow"));
+        }
         let name = c_string(name)?;
         let options = sys::memlith_region_options {
             struct_size: std::mem::size_of::<sys::memlith_region_options>() as u64,
             flags: if size == 0 { 0 } else { sys::MEMLITH_CREATE },
             tracker: match tracker {
                 Tracker::Auto => sys::MEMLITH_TRACKER_AUTO,
+                Tracker::Scan => sys::MEMLITH_TRACKER_SCAN,
                 Tracker::Explicit => sys::MEMLITH_TRACKER_EXPLICIT,
+                Tracker::Fault => sys::MEMLITH_TRACKER_FAULT,
             },
             size,
             max_size: 0,
@@ -127,6 +137,33 @@ impl Region {
     pub fn persist(&mut self) -> Result<()> {
         // SAFETY: the handle is open, and no reference into the region lives.
         check(unsafe { sys::memlith_persist(&self.raw, 1, sys::MEMLITH_SCOPE_PROCESS) })
+    }
+
+    /// Runs `change`, and makes durable what it stored to the region, all or none. If `change` fails or panics, or the
+    /// change cannot be made durable, everything that it stored is undone. What was stored before, and not persisted,
+    /// becomes durable by itself. Meanwhile `persist` and `rollback` are [`Category::Busy`](crate::Category::Busy).
+    /// With [`Tracker::Explicit`], what is not touched is neither committed nor undone. `docs/transactions.md`.
+    pub fn transact<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.transact_with(Durability::Sync, change).map(|(value, _)| value)
+    }
+
+    /// The same with a choice of when it is durable, the ticket of the commit for [`Store::wait`], and an error of the
+    /// caller's own.
+    pub fn transact_with<T, E: From<Error>>(
+        &mut self,
+        durability: Durability,
+        change: impl FnOnce(&mut Self) -> std::result::Result<T, E>,
+    ) -> std::result::Result<(T, u64), E> {
+        let store = self.store.clone();
+        let txn = store.begin()?; // which undoes what ends without a commit
+        txn.add_region(self.raw, sys::MEMLITH_UNDO)?;
+        match change(self) {
+            Ok(value) => Ok((value, txn.end(durability.mode())?)),
+            Err(error) => {
+                txn.abort()?;
+                Err(error)
+            }
+        }
     }
 
     /// Puts the region back to what was last persisted.

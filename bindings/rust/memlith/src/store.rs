@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use memlith_sys as sys;
@@ -20,7 +20,10 @@ pub(crate) fn c_string(name: impl Into<Vec<u8>>) -> Result<CString> {
 }
 
 /// The C handle, which closes with the last thing that uses it.
-pub(crate) struct Handle(pub(crate) *mut sys::memlith_store);
+pub(crate) struct Handle {
+    raw: *mut sys::memlith_store,
+    users: Option<Mutex<u64>>, // of a store that follows the newest commit: how many keep its view where it is
+}
 
 // SAFETY: any thread may call any function of the library; closing takes the last Arc, so no thread uses it meanwhile.
 unsafe impl Send for Handle {}
@@ -29,7 +32,24 @@ unsafe impl Sync for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: the handle is open, and nothing uses it any more. Null after close().
-        unsafe { sys::memlith_store_close(self.0) };
+        unsafe { sys::memlith_store_close(self.raw) };
+    }
+}
+
+impl Handle {
+    fn users(&self) -> Option<MutexGuard<'_, u64>> {
+        self.users.as_ref().map(|users| users.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Keeps the view of a store that follows the newest commit where it is: during a call, or longer.
+pub(crate) struct View<'s>(&'s Handle);
+
+impl Drop for View<'_> {
+    fn drop(&mut self) {
+        if let Some(mut users) = self.0.users() {
+            *users -= 1;
+        }
     }
 }
 
@@ -44,6 +64,7 @@ pub struct Store {
 #[must_use]
 pub struct StoreOptions {
     flags: u32,
+    newest: bool,
     log_bytes: u64,
     log_max_bytes: u64,
     memory_max_bytes: u64,
@@ -73,6 +94,16 @@ impl StoreOptions {
     /// Reads beside a process that writes; [`Store::refresh`] moves on to its newest durable commit.
     pub fn follow(self, set: bool) -> Self {
         self.flag(sys::MEMLITH_OPEN_FOLLOW, set)
+    }
+
+    /// The same without `refresh`: each read moves on by itself, to the newest durable commit, if no snapshot and no
+    /// other call uses the store at that moment; else it shows the same commit as these. Reads are
+    /// [`Kv::read`](crate::kv::Kv::read), and the calls of a kv store, a log and its reader that are made outside of a
+    /// snapshot. Their errors are also those of `refresh`. For kv stores and logs: regions, whose bytes would change
+    /// under the program, are refused.
+    pub fn follow_newest(mut self, set: bool) -> Self {
+        self.newest = set;
+        self.follow(set)
     }
 
     /// Size of a new store's log.
@@ -130,7 +161,7 @@ impl StoreOptions {
         let mut handle = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         check(unsafe { open(path.as_ptr(), &options, &mut handle) })?;
-        Ok(Store { handle: Arc::new(Handle(handle)) })
+        Ok(Store { handle: Arc::new(Handle { raw: handle, users: self.newest.then(Mutex::default) }) })
     }
 }
 
@@ -145,12 +176,49 @@ impl Store {
     }
 
     pub(crate) fn raw(&self) -> *mut sys::memlith_store {
-        self.handle.0
+        self.handle.raw
+    }
+
+    pub(crate) fn follows_newest(&self) -> bool {
+        self.handle.users.is_some()
+    }
+
+    /// The view, for a call and for what uses it behind the call. If nothing keeps the view of a store that follows the
+    /// newest commit, it moves on before.
+    pub(crate) fn view(&self) -> Result<View<'_>> {
+        if let Some(mut users) = self.handle.users() {
+            if *users == 0 {
+                // SAFETY: the handle is open, and nothing uses the store: what does has a view, or the lock of `users`.
+                check(unsafe { sys::memlith_store_refresh(self.raw(), ptr::null_mut()) })?;
+            }
+            *users += 1;
+        }
+        Ok(View(&self.handle))
+    }
+
+    /// The view as it is.
+    pub(crate) fn same_view(&self) -> View<'_> {
+        if let Some(mut users) = self.handle.users() {
+            *users += 1;
+        }
+        View(&self.handle)
+    }
+
+    /// For a call that opens something, which moves the view.
+    pub(crate) fn opening(&self, call: impl FnOnce() -> i32) -> Result<()> {
+        let users = self.handle.users();
+        if users.as_deref().is_some_and(|&users| users > 0) {
+            return Err(Error::invalid(
+                "a snapshot or a call uses the view of the store, which an opening moves; open first, then read",
+            ));
+        }
+        check(call())
     }
 
     /// Every commit up to this ticket is durable.
     #[must_use]
     pub fn durable(&self) -> u64 {
+        let _view = self.same_view();
         // SAFETY: the handle is open.
         unsafe { sys::memlith_store_durable(self.raw()) }
     }
@@ -158,18 +226,21 @@ impl Store {
     /// A ticket of everything that was committed or appended before, in whatever structure.
     #[must_use]
     pub fn newest(&self) -> u64 {
+        let _view = self.same_view();
         // SAFETY: the handle is open.
         unsafe { sys::memlith_store_newest(self.raw()) }
     }
 
     /// Returns when everything up to that ticket is durable: tickets of [`Kv`](crate::kv::Kv), too.
     pub fn wait(&self, ticket: u64) -> Result<()> {
+        let _view = self.same_view();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_wait(self.raw(), ticket) })
     }
 
     /// Writes everything durable to the home files.
     pub fn checkpoint(&self) -> Result<()> {
+        let _view = self.same_view();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_store_checkpoint(self.raw()) })
     }
@@ -194,6 +265,7 @@ impl Store {
 
     /// Begins a transaction whose parts take effect and become durable together, or not at all.
     pub fn begin(&self) -> Result<Transaction<'_>> {
+        let _view = self.same_view();
         let mut raw = ptr::null_mut();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_begin(self.raw(), &mut raw) })?;
@@ -205,7 +277,7 @@ impl Store {
     pub fn close(self) -> Result<()> {
         match Arc::try_unwrap(self.handle) {
             Ok(mut handle) => {
-                let raw = std::mem::replace(&mut handle.0, ptr::null_mut());
+                let raw = std::mem::replace(&mut handle.raw, ptr::null_mut());
                 // SAFETY: nothing else uses the handle, which is freed, also on error.
                 check(unsafe { sys::memlith_store_close(raw) })
             }
@@ -227,7 +299,7 @@ pub(crate) mod sealed {
 pub trait Opened: sealed::InStore {}
 impl<T: sealed::InStore> Opened for T {}
 
-/// A transaction of a store, with parts in kv stores and logs. Dropping it aborts it.
+/// A transaction of a store, with parts in kv stores, logs and regions. Dropping it aborts it.
 pub struct Transaction<'a> {
     raw: *mut sys::memlith_txn,
     parts: Vec<*mut sys::memlith_kv_txn>, // which have ended with the transaction, and are freed behind it
@@ -245,14 +317,17 @@ impl<'a> Transaction<'a> {
 
     /// What was stored to a region is a part.
     pub fn join_region(&mut self, part: &'a region::Region) -> Result<()> {
-        // SAFETY: both are open.
-        check(unsafe { sys::memlith_txn_add_region(self.raw, part.raw(), 0) })
+        self.add_region(part.raw(), 0)
     }
 
     /// Stores to the region from now on are a part, and are undone if the transaction is dropped.
     pub fn join_region_undoing(&mut self, part: &'a region::Region) -> Result<()> {
+        self.add_region(part.raw(), sys::MEMLITH_UNDO)
+    }
+
+    pub(crate) fn add_region(&self, region: *mut sys::memlith_region, flags: u32) -> Result<()> {
         // SAFETY: both are open.
-        check(unsafe { sys::memlith_txn_add_region(self.raw, part.raw(), sys::MEMLITH_UNDO) })
+        check(unsafe { sys::memlith_txn_add_region(self.raw, region, flags) })
     }
 
     /// Everything in the log up to entry `number`, which was read, is consumed with this transaction.
@@ -278,7 +353,16 @@ impl<'a> Transaction<'a> {
         self.end(sys::MEMLITH_COMMIT_WEAK)
     }
 
-    fn end(mut self, mode: u32) -> Result<u64> {
+    /// Ends the transaction without any effect, and says whether that worked: after an error, a region that joined with
+    /// [`Transaction::join_region_undoing`] holds half of the change in memory, and is persisted no more until it is
+    /// opened again.
+    pub fn abort(mut self) -> Result<()> {
+        let raw = std::mem::replace(&mut self.raw, ptr::null_mut());
+        // SAFETY: the transaction is open, and has ended then.
+        check(unsafe { sys::memlith_abort(raw) })
+    }
+
+    pub(crate) fn end(mut self, mode: u32) -> Result<u64> {
         let mut ticket = 0;
         // SAFETY: the transaction is open. After an error it still is, and drop() aborts it.
         check(unsafe { sys::memlith_commit(self.raw, mode, &mut ticket) })?;

@@ -126,6 +126,75 @@ fn a_store_that_follows_shows_the_newest_commit_after_refresh() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_store_that_follows_the_newest_commit_needs_no_refresh() -> Result<()> {
+    let folder = Folder::new("newest");
+    let writer = made(&folder.0.join("s"))?;
+    let kv = Kv::open(&writer, "kv")?;
+    let map = kv.map("m")?;
+    let log = AppLog::open(&writer, "log", applog::Options { create: true, ..Default::default() })?;
+    let _region = Region::open(&writer, "r", 1 << 16, Tracker::Auto)?;
+    let follower = Store::options().follow_newest(true).open(folder.0.join("s"))?;
+    let copied = Kv::open(&follower, "kv")?;
+    let entries = AppLog::open(&follower, "log", applog::Options::default())?;
+    let seen = copied.find_map("m")?.expect("the map is durable");
+    assert_eq!(Region::open(&follower, "r", 0, Tracker::Auto).err().map(|e| e.category()), Some(Category::Invalid));
+
+    let put = |value: u64| kv.transact(|txn| txn.put(map, b"key", &value.to_le_bytes()));
+    for value in 0..20 {
+        put(value)?;
+        assert_eq!(copied.read()?.get(seen, b"key")?.map(number), Some(value));
+    }
+    let snapshot = copied.read()?;
+    put(100)?;
+    assert_eq!(copied.read()?.get(seen, b"key")?.map(number), Some(19), "a snapshot keeps the view");
+    assert_eq!(snapshot.get(seen, b"key")?.map(number), Some(19));
+    let refused = Kv::open_existing(&follower, "kv").err().map(|error| error.category());
+    assert_eq!(refused, Some(Category::Invalid), "an opening would move the view of the snapshot");
+    drop(snapshot);
+    assert_eq!(copied.read()?.get(seen, b"key")?.map(number), Some(100));
+    kv.map("later")?;
+    assert!(copied.find_map("later")?.is_some());
+
+    let mut reader = entries.reader()?;
+    assert_eq!(reader.read(Duration::ZERO)?, None);
+    log.append_all(&[b"one", b"two"])?;
+    log.write()?;
+    assert_eq!(reader.read(Duration::ZERO)?.map(|entry| entry.content.to_vec()), Some(b"one".to_vec()));
+    assert_eq!(entries.get(2)?, Some(b"two".to_vec()));
+    assert_eq!(entries.info()?.newest, 2);
+    assert_eq!(reader.read(Duration::ZERO)?.map(|entry| entry.number), Some(2));
+
+    // Threads that read beside the writer see counts that rise; a reader of the log waits for entries that come.
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| -> Result<()> {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                let mut last = 100;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let read = copied.read().expect("a snapshot");
+                    let value = read.get(seen, b"key").expect("a read").map_or(0, number);
+                    assert!(value >= last, "{value} after {last}");
+                    last = value;
+                }
+            });
+        }
+        let waits = threads.spawn(move || reader.read(Duration::from_secs(600)).map(|e| e.map(|e| e.number)));
+        for value in 101..300 {
+            put(value)?;
+        }
+        log.append(b"three")?;
+        log.write()?;
+        assert_eq!(waits.join().expect("no panic")?, Some(3));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    })?;
+    assert_eq!(copied.read()?.get(seen, b"key")?.map(number), Some(299));
+    copied.close()?;
+    entries.close()?;
+    follower.close()
+}
+
 fn names(records: memlith::kv::Records<'_>) -> Result<Vec<Vec<u8>>> {
     records.map(|record| Ok(record?.0)).collect()
 }
@@ -265,6 +334,138 @@ fn conflicts_are_tried_again() -> Result<()> {
     Ok(())
 }
 
+/// An error of a program.
+#[derive(Debug)]
+enum Refused {
+    TooPoor(u64),
+    Store(memlith::Error),
+}
+
+impl From<memlith::Error> for Refused {
+    fn from(error: memlith::Error) -> Self {
+        Refused::Store(error)
+    }
+}
+
+#[test]
+fn a_transaction_keeps_the_ticket_and_the_callers_error() -> Result<()> {
+    let folder = Folder::new("ticket");
+    let store = made(&folder.0.join("s"))?;
+    let kv = Kv::open(&store, "kv")?;
+    let map = kv.map("m")?;
+    let (count, ticket) = kv
+        .transact_with(Durability::Weak, |txn| {
+            txn.put(map, b"k", b"v")?;
+            Ok::<_, Refused>(7)
+        })
+        .expect("a commit");
+    assert_eq!(count, 7);
+    store.wait(ticket)?;
+    assert!(kv.durable() >= ticket);
+    let refused = kv.transact_with(Durability::Sync, |txn| {
+        txn.put(map, b"k", b"never")?;
+        Err::<(), _>(Refused::TooPoor(3))
+    });
+    assert!(matches!(refused, Err(Refused::TooPoor(3))), "{refused:?}");
+    assert_eq!(kv.read()?.get(map, b"k")?, Some(&b"v"[..]));
+    let failed = kv.transact_with(Durability::Sync, |txn| Ok::<_, Refused>(txn.put(map, b"", b"a key of no bytes")?));
+    assert!(matches!(failed, Err(Refused::Store(error)) if error.category() == Category::Invalid));
+
+    // A conflict begins again, also where it comes back as an error of the caller's, or does not come back.
+    for passed_on in [true, false] {
+        let mut other = Some(kv.begin()?);
+        other.as_mut().expect("open").put(map, b"k", b"other")?;
+        let mut runs = 0;
+        let (_, _) = kv
+            .transact_with(Durability::Sync, |txn| {
+                runs += 1;
+                if runs == 2 {
+                    other.take().map(|other| other.commit(Durability::Weak)).transpose()?;
+                }
+                match txn.put(map, b"k", b"mine") {
+                    Err(_) if passed_on => Err(Refused::TooPoor(0)),
+                    _ => Ok(()),
+                }
+            })
+            .expect("a commit");
+        assert!(runs >= 2);
+        assert_eq!(kv.read()?.get(map, b"k")?, Some(&b"mine"[..]));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_callback_tells_that_a_commit_is_durable() -> Result<()> {
+    let folder = Folder::new("callback");
+    let store = made(&folder.0.join("s"))?;
+    let kv = Kv::open(&store, "kv")?;
+    let map = kv.map("m")?;
+    let (tell, told) = std::sync::mpsc::channel();
+    for value in 0..3u8 {
+        let ((), ticket) = kv.transact_with(Durability::Weak, |txn| txn.put(map, b"k", &[value]))?;
+        let tell = tell.clone();
+        kv.on_durable(ticket, move |result| tell.send((value, result)).expect("a receiver"))?;
+    }
+    let panics = kv.transact_with(Durability::Weak, |txn| txn.put(map, b"k", b"4"))?.1;
+    kv.on_durable(panics, |_| panic!("of a callback, which ends here"))?;
+    let behind = tell.clone();
+    kv.on_durable(panics, move |result| behind.send((4, result)).expect("a receiver"))?;
+    kv.persist()?;
+    for value in [0, 1, 2, 4] {
+        assert_eq!(told.recv().expect("a call"), (value, Ok(())));
+    }
+    let owned = tell.clone();
+    let refused = kv.on_durable(u64::MAX, move |result| owned.send((9, result)).expect("a receiver"));
+    assert_eq!(refused.unwrap_err().category(), Category::Invalid);
+    drop(tell);
+    assert!(told.recv().is_err(), "the refused callback is gone, and was not called");
+    Ok(())
+}
+
+#[test]
+fn entries_by_number() -> Result<()> {
+    let folder = Folder::new("numbers");
+    let store = made(&folder.0.join("s"))?;
+    let options = applog::Options { create: true, size: 1 << 20, ..Default::default() };
+    let log = AppLog::open(&store, "log", options)?;
+    let long = vec![b'l'; 5000];
+    log.append_all(&[b"one", &long, b"", b"four"])?;
+    assert_eq!(log.get(1)?, None, "not durable yet");
+    let ticket = log.write_weak()?;
+    store.wait(ticket)?;
+    assert_eq!(log.get(1)?, Some(b"one".to_vec()));
+    assert_eq!(log.get(2)?.as_ref(), Some(&long));
+    assert_eq!(log.get(3)?, Some(Vec::new()));
+    let mut buffer = Vec::new();
+    assert!(log.get_into(2, &mut buffer)? && buffer == long);
+    assert!(log.get_into(4, &mut buffer)? && buffer == b"four");
+    assert!(!log.get_into(5, &mut buffer)? && buffer.is_empty());
+
+    let mut reader = log.reader()?;
+    assert_eq!(reader.read(Duration::ZERO)?.map(|entry| entry.number), Some(1));
+    for refused in [log.truncate_after(3), log.truncate_before(2), log.restart(7)] {
+        assert_eq!(refused.unwrap_err().category(), Category::Invalid, "the log has a reader");
+    }
+    drop(reader);
+    log.truncate_after(3)?;
+    assert_eq!(log.append(b"another four")?, 4);
+    log.truncate_before(3)?;
+    log.write()?;
+    assert_eq!(log.get(2)?, None);
+    assert_eq!(log.get(4)?, Some(b"another four".to_vec()));
+    let info = log.info()?;
+    assert_eq!((info.newest, info.durable, info.consumed), (4, 4, 2));
+    assert!(info.room < info.size);
+    assert_eq!(log.truncate_after(1).unwrap_err().category(), Category::Invalid, "entry 2 was consumed");
+    assert_eq!(log.truncate_before(9).unwrap_err().category(), Category::Invalid, "entry 8 was not appended");
+    log.restart(100)?;
+    assert_eq!(log.append(b"hundred")?, 100);
+    log.close()?;
+    let log = AppLog::open(&store, "log", applog::Options::default())?;
+    assert_eq!(log.reader()?.read(Duration::ZERO)?.map(|entry| entry.number), Some(100));
+    Ok(())
+}
+
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Counters {
@@ -278,7 +479,7 @@ unsafe impl Plain for Counters {}
 #[test]
 fn regions_have_a_typed_root() -> Result<()> {
     let folder = Folder::new("regions");
-    for tracker in [Tracker::Auto, Tracker::Explicit] {
+    for tracker in [Tracker::Auto, Tracker::Scan, Tracker::Explicit, Tracker::Fault] {
         let path = folder.0.join(format!("{tracker:?}"));
         let address = {
             let mut region = Region::open(&made(&path)?, "r", 1 << 16, tracker)?;
@@ -302,6 +503,86 @@ fn regions_have_a_typed_root() -> Result<()> {
     Ok(())
 }
 
+/// The same, touched.
+fn set(region: &mut Region, value: u64) -> Result<()> {
+    // SAFETY: the region has never held another type.
+    unsafe { region.root::<Counters>() }?.runs = value;
+    region.touch(0, 8)
+}
+
+fn runs(region: &mut Region) -> u64 {
+    // SAFETY: as in set().
+    unsafe { region.root::<Counters>() }.expect("a root").runs
+}
+
+#[test]
+fn a_change_of_a_region_is_durable_or_undone() -> Result<()> {
+    let folder = Folder::new("undo");
+    for tracker in [Tracker::Auto, Tracker::Scan, Tracker::Explicit, Tracker::Fault] {
+        let path = folder.0.join(format!("{tracker:?}"));
+        let store = made(&path)?;
+        let mut region = Region::open(&store, "r", 1 << 16, tracker)?;
+        region.transact(|region| set(region, 1))?;
+        set(&mut region, 2)?; // becomes durable with the change that follows, which is undone
+        let refused = region.transact_with(Durability::Sync, |region| {
+            set(region, 3)?;
+            assert_eq!(region.persist().unwrap_err().category(), Category::Busy);
+            Err::<(), _>(Refused::TooPoor(3))
+        });
+        assert!(matches!(refused, Err(Refused::TooPoor(3))), "{refused:?}");
+        assert_eq!(runs(&mut region), 2, "{tracker:?}");
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            region.transact(|region| -> Result<()> {
+                set(region, 4)?;
+                panic!("of the program")
+            })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(runs(&mut region), 2, "{tracker:?}");
+        let (value, ticket) = region
+            .transact_with(Durability::Weak, |region| set(region, 5).map(|()| "five").map_err(Refused::Store))
+            .expect("a commit");
+        assert_eq!(value, "five");
+        store.wait(ticket)?;
+        drop(region);
+        store.close()?;
+        let mut region = Region::open(&Store::open(&path)?, "r", 0, tracker)?;
+        assert_eq!(runs(&mut region), 5, "{tracker:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_abort_undoes_all_parts() -> Result<()> {
+    let folder = Folder::new("abort");
+    let store = made(&folder.0.join("s"))?;
+    let kv = Kv::open(&store, "kv")?;
+    let map = kv.map("m")?;
+    let log = AppLog::open(&store, "log", applog::Options { create: true, ..Default::default() })?;
+    let region = Region::open(&store, "r", 1 << 16, Tracker::Auto)?;
+    let word = region.address().cast::<u64>();
+    for aborts in [true, false] {
+        let mut txn = store.begin()?;
+        txn.join_region_undoing(&region)?;
+        // SAFETY: the region is open, and nothing else refers to the word.
+        unsafe { word.write(8) };
+        let mut records = kv.begin()?;
+        records.put(map, b"k", b"v")?;
+        txn.join(records)?;
+        txn.append(&log, b"entry")?;
+        if aborts {
+            txn.abort()?;
+        } else {
+            txn.commit()?;
+        }
+        // SAFETY: as above.
+        assert_eq!(unsafe { word.read() }, if aborts { 0 } else { 8 });
+        assert_eq!(kv.read()?.get(map, b"k")?.is_some(), !aborts);
+        assert_eq!(log.info()?.newest, u64::from(!aborts));
+    }
+    Ok(())
+}
+
 #[test]
 fn errors_say_what_happened() {
     let folder = Folder::new("errors");
@@ -313,9 +594,7 @@ fn errors_say_what_happened() {
     let busy = made(&folder.0.join("s")).err().expect("the store is open");
     assert_eq!(busy.category(), Category::Busy);
     let path = folder.0.join("s");
-    let waits = std::thread::spawn(move || {
-        Store::options().open_wait(Duration::from_secs(600)).open(path).map(drop)
-    });
+    let waits = std::thread::spawn(move || Store::options().open_wait(Duration::from_secs(600)).open(path).map(drop));
     drop(store);
     assert!(waits.join().expect("no panic").is_ok(), "an opening waits until the last handle is dropped");
     assert!(made(&folder.0.join("s")).is_ok(), "dropping the last handle closes the store");
