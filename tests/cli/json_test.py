@@ -110,6 +110,20 @@ class Fields(unittest.TestCase):
         refused = self.check("A failure, of any command", "recover", "--collect=all", self.store, code=1)[0]
         self.assertIn("plain-pointers", json.dumps(refused))
 
+    def test_disktest(self):
+        told = self.folder / "told"
+        command = [MEMLITH, "disktest", "listen", "0", told, "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as witness:
+            rows = [json.loads(witness.stdout.readline())]
+            where = f"localhost:{rows[0]['port']}"
+            self.check("memlith disktest write", "disktest", "write", self.folder, "--tell", where, "--size", "1",
+                       "--rounds", "9")
+            rows += [json.loads(line) for line in witness.stdout]
+        self.check_fields("memlith disktest listen", rows)
+        self.assertEqual(rows[1]["told"], 9)
+        verdict = self.check("memlith disktest check", "disktest", "check", self.folder, "--told", told)[0]
+        self.assertTrue(verdict["honest"])
+
     def test_kv(self):
         self.check("memlith kv load", "kv", "load", self.store, "--in", self.dump())
         self.check("memlith kv get, scan", "kv", "get", self.store, "map", "key")

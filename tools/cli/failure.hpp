@@ -14,7 +14,7 @@
 namespace memlith::tool {
 
 inline constexpr int kExitFailed = 1;
-inline constexpr int kExitDamaged = 2;        // `verify` only: the store is there, and it is not sound
+inline constexpr int kExitDamaged = 2;        // what `verify` or `disktest check` looked at is not sound
 inline constexpr int kExitOtherVersion = 3;   // `verify` only: another memlith wrote it, and this one cannot judge it
 inline constexpr int kExitInterrupted = 130;  // what shells expect after SIGINT
 

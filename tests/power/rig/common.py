@@ -177,6 +177,9 @@ class Disk:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
 
     def _say(self, text: str) -> None:
         assert self.process.stdin is not None
