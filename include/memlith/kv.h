@@ -136,14 +136,16 @@ MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_
 
 /* Commits: everything the transaction wrote takes effect at once, or nothing does. The transaction has ended then,
  * whatever the result; its handle stays until memlith_kv_txn_free. `mode` is one of MEMLITH_COMMIT_*: SYNC returns when
- * the commit is durable, WEAK when it has taken effect. `ticket`, which may be null, receives the ticket of the commit;
- * of a transaction that wrote nothing, that of the newest commit that it may have read. A SYNC commit that wrote
- * nothing makes that one durable.
+ * the commit is durable, and with it all that the transaction read, also of a transaction that wrote nothing or is
+ * READ_ONLY: at once if that is durable already, otherwise with the next flush. WEAK returns when the commit has taken
+ * effect, and waits for nothing. `ticket`, which may be null, receives the ticket of the commit; of a transaction that
+ * wrote nothing, that of the newest commit that it may have read.
  * Errors, nothing took effect: INVALID (ended before), FULL - more than the log may grow to; split the work. NO_SPACE -
  *         the region or the file system is full, or there is no room yet for commits before this one. POISONED,
  *         CORRUPT - a page that had to be changed is damaged. NO_MEMORY.
- * Errors of SYNC alone, the commit took effect in memory, is a weak one, and `ticket` is set: IO - the flush failed,
- *         and the store is poisoned. NO_SPACE - the log cannot grow; memlith_kv_persist tries again. */
+ * Errors of SYNC alone, the commit took effect in memory, is a weak one, and `ticket` is set (what was read may be lost
+ *         in a crash): IO - the flush failed, and the store is poisoned. NO_SPACE - the log cannot grow;
+ *         memlith_kv_persist tries again. */
 MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64_t* ticket);
 
 /* Makes the transaction `part` a part of `txn`, a transaction of the store (memlith_txn_add_region): memlith_commit
@@ -154,7 +156,8 @@ MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64
  * Errors: INVALID - the kv store is of another store, or has a part in `txn` already; READ_ONLY. */
 MEMLITH_API int32_t memlith_txn_add_kv(memlith_txn* txn, memlith_kv_txn* part);
 
-/* Ends the transaction without any effect, and without I/O. Its handle stays until memlith_kv_txn_free. */
+/* Ends the transaction without any effect, and without I/O: what it read need not be durable. Its handle stays until
+ * memlith_kv_txn_free. */
 MEMLITH_API int32_t memlith_kv_abort(memlith_kv_txn* txn);
 
 /* Begins the ended transaction anew, with the flags that it had: saves an allocation. Errors: INVALID (not ended). */
@@ -175,7 +178,8 @@ MEMLITH_API int32_t memlith_kv_undo_to(memlith_kv_txn* txn, uint64_t savepoint);
  * which. CONFLICT - see above, the transaction has ended. CORRUPT - a page is damaged, the message says which; the
  * transaction goes on. NO_MEMORY. */
 
-/* Reads a record. Errors: NOT_FOUND. */
+/* Reads a record: that of the newest commit, or of the snapshot, durable or not. When a SYNC commit of the transaction
+ * has returned, it is durable. Errors: NOT_FOUND. */
 MEMLITH_API int32_t memlith_kv_get(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes,
                                    memlith_bytes* value);
 

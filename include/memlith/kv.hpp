@@ -139,7 +139,8 @@ class KvTransaction {
   }
   ~KvTransaction() { memlith_kv_txn_free(handle_); }
 
-  // The value, valid until the transaction ends. Category NOT_FOUND: there is none.
+  // The value, valid until the transaction ends. Category NOT_FOUND: there is none. What it tells is durable when
+  // commit() has returned.
   Result<std::string_view> get(KvMap map, std::string_view key) {
     memlith_bytes value{};
     const std::int32_t code = memlith_kv_get(handle_, map, key.data(), key.size(), &value);
@@ -219,8 +220,8 @@ class KvTransaction {
     return Cursor(handle);
   }
 
-  // Durable on ok, or with Durability::weak in order, within the window. Returns the ticket of the commit, for
-  // Store::wait(). A commit that wrote nothing makes durable what the transaction has read.
+  // Durable on ok, together with what the transaction has read, also if it wrote nothing or is read-only; or with
+  // Durability::weak in order, within the window. Returns the ticket of the commit, for Store::wait().
   Result<Ticket> commit(Durability durability = Durability::sync) {
     Ticket ticket = 0;
     const std::int32_t code = memlith_kv_commit(handle_, static_cast<std::uint32_t>(durability), &ticket);

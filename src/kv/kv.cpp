@@ -126,8 +126,6 @@ Status Kv::check_idle() {
               active);
 }
 
-std::uint64_t Kv::newest() { return pages_.kept.newest() - kCheckedStamp + base_commit_; }
-
 Lsn Kv::durable_ticket() {
   return read_only() || is_volatile() ? region().store().durable_ticket() : weak_commits_.durable_ticket();
 }

@@ -74,7 +74,7 @@ class Transaction {
   Status estimate(MapNumber number, std::optional<std::string_view> from, std::optional<std::string_view> to,
                   RangeEstimate& estimate);
   // `ticket`, which may be null, is set once the commit has taken effect (store/collectors.hpp). Returns the number of
-  // the commit.
+  // the commit, or, without writes, of the newest one that it can have read, which `sync` waits for.
   Result<std::uint64_t> commit(Durability durability, Lsn* ticket);
   void abort();
   Result<std::uint64_t> savepoint();
@@ -256,7 +256,8 @@ class Kv final : public RegionUser {
   Lsn newest_ticket();
   // The number of the newest durable commit, and of the newest.
   std::uint64_t durable() { return read_only() || is_volatile() ? newest() : weak_commits_.durable(); }
-  std::uint64_t newest();
+  std::uint64_t newest() { return commit_of(pages_.kept.newest()); }
+  [[nodiscard]] std::uint64_t commit_of(Stamp stamp) const { return stamp - kCheckedStamp + base_commit_; }
   WeakCommits& weak_commits() { return weak_commits_; }
   // Makes everything durable; nothing else is done with the store then but to destroy it. When the log has no room for
   // commits that wait, nothing has ended: the store goes on, and can be stopped later. Destroying it loses them.

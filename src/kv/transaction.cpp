@@ -336,10 +336,10 @@ bool Transaction::writes() const {
 
 Result<std::uint64_t> Transaction::commit(Durability durability, Lsn* ticket) {
   MEMLITH_TRY(need_active());
-  // A weak commit takes less time than two looks at the clock are worth: it is counted only.
-  std::optional<PersistTimer> timer;
-  if (durability == Durability::sync) timer.emplace();
   const bool changes = writes();
+  // A weak commit, or one that only reads, takes less time than two looks at the clock are worth.
+  std::optional<PersistTimer> timer;
+  if (changes && durability == Durability::sync) timer.emplace();
   std::uint64_t number = 0;
   Kv::Left left;
   if (!read_only_) MEMLITH_TRY(keep_locks());
@@ -353,13 +353,16 @@ Result<std::uint64_t> Transaction::commit(Durability durability, Lsn* ticket) {
     MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, durability, left));
     failed.transaction = nullptr;
   } else {
+    // The newest commit that it can have read: as long as it has locks, none has changed what it read.
     left.ticket = kv_.newest_ticket();
-    number = kv_.newest();
+    number = read_only_ ? kv_.commit_of(view_) : kv_.newest();
   }
   end();
   if (ticket != nullptr) *ticket = left.ticket;
   if (kv_.read_only()) return number;
   if (durability == Durability::sync) {
+    // ORDER durable-before-answer: locks go before the flush, so what a transaction read may be in memory only.
+    // [test KvReaders.ADurableReadIsThereAfterEveryCut]
     MEMLITH_TRY(kv_.weak_commits_.make_durable(number));
     if (changes) timer->note_kv_commit(*kv_.region().store().stats());
   } else if (changes) {

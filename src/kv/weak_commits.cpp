@@ -19,6 +19,7 @@ void WeakCommits::start(Window window, bool manual) {
     const std::uint64_t commits = newest();
     const LockGuard lock(queue_mutex_);
     durable_ = commits;
+    known_durable_.store(commits, std::memory_order_release);
     numbers_.begin(commits);
   }
   manual_ = manual;
@@ -158,7 +159,7 @@ Batch::Piece WeakCommits::take_part() {
 
 // ---- to the disk -----------------------------------------------------------------------------------------------
 
-Status WeakCommits::make_durable(std::uint64_t commit) {
+Status WeakCommits::wait_durable(std::uint64_t commit) {
   if (!pages_.writer.logs()) return kOk;
   const auto handed = hand_over(commit, true);
   if (!handed.ok()) {
@@ -185,6 +186,7 @@ void WeakCommits::note_durable() {
   {
     const LockGuard lock(queue_mutex_);
     const std::uint64_t before = std::exchange(durable_, numbers_.durable(lsn));
+    known_durable_.store(durable_, std::memory_order_release);
     more = durable_ > before;
     if (!waiting_.empty() && waiting_.begin()->first <= ticket) {
       can_tell_ = true;

@@ -68,7 +68,11 @@ class WeakCommits final : public Collector {
   }
   // Brings commits up to that number to the log.
   Result<Lsn> hand_over(std::uint64_t commit, bool will_sync);
-  Status make_durable(std::uint64_t commit);
+  // Without locks if it is known to be durable.
+  Status make_durable(std::uint64_t commit) {
+    if (known_durable_.load(std::memory_order_acquire) >= commit) return kOk;
+    return wait_durable(commit);
+  }
 
   // ---- a commit whose frame has the changes of other structures, too (KvPart): with the mutex of the collectors held
 
@@ -95,6 +99,7 @@ class WeakCommits final : public Collector {
   void after_background_closing(Status closed) override;
 
   [[nodiscard]] Store& store() const { return pages_.words.region().store(); }
+  Status wait_durable(std::uint64_t commit);
   void note_sent(const Batch::Piece& piece, Lsn end);
   // `unless_durable`: for commits that will not become durable any more.
   void call_done(Status unless_durable);
@@ -117,6 +122,7 @@ class WeakCommits final : public Collector {
   mutable Mutex queue_mutex_;
   LoggedNumbers numbers_ MEMLITH_GUARDED_BY(queue_mutex_);
   std::uint64_t durable_ MEMLITH_GUARDED_BY(queue_mutex_) = 0;  // as noted last
+  std::atomic<std::uint64_t> known_durable_{0};                 // the same; release under the mutex, acquire without it
   std::multimap<Lsn, Done> waiting_ MEMLITH_GUARDED_BY(queue_mutex_);
   // The callbacks have a thread of their own, from the first of them on: a slow one delays those behind it, and no
   // window.

@@ -1,6 +1,6 @@
-// docs/guarantees.md, "MEMLITH_OPEN_FOLLOW": a reader of another process, at every device operation of the writer
-// and at every point of its own reading, sees the state after exactly one commit, which a power cut at that moment
-// keeps, and never an older one than before. And the tests notice each mistake that is planted.
+// docs/guarantees.md, "MEMLITH_OPEN_FOLLOW" and "Followers": a reader of another process, at every device operation of
+// the writer and at every point of its own reading, sees the state after exactly one commit, which a power cut at that
+// moment keeps, and never an older one than before. And the tests notice each mistake that is planted.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -221,7 +221,8 @@
   X(durable_not_shown, store, "a checkpoint writes home what its page does not show as durable")                    \
   X(view_believes_all, store, "a reader beside a writer takes frames that are not durable")                        \
   X(view_copies_late, store, "a reader beside a writer reads the log first and copies the homes then")             \
-  X(view_of_unflushed_log, store, "a reader of a store whose writer was killed does not flush the log")
+  X(view_of_unflushed_log, store, "a reader of a store whose writer was killed does not flush the log")               \
+  X(kv_read_not_waited, kv, "a transaction that only reads tells what is not durable yet")
 // Those of archives, which tests/archive looks for.
 #define MEMLITH_ARCHIVE_MUTANT_LIST(X)                                                                              \
   X(archive_believes_all, archive, "a segment is sealed with frames that are not durable")                         \
