@@ -12,17 +12,24 @@ import (
 	"path/filepath"
 	"sort"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
 
-const childVariable = "MEMLITH_BBOLT_CHILD"
+const (
+	childVariable = "MEMLITH_BBOLT_CHILD"
+	viewVariable  = "MEMLITH_BBOLT_VIEW"
+)
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childVariable); path != "" {
 		commitForEver(path)
+	}
+	if path := os.Getenv(viewVariable); path != "" {
+		viewAndDie(path)
 	}
 	os.Exit(m.Run())
 }
@@ -497,5 +504,46 @@ func TestKills(t *testing.T) {
 			return <-tx.Check()
 		}))
 		check(t, db.Close())
+	}
+}
+
+// viewAndDie commits without a wait, tells what a View saw, and ends as by a kill when View has returned.
+func viewAndDie(path string) {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true})
+	if err == nil {
+		err = db.Update(func(tx *bolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists([]byte("seen"))
+			if err == nil {
+				_, err = b.NextSequence()
+			}
+			return err
+		})
+	}
+	if err == nil {
+		db.NoSync = false
+		err = db.View(func(tx *bolt.Tx) error {
+			fmt.Println(tx.Bucket([]byte("seen")).Sequence())
+			return nil
+		})
+	}
+	if err == nil {
+		err = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// docs/guarantees.md, "bbolt": what a View saw is there after a kill, also a commit that had not been waited for.
+func TestAViewIsDurable(t *testing.T) {
+	program, err := os.Executable()
+	check(t, err)
+	path := filepath.Join(t.TempDir(), "db")
+	for round := uint64(1); round <= 30; round++ {
+		command := exec.Command(program)
+		command.Env, command.Stderr = append(os.Environ(), viewVariable+"="+path), os.Stderr
+		output, _ := command.Output()
+		if told := string(bytes.TrimSpace(output)); told != fmt.Sprint(round) {
+			t.Fatalf("round %d: the View saw %q", round, told)
+		}
 	}
 }

@@ -337,14 +337,19 @@ func (db *DB) Update(change func(*Tx) error) error {
 	return tx.Commit()
 }
 
-// View runs a function with a reading transaction.
+// View runs a function with a reading transaction. What the function saw is durable when View returns. With NoSync it
+// need not be, nor when a transaction that Begin began is rolled back.
 func (db *DB) View(read func(*Tx) error) error {
 	tx, err := db.Begin(false)
 	if err != nil {
 		return err
 	}
 	defer tx.end()
-	return tx.manage(read)
+	err = tx.manage(read)
+	if failed := tx.commit(!db.NoSync); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // ---- batches -------------------------------------------------------------------------------------------------------

@@ -182,16 +182,7 @@ func (tx *Tx) Commit() error {
 			panic("check fail: " + err.Error())
 		}
 	}
-	err := tx.with(func(txn *kv.Txn) error {
-		if tx.db.NoSync {
-			_, err := txn.CommitWeak()
-			return err
-		}
-		return txn.Commit()
-	})
-	if err != nil && tx.db.files.isReplaced() {
-		err = nil // the file has no name, and nothing to be kept
-	}
+	err := tx.commit(!tx.db.NoSync)
 	took := time.Since(began)
 	tx.counted.IncWrite(1)
 	tx.counted.IncWriteTime(took)
@@ -200,6 +191,20 @@ func (tx *Tx) Commit() error {
 		for _, each := range tx.onCommit {
 			each()
 		}
+	}
+	return err
+}
+
+func (tx *Tx) commit(durably bool) error {
+	err := tx.with(func(txn *kv.Txn) error {
+		if durably {
+			return txn.Commit()
+		}
+		_, err := txn.CommitWeak()
+		return err
+	})
+	if err != nil && tx.db.files.isReplaced() {
+		err = nil // the file has no name, and nothing to be kept
 	}
 	return err
 }

@@ -699,9 +699,10 @@ func killTerms(t *testing.T, path string, later time.Duration, weak bool) error 
 	return nil
 }
 
+// docs/guarantees.md, "Raft store": terms and entries that were told are there after each kill.
 func TestAKilledNodeKnowsItsTerm(t *testing.T) {
 	path := folder(t)
-	for round := 0; round < 12; round++ {
+	for round := 0; round < 30; round++ {
 		check(t, killTerms(t, path, time.Duration(rand.Intn(60))*time.Millisecond, false))
 	}
 }

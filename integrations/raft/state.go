@@ -139,11 +139,12 @@ func openMaps(in *kv.KV, names []string) (Maps, kv.Map, error) {
 // Close makes the state durable.
 func (s *State) Close() error { return s.kv.Close() }
 
-// View reads the state as of one moment. Commits go on meanwhile.
+// View reads the state as of one moment. Commits go on meanwhile. Nothing waits for the state's own flush: entries that
+// were applied are durable in the logs of a majority.
 func (s *State) View(read func(txn *kv.Txn, maps Maps) error) error {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
-	return s.kv.View(func(txn *kv.Txn) error { return read(txn, s.maps) })
+	return s.kv.ViewWeak(func(txn *kv.Txn) error { return read(txn, s.maps) })
 }
 
 // Applied returns the index of the newest entry that the state has, as far as is durable after Persist.
@@ -230,7 +231,7 @@ func getPosition(txn *kv.Txn, meta kv.Map, key string) (position, error) {
 }
 
 func readPosition(in *kv.KV, meta kv.Map, key string) (at position, err error) {
-	err = in.View(func(txn *kv.Txn) (err error) {
+	err = in.ViewWeak(func(txn *kv.Txn) (err error) {
 		at, err = getPosition(txn, meta, key)
 		return err
 	})

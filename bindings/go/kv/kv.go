@@ -174,14 +174,25 @@ func (k *KV) Info() (info Info, err error) {
 }
 
 // View runs a function with a transaction that only reads: it sees the state as of its beginning, meets no conflict,
-// and makes no writer wait.
-func (k *KV) View(read func(*Txn) error) error {
+// and makes no writer wait. What the function saw is durable when View returns: if the newest commits are not durable
+// yet, View waits for the flush that is under way or due. View returns what the function returned, unless that flush
+// failed (memlith.ErrIO, memlith.ErrNoSpace).
+func (k *KV) View(read func(*Txn) error) error { return k.view(read, capi.CommitSync) }
+
+// ViewWeak is View without waiting: what the function saw may be lost if the machine stops at once.
+func (k *KV) ViewWeak(read func(*Txn) error) error { return k.view(read, capi.CommitWeak) }
+
+func (k *KV) view(read func(*Txn) error, durability uint32) error {
 	txn, err := k.begin(capi.KvReadOnly, 0)
 	if err != nil {
 		return err
 	}
 	defer txn.Abort()
-	return read(txn)
+	err = read(txn)
+	if _, failed := txn.commit(durability); failed != nil && !errors.Is(failed, memlith.ErrClosed) {
+		return failed
+	}
+	return err // also where the function has ended the transaction by itself
 }
 
 // Update runs a function with a transaction, and commits it durably when the function returns nil; else it has no

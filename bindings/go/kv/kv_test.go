@@ -552,6 +552,45 @@ func TestGoroutines(t *testing.T) {
 	}))
 }
 
+// docs/guarantees.md, "Kv transaction": what a View saw is durable when it returns, also where it saw that there is
+// nothing; ViewWeak does not wait.
+func TestAViewIsDurable(t *testing.T) {
+	records, m := open(t)
+	change := func(change func(*kv.Txn) error) uint64 {
+		ticket, err := records.UpdateWeak(context.Background(), change)
+		check(t, err)
+		return ticket
+	}
+	look := func(txn *kv.Txn) error {
+		_, err := txn.Get(m, key(1))
+		return err
+	}
+	put := change(func(txn *kv.Txn) error { return txn.Put(m, key(1), nil) })
+	check(t, records.ViewWeak(look))
+	if records.Durable() >= put {
+		t.Fatal("a weak commit is durable, and nothing has asked for it")
+	}
+	check(t, records.View(look))
+	if records.Durable() < put {
+		t.Fatal("a View has returned what is not durable")
+	}
+	removed := change(func(txn *kv.Txn) error { return txn.Remove(m, key(1)) })
+	if err := records.View(look); !errors.Is(err, memlith.ErrNotFound) || records.Durable() < removed {
+		t.Fatal(err, records.Durable(), removed)
+	}
+	txn, err := records.BeginRead()
+	check(t, err)
+	put = change(func(txn *kv.Txn) error { return txn.Put(m, key(1), nil) })
+	if err := look(txn); !errors.Is(err, memlith.ErrNotFound) {
+		t.Fatal(err)
+	}
+	check(t, txn.Commit())
+	if records.Durable() >= put {
+		t.Fatal("a transaction that reads has waited for a commit that it did not see")
+	}
+	check(t, records.View(func(txn *kv.Txn) error { txn.Abort(); return nil }))
+}
+
 func TestAnUpdateEndsWithItsContext(t *testing.T) {
 	records, m := open(t)
 	holder, err := records.Begin()

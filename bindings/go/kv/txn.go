@@ -22,7 +22,8 @@ type Txn struct {
 // memlith.ErrConflict: the transaction has ended, begin anew. Update does that by itself.
 func (k *KV) Begin() (*Txn, error) { return watch(k.begin(0, 0)) }
 
-// BeginRead begins one that only reads.
+// BeginRead begins one that only reads. Its Commit returns when what it saw is durable; CommitWeak and Abort do not
+// wait.
 func (k *KV) BeginRead() (*Txn, error) { return watch(k.begin(capi.KvReadOnly, 0)) }
 
 func watch(txn *Txn, err error) (*Txn, error) {
@@ -49,8 +50,9 @@ func (k *KV) begin(flags uint32, wait time.Duration) (*Txn, error) {
 	return txn, nil
 }
 
-// Commit returns when the changes are durable, or have had no effect. Errors after which they did take effect, as those
-// of a weak commit: memlith.ErrIO (the store is poisoned) and memlith.ErrNoSpace; see memlith/kv.h.
+// Commit returns when the changes, and what the transaction has read, are durable, or the changes have had no effect.
+// Errors after which they did take effect, as those of a weak commit: memlith.ErrIO (the store is poisoned) and
+// memlith.ErrNoSpace; see memlith/kv.h.
 func (t *Txn) Commit() error {
 	_, err := t.commit(capi.CommitSync)
 	return err
@@ -97,7 +99,8 @@ func (t *Txn) call(call func(capi.Handle) *capi.Failure) error {
 	return memlith.ErrorOf(failed)
 }
 
-// Get returns the value of a key, which is not nil; memlith.ErrNotFound: there is none.
+// Get returns the value of a key, which is not nil; memlith.ErrNotFound: there is none. What it tells may be a commit
+// that is not durable yet; it is durable when the transaction's Commit has returned.
 func (t *Txn) Get(m Map, key []byte) ([]byte, error) { return t.AppendGet(m, key, nil) }
 
 // AppendGet appends the value to a buffer, which saves an allocation.

@@ -19,6 +19,18 @@ from conftest import Program
 import memlith
 
 
+SEEN = """if True:
+    import os, signal
+    import memlith
+    store = memlith.open("s")
+    weak, other = memlith.Dict(store, "weak", weak=True), memlith.Dict(store, "other")
+    weak["n"] = weak.get("n", 0) + 1
+    with store.transaction() if weak["n"] % 2 == 0 else other.transact():
+        print(weak["n"], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 class Stop(Exception):
     """Raised by a signal handler."""
 
@@ -365,3 +377,10 @@ def test_a_web_frameworks_dependency(store: memlith.Store, hand_on: bool) -> Non
     else:
         assert all(isinstance(each, memlith.Busy) for each in found) and "n" not in d
     in_thread(lambda: d.update(b=1))
+
+
+def test_what_a_block_has_read_is_durable(program: Program) -> None:
+    """docs/guarantees.md, "Transaction of the store" and "Kv transaction": a block that only reads waits at its end."""
+    for number in range(1, 11):
+        process = program.start(SEEN)
+        assert process.communicate()[0] == f"{number}\n"

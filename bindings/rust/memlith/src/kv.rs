@@ -455,12 +455,11 @@ impl<'kv> Transaction<'kv> {
         estimate(self.raw, map, &keys)
     }
 
-    /// Commits: everything the transaction wrote takes effect, or nothing. Returns the ticket of the commit.
+    /// Commits: everything the transaction wrote takes effect, or nothing. Returns the ticket of the commit. With
+    /// [`Durability::Sync`] what the transaction read is durable, too, also if it wrote nothing.
     pub fn commit(self, durability: Durability) -> Result<u64> {
-        let mut ticket = 0;
-        // SAFETY: the handle is open; drop() frees it.
-        check(unsafe { sys::memlith_kv_commit(self.raw, durability.mode(), &mut ticket) })?;
-        Ok(ticket)
+        // SAFETY: drop() frees the handle.
+        unsafe { commit(self.raw, durability) }
     }
 
     /// Ends the transaction without any effect.
@@ -474,7 +473,16 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// The kv store as of one commit.
+/// # Safety
+/// The handle is open, and is not used afterwards but to be freed.
+unsafe fn commit(raw: *mut sys::memlith_kv_txn, durability: Durability) -> Result<u64> {
+    let mut ticket = 0;
+    check(sys::memlith_kv_commit(raw, durability.mode(), &mut ticket))?;
+    Ok(ticket)
+}
+
+/// The kv store as of one commit, which may not be durable yet: [`Snapshot::commit`] waits for that, dropping the
+/// snapshot does not.
 pub struct Snapshot<'kv> {
     raw: *mut sys::memlith_kv_txn,
     _view: View<'kv>, // of the kv store's store; behind the handle, which is freed first
@@ -500,6 +508,13 @@ impl Snapshot<'_> {
     /// About how many records and bytes a range has, from a few pages, however long it is.
     pub fn estimate<K: AsRef<[u8]>>(&self, map: Map, keys: impl RangeBounds<K>) -> Result<Estimate> {
         estimate(self.raw, map, &keys)
+    }
+
+    /// Ends the snapshot. With [`Durability::Sync`] what it saw is durable when this returns, which takes no time if it
+    /// was already; [`Durability::Weak`] returns at once the ticket to wait for.
+    pub fn commit(self, durability: Durability) -> Result<u64> {
+        // SAFETY: drop() frees the handle.
+        unsafe { commit(self.raw, durability) }
     }
 }
 

@@ -216,6 +216,27 @@ fn one_wait_for_all_structures() -> Result<()> {
     Ok(())
 }
 
+// docs/guarantees.md, "Kv transaction": what was read is durable when the commit has returned.
+#[test]
+fn a_read_that_was_committed_is_durable() -> Result<()> {
+    let folder = Folder::new("seen");
+    let store = made(&folder.0.join("s"))?;
+    let kv = Kv::open(&store, "kv")?;
+    let map = kv.map("m")?;
+    let put = |value: &[u8]| kv.transact_with(Durability::Weak, |txn| txn.put(map, b"a", value));
+    put(b"1")?;
+    let newest = kv.read()?.commit(Durability::Weak)?;
+    assert!(kv.durable() < newest);
+    let snapshot = kv.read()?;
+    assert_eq!(snapshot.get(map, b"a")?, Some(b"1".as_slice()));
+    assert!(snapshot.commit(Durability::Sync)? <= kv.durable());
+    put(b"2")?;
+    let newest = kv.read()?.commit(Durability::Weak)?;
+    assert_eq!(kv.transact(|txn| Ok(txn.get(map, b"a")?.map(<[u8]>::to_vec)))?, Some(b"2".to_vec()));
+    assert!(kv.durable() >= newest);
+    Ok(())
+}
+
 #[test]
 fn compare_and_swap() -> Result<()> {
     let folder = Folder::new("swap");
