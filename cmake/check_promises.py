@@ -2,7 +2,8 @@
 """Holds docs/guarantees.md against the tests: each section has tests, and each promise that a test names is there.
 
 A test names a promise at its head: `docs/guarantees.md, "NAME": what it holds to.` NAME is a heading of that page, or
-the bold beginning of a paragraph. The page docs/promises.md of the site lists the promises with their tests.
+the bold beginning of a paragraph or of a row of a table. Each such row has tests, as each section has. The page
+docs/promises.md of the site lists the promises with their tests.
 
 Usage: check_promises.py [REPOSITORY | --page REPOSITORY | --self-test]
 Prints each fault and exits with 1 if there was one; --page prints the page.
@@ -15,6 +16,7 @@ import tempfile
 PAGE = "docs/guarantees.md"
 HEADING = re.compile(r"^#{2,3} (.+)$")
 LEAD = re.compile(r"^(?:- )?\*\*([^*]+)\*\*")
+ROW = re.compile(r"^\| \*\*([A-Za-z][^*]*)\*\* \|")
 NAMED = re.compile(r'docs/guarantees\.md((?:(?:,| and)\s*(?://|#)?\s*"[^"]+")+)(?::\s+([^."]*\.))?', re.DOTALL)
 FOLDERS = ("tests", "integrations", "bindings")
 SUFFIXES = {".c", ".cpp", ".py", ".go", ".rs"}
@@ -30,11 +32,14 @@ def one_line(text):
 
 
 def promises(root):
-    """(level, name, keys): headings and bold beginnings, in order; level 0 for the latter, else that of the heading."""
+    """(level, name, keys): headings and bold beginnings, in order; the level is that of the heading, 0 of a bold
+    beginning, and -1 of a row."""
     found = []
     for line in (root / PAGE).read_text(encoding="utf-8").splitlines():
         if match := HEADING.match(line):
             found.append((line.index(" "), match[1], {key(match[1])}))
+        elif match := ROW.match(line):
+            found.append((-1, match[1], {key(match[1])}))
         elif match := LEAD.match(line):
             name = match[1].rstrip(".")
             found.append((0, name, {key(name), *(key(part) for part in name.split(", "))}))
@@ -62,6 +67,8 @@ def faults(root):
     # A section is tested if one of its paragraphs is, or a section below it.
     sections, tested = [], {key(name) for _, name, _ in tests}
     for level, name, keys in promises(root):
+        if level == -1 and not keys & tested:
+            yield f'{PAGE}: no test names the row "{name}"'
         if level == 2:
             sections.append((name, set()))
         if sections:
@@ -94,13 +101,15 @@ def self_test():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for name, text in {
-                PAGE: "# G\n## One\n**First part.** x\n## Two\n- **`a`, `b`** x\n### Three\nx\n",
-                "tests/a.cpp": '// docs/guarantees.md, "one": holds.\n',
+                PAGE: "# G\n## One\n**First part.** x\n| **Row** | x |\n| **Untested** | x |\n"
+                      "## Two\n- **`a`, `b`** x\n### Three\nx\n",
+                "tests/a.cpp": '// docs/guarantees.md, "one" and "row": holds.\n',
                 "integrations/x/b.py": '"""docs/guarantees.md, "b" and\n"Nothing": no."""\n'}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8")
         found = list(faults(root))
-    wanted = ['integrations/x/b.py: names "Nothing", which', f'{PAGE}: no test names "Three"']
+    wanted = ['integrations/x/b.py: names "Nothing", which', f'{PAGE}: no test names the row "Untested"',
+              f'{PAGE}: no test names "Three"']
     ok = len(found) == len(wanted) and all(line.startswith(start) for line, start in zip(found, wanted))
     print("\n".join(found))
     print("self-test: every planted fault was found, and nothing else" if ok else f"self-test FAILED; wanted {wanted}")

@@ -5,7 +5,8 @@ transaction is whole.
 Clients change two databases each, one change after the other, at random (model.py): all types, MULTI, scripts, INCRBY,
 times to live, RENAME, MOVE, FLUSHDB, SWAPDB, values larger than the log. After each kill the databases of a client have
 to be exactly what its acknowledged changes made, or that and the one change that was under way. Some kills come while
-the server starts. Every tenth round is about a weak log: what is left is a prefix of what was acknowledged.
+the server starts. A client that only looks is never told what is gone afterwards (docs/guarantees.md, "Redis"). Every
+tenth round is about a weak log: what is left is a prefix of what was acknowledged.
 """
 import random
 import sys
@@ -17,6 +18,7 @@ from server import Gone, Refused, Server
 from foreign import Trial, Wrong, hold, options_of, seeded_random, skip_without
 
 CLIENTS = 3
+WATCHED = 14  # the database of a counter that one client changes and another one looks at
 DIRECTIVES = [("memlith-log-size", "1mb"), ("save", '""')]
 
 
@@ -57,21 +59,42 @@ class Load(threading.Thread):
         return self.models[differences.index("")]
 
 
+class Watch(threading.Thread):
+    """A client that counts, or looks at the counter; `seen` is the largest number that it was told."""
+
+    def __init__(self, server, command):
+        super().__init__()
+        self.server, self.command, self.seen = server, command, 0
+
+    def run(self):
+        try:
+            client = self.server.client(WATCHED)
+            while True:
+                self.seen = max(self.seen, int(client(self.command, "count") or 0))
+        except Gone:
+            pass
+
+
 class Loads:
     """All clients of a server."""
 
     def __init__(self, server, chance):
         self.server, self.running = server, False
+        self.watches, self.seen = [], 0
         self.loads = [Load(server, index, Model(random.Random(chance.random()))) for index in range(CLIENTS)]
 
     def check(self):
         """The server's databases, from which the clients go on."""
         client = self.server.client()
         self.loads = [Load(self.server, index, each.check(client)) for index, each in enumerate(self.loads)]
+        found = int(self.server.client(WATCHED)("GET", "count") or 0)
+        if found < self.seen:
+            raise Wrong(f"a client was told that the counter is {self.seen}, and it is {found}")
 
     def start(self):
         self.running = True
-        for each in self.loads:
+        self.watches = [Watch(self.server, command) for command in ("INCR", "GET")]
+        for each in self.loads + self.watches:
             each.start()
 
     def end(self):
@@ -79,8 +102,9 @@ class Loads:
         if not self.running:
             return 0
         self.running = False
-        for each in self.loads:
+        for each in self.loads + self.watches:
             each.join()
+        self.seen = max(self.seen, *(each.seen for each in self.watches))
         return sum(each.acknowledged for each in self.loads)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Redis on memlith, whose disk loses what was not flushed: every acknowledged write survives a power cut.
+"""Redis on memlith, whose disk loses what was not flushed: every acknowledged write survives a power cut, and so does
+what a client was told that only looks (docs/guarantees.md, "Redis").
 
 The clients of kill_test.py change their databases at random while the power goes after a random number of the disk's
 operations, now and then while the server starts. Then the disk has what was flushed and a random part of the rest, and

@@ -62,6 +62,26 @@ TEST(RocksdbFailingDisk, NothingIsAcknowledgedAfterAFailure) {
   }
 }
 
+// docs/guarantees.md, "RocksDB": a write with sync shows when it is durable; if it waits outside of the queue, before.
+const Step seen{"seen", [](const std::string& folder) {
+                  for (const bool outside : {false, true}) {
+                    auto* db = open(folder + (outside ? "/late" : "/db"), with_memlith()).release();
+                    if (outside) db = memlith::WaitOutsideWriteQueue(db);
+                    ASSERT_FINE(db->Put(synced(), key_of(0), value_of(0)));
+                    calls_left.store(0);
+                    EXPECT_FALSE(db->Put(synced(), key_of(1), value_of(1)).ok());
+                    calls_left.store(-1);
+                    std::string value;
+                    EXPECT_EQ(db->Get({}, key_of(1), &value).IsNotFound(), !outside);
+                    ASSERT_FINE(db->Get({}, key_of(0), &value));
+                  }
+                }};
+
+TEST(RocksdbFailingDisk, AReaderIsToldOfNoWriteThatFailed) {
+  const TempFolder folder;
+  run_step("seen", folder);
+}
+
 // Fills the disk under a database, goes on when there is room, and loses nothing of what was acknowledged.
 const Step full{
     "full", [](const std::string& folder) {

@@ -1,6 +1,6 @@
-// docs/sqlite.md, "Several writers": threads commit, and read, while flushes are under way, on the simulated disk. What
-// each connection was told is written down with the number of operations that the disk had seen by then; no power cut
-// from there on takes it back. Then flushes fail.
+// docs/guarantees.md, "SQLite with the engine", and docs/sqlite.md, "Several writers": threads commit, and read, while
+// flushes are under way, on the simulated disk. What each connection was told is written down with the number of
+// operations that the disk had seen by then; no power cut from there on takes it back. Then flushes fail.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Power cuts under processes in mode shared and of plain SQLite that work on one database (shared_workers.py).
+"""docs/guarantees.md, "SQLite in mode shared": power cuts under processes in mode shared and of plain SQLite that work
+on one database (shared_workers.py).
 
 The database is on ext4, on a disk that loses at a cut what was not flushed. The power goes after a random number of the
 disk's operations, now and then while processes are killed. Then the disk has what was flushed and a random part of the

@@ -250,6 +250,7 @@ int lost_reads(const std::function<Db()>& make, const std::function<Db()>& open,
   }
 }
 
+// docs/guarantees.md, "SQLite in mode shared": no cut takes back what a reader was told.
 TEST_F(SharedPage, AReaderSeesDurableRowsOnly) {
   int round = 0;
   const auto fresh = [&] {
