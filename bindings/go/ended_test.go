@@ -16,6 +16,7 @@ import (
 	"memlith.org/memlith/applog"
 	"memlith.org/memlith/internal/child"
 	"memlith.org/memlith/kv"
+	"memlith.org/memlith/region"
 )
 
 type everything struct {
@@ -128,8 +129,15 @@ func TestEveryCallAfterTheEndIsErrClosed(t *testing.T) {
 		}
 	}
 
+	memory, err := region.Open(all.store, "region", region.Options{Create: true, Size: 4096})
+	check(t, err)
+	check(t, memory.Close())
+	check(t, memory.Close())
+	allEnded(t, memory, "Bytes Close")
+
 	all.close(t)
 	all.close(t)
+	allEnded(t, memory, "Bytes Close")
 	allEnded(t, all.records, "Close Durable")
 	allEnded(t, all.log, "Close Durable")
 	allEnded(t, all.store, "Close CloseIn Durable Newest Path")
@@ -137,6 +145,9 @@ func TestEveryCallAfterTheEndIsErrClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := applog.Open(all.store, "log", applog.Options{}); !errors.Is(err, memlith.ErrClosed) {
+		t.Fatal(err)
+	}
+	if _, err := region.Open(all.store, "region", region.Options{}); !errors.Is(err, memlith.ErrClosed) {
 		t.Fatal(err)
 	}
 }

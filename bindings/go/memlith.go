@@ -1,6 +1,7 @@
 // Package memlith opens stores of memlith, a library that makes changes durable, all or none of them, with one write
-// and one flush. The packages kv and applog offer what lies in a store: key-value stores with transactions, and logs of
-// operations. docs/go.md is the guide; the headers in include/memlith state the contract of each call.
+// and one flush. The packages kv, applog and region offer what lies in a store: key-value stores with transactions,
+// logs of operations, and memory. docs/go.md is the guide; the headers in include/memlith state the contract of each
+// call.
 //
 // The library's calls may block in the kernel, as reads and writes of files do. Any number of goroutines may use a
 // store, a kv store, a log or a transaction; the calls of a transaction wait for each other. A call on what was closed
@@ -44,7 +45,7 @@ type Store struct {
 	object capi.Object
 	path   string
 	lock   sync.Mutex
-	users  map[*capi.Object]struct{} // kv stores and logs, which the library would close with the store
+	users  map[*capi.Object]struct{} // kv stores, logs and regions, which the library would close with the store
 	txns   int                       // transactions; not in users, which would keep a forgotten one from the collector
 }
 
@@ -87,9 +88,9 @@ func milliseconds(of time.Duration) uint64 {
 	return uint64((of + time.Millisecond - 1) / time.Millisecond)
 }
 
-// Close writes home what was committed, and marks the store clean. It is ErrBusy while kv stores, logs or transactions
-// of the store are open, or a call of another goroutine does not return; after any other error the store is closed
-// nevertheless.
+// Close writes home what was committed, and marks the store clean. It is ErrBusy while kv stores, logs, regions or
+// transactions of the store are open, or a call of another goroutine does not return; after any other error the store
+// is closed nevertheless.
 func (s *Store) Close() error {
 	return errorOf(s.object.Close(func(store capi.Handle) (*capi.Failure, bool) {
 		if open := s.openNow(); len(open) > 0 {
@@ -122,9 +123,9 @@ func (s *Store) call(call func(capi.Handle) *capi.Failure) error { return errorO
 // Checkpoint writes home what is durable, so that the next opening has nothing to replay. Never needed for durability.
 func (s *Store) Checkpoint() error { return s.call(capi.StoreCheckpoint) }
 
-// Refresh moves a store that was opened with Follow on to the newest durable commit, and returns its ticket. Kv stores
-// and logs stay open. ErrBusy: a transaction is open, or another goroutine is in a call. memlith_store_refresh has the
-// other errors; after each, everything is as before.
+// Refresh moves a store that was opened with Follow on to the newest durable commit, and returns its ticket. Kv stores,
+// logs and regions stay open; no goroutine uses the bytes of a region meanwhile. ErrBusy: a transaction is open, or
+// another goroutine is in a call. memlith_store_refresh has the other errors; after each, everything is as before.
 func (s *Store) Refresh() (ticket uint64, err error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -188,12 +189,12 @@ func (s *Store) Regions() ([]string, error) {
 	}
 }
 
-// Remove removes a kv store or log that is not open, durably.
+// Remove removes a kv store, log or region that is not open, durably.
 func (s *Store) Remove(name string) error {
 	return s.call(func(store capi.Handle) *capi.Failure { return capi.RegionRemove(store, name) })
 }
 
-// OpenIn is for the packages of this module: it opens a kv store or a log of the store.
+// OpenIn is for the packages of this module: it opens a kv store, a log or a region of the store.
 func (s *Store) OpenIn(object *capi.Object, name string,
 	open func(store capi.Handle) (capi.Handle, *capi.Failure)) error {
 	return s.call(func(store capi.Handle) *capi.Failure {
@@ -223,8 +224,8 @@ func (s *Store) CloseIn(object *capi.Object, end func(capi.Handle) *capi.Failure
 }
 
 // Txn is a transaction of a store: one commit for transactions of kv stores (Join), entries of logs and their read
-// positions (AppendIn, ConsumeIn). It ends with a Commit that returned nil, or with Abort. One that the program has
-// forgotten is aborted when the garbage collector finds it.
+// positions (AppendIn, ConsumeIn), and memory (Join, JoinUndo, TouchBefore, WriteIn). It ends with a Commit that
+// returned nil, or with Abort. One that the program has forgotten is aborted when the garbage collector finds it.
 type Txn struct {
 	object capi.Object
 	store  *Store

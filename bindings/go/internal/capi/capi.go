@@ -1,4 +1,4 @@
-// Package capi calls memlith's C library. The packages memlith, kv and applog are its only users.
+// Package capi calls memlith's C library. The packages memlith, kv, applog and region are its only users.
 //
 // Pointers to Go's memory are passed for the time of a call only, and lead to bytes or numbers, never to pointers.
 // Memory of the library that a call returns is copied before the next call.
