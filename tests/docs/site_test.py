@@ -61,6 +61,26 @@ class Reference(unittest.TestCase):
         self.assertNotIn("n_", page)
 
 
+SOURCES = {"C": "include/memlith/*.h", "C++": "include/memlith/*.hpp", "Python": "bindings/python/src/**/*.py*",
+           "Go": "bindings/go/**/*.go", "Rust": "bindings/rust/memlith/src/*.rs"}
+
+
+class Languages(unittest.TestCase):
+    def test_the_table_of_languages_names_what_is_there(self):
+        page = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+        rows = [[cell.strip() for cell in line.strip("|").split("|")]
+                for line in re.search(r"## What each language reaches\n(.*?)\n## ", page, re.S)[1].splitlines()
+                if line.startswith("|")]
+        self.assertEqual(rows[0][1:], list(SOURCES))
+        self.assertGreater(len(rows), 15)
+        for at, files in enumerate(SOURCES.values(), 1):
+            text = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob(files))
+            for row in rows[2:]:
+                for name in re.findall(r"`([^`]+)`", row[at]):
+                    last = re.split(r"::|\.", name)[-1]
+                    self.assertRegex(text, rf"\b{last}\b", f"{row[0]}, {rows[0][at]}: {name}")
+
+
 class Lists(unittest.TestCase):
     def test_items_go_on_in_four_columns(self):
         self.assertEqual(lists.four_columns("text\n- a\n  b\n\n  c\n  1. d\n     e\n\nf\n```\n- g\n```"),
