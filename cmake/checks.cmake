@@ -1,6 +1,6 @@
 # The rules that no compiler checks, as tests (those about includes are lint.floors, in tests/).
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-foreach(rule style orders promises documents)
+foreach(rule style orders promises documents calls)
   set(script ${PROJECT_SOURCE_DIR}/cmake/check_${rule}.py)
   add_test(NAME lint.${rule} COMMAND Python3::Interpreter ${script} ${PROJECT_SOURCE_DIR})
   add_test(NAME lint.${rule}_self_test COMMAND Python3::Interpreter ${script} --self-test)

@@ -453,7 +453,8 @@ void define_dictionary(nb::module_& module) {
            nb::sig("def __delitem__(self, key: typing.Any, /) -> None"))
       .def("__contains__", &Map::contains, nb::arg("key").none())
       .def("__len__", &Map::length)
-      .def("get", &Map::get, nb::arg("key").none(), nb::arg("default").none() = nb::none(), "The value, or `default`.",
+      .def("get", &Map::get, nb::arg("key").none(), nb::arg("default").none() = nb::none(),
+           "The value, or `default`: of the newest change, durable or not.",
            nb::sig("def get(self, key: typing.Any, default: typing.Any = None) -> typing.Any"))
       .def("take", &Map::take, nb::arg("key").none(), nb::arg("default").none(),
            nb::sig("def take(self, key: typing.Any, default: typing.Any) -> typing.Any"))

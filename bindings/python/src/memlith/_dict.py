@@ -120,7 +120,8 @@ class Dict(Records, Generic[V]):
     Keys are bytes, str, int, float, None and tuples of them, in that order of kinds (numbers come before bytes, bytes
     before str); equal numbers are one key, as in a dict. Values are what `codec` takes: "pickle", "msgpack", "raw"
     (bytes), or an object like Codec. With weak=True a change returns at the speed of memory and is durable within
-    100 ms, in order. Any thread may use it. An iteration sees changes that are made meanwhile.
+    100 ms, in order. Any thread may use it. An iteration sees changes that are made meanwhile. A read outside of a
+    block shows the newest change, durable or not; what a block has read is durable at its end.
     """
 
     KIND = "dictionary"
