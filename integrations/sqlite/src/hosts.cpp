@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "error_function.hpp"
+#include "each_connection.hpp"
 #include "line_log.hpp"
 #include "vfs.hpp"
 
@@ -101,7 +101,7 @@ int register_vfs(const Api& api, bool as_default) {
   if (vfs == nullptr) {
     vfs = Vfs::make(api, real_databases(), kName);
     if (vfs == nullptr) return SQLITE_ERROR;
-    add_error_function(api);
+    prepare_each_connection(api);
   }
   const bool make_default = as_default || asked_for("MEMLITH_SQLITE_DEFAULT");
   return present && !make_default ? SQLITE_OK : vfs->register_it(make_default);

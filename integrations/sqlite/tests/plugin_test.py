@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 
 plugin = str(pathlib.Path(sys.argv[1]).resolve())
 pathlib.Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
@@ -135,6 +136,31 @@ def test_errors_and_ends():
     answer = run([sys.executable, "-c", ENDED, plugin])
     check("an ordinary file after SIGTERM", answer.returncode == 0 and plain("ended.db", "select * from t") == [(7,)],
           answer)
+
+
+def test_busy_timeout(shell):
+    """A shell sets no timeout; while another process writes, a statement of its own fails at once, or waits."""
+    run([shell, "busy.db", "create table t(a);"])
+    writer = sqlite3.connect(folder / "busy.db", isolation_level=None)
+    insert = [shell, "busy.db", "pragma busy_timeout; insert into t values(1);"]
+    with_plugin = {"LD_PRELOAD": plugin, "MEMLITH_SQLITE_SHARE": "1"}
+    writer.execute("begin immediate")
+    answer = run(insert, environment=with_plugin)
+    check("busy: locked without a timeout", "locked" in answer.stderr and answer.stdout == "0\n", answer)
+    log = folder.resolve() / "busy.log"
+    extra = {"MEMLITH_SQLITE_BUSY_MS": "60000", "MEMLITH_SQLITE_LOG": str(log)}
+    waiting = subprocess.Popen(insert, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+                               env={**environment, **with_plugin, **extra})
+    while waiting.poll() is None and not (log.exists() and "busy.db" in log.read_text()):
+        time.sleep(0.01)
+    time.sleep(0.3)  # it has the database open, and meets the lock
+    writer.execute("commit")
+    writer.close()
+    told = waiting.communicate(timeout=120)
+    check("busy: waits with MEMLITH_SQLITE_BUSY_MS", told[0] == "60000\n" and waiting.returncode == 0, told)
+    check("busy: the row is there", plain("busy.db", "select * from t") == [(1,)])
+    answer = run(insert, environment={**with_plugin, "MEMLITH_SQLITE_BUSY_MS": "1s"})
+    check("busy: no number is refused", "MEMLITH_SQLITE_BUSY_MS=1s" in answer.stderr, answer)
 
 
 def test_shell(shell):
@@ -276,6 +302,7 @@ if sanitized:
     sys.exit(77)
 if shell := shutil.which("sqlite3"):
     test_shell(shell)
+    test_busy_timeout(shell)
 else:
     print("skip the sqlite3 shell: there is none")
 test_ways_to_share()

@@ -1,7 +1,10 @@
-#include "error_function.hpp"
+#include "each_connection.hpp"
 
 #include <array>
+#include <charconv>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "errors.hpp"
 
@@ -22,12 +25,27 @@ void tell(sqlite3_context* context, int, sqlite3_value**) {
   g_routines[N]->result_text(context, text.c_str(), -1, SQLITE_TRANSIENT);
 }
 
+// A program that sets a timeout of its own does so later, and keeps it.
+int set_busy_timeout(sqlite3* db, char** message, const sqlite3_api_routines& routines) {
+  constexpr int kDayMs = 24 * 60 * 60 * 1000;
+  const char* const given = std::getenv("MEMLITH_SQLITE_BUSY_MS");
+  if (given == nullptr || *given == 0) return SQLITE_OK;
+  const std::string_view text = given;
+  int ms = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (error == std::errc{} && end == text.data() + text.size() && ms >= 0 && ms <= kDayMs) {
+    return routines.busy_timeout(db, ms);
+  }
+  *message = routines.mprintf("MEMLITH_SQLITE_BUSY_MS=%s: it must be a number from 0 to %d", given, kDayMs);
+  return SQLITE_ERROR;
+}
+
 template <std::size_t N>
-int add_to(sqlite3* db, char**, const sqlite3_api_routines* routines) {
+int add_to(sqlite3* db, char** message, const sqlite3_api_routines* routines) {
   if (routines == nullptr) return SQLITE_OK;
   g_routines[N] = routines;
   (void)routines->create_function(db, "memlith_error", 0, SQLITE_UTF8, nullptr, tell<N>, nullptr, nullptr);
-  return SQLITE_OK;
+  return set_busy_timeout(db, message, *routines);
 }
 
 template <std::size_t... N>
@@ -38,7 +56,7 @@ entries(std::index_sequence<N...>) {
 
 }  // namespace
 
-void add_error_function(const Api& api) {
+void prepare_each_connection(const Api& api) {
   static constexpr auto kEntries = entries(std::make_index_sequence<kHostsMax>());
   static std::size_t used = 0;  // under the mutex of register_vfs()
   if (api.auto_extension == nullptr || used == kEntries.size()) return;
