@@ -107,6 +107,14 @@ MEMLITH_API int32_t memlith_heap_find(memlith_heap* heap, const char* name, cons
 /* Takes the name away; the object stays. Durable with the next persist. Errors: NOT_FOUND, CORRUPT, READ_ONLY. */
 MEMLITH_API int32_t memlith_heap_remove_name(memlith_heap* heap, const char* name);
 
+/* Calls `each` for every named object, in no particular order, with its name and the stored description of its type,
+ * which are valid during the call. The root's name is "". Names that `each` gives are not seen.
+ * For tools; a program finds its objects by name. Errors: CORRUPT. */
+MEMLITH_API int32_t memlith_heap_for_each(memlith_heap* heap,
+                                          void (*each)(void* context, const char* name, const memlith_type* type,
+                                                       void* object),
+                                          void* context);
+
 /* The one object on which everything else hangs: found, or made of zeros when it is first asked for. Errors: as
  * memlith_heap_find and memlith_heap_allocate. */
 MEMLITH_API int32_t memlith_heap_root(memlith_heap* heap, const memlith_type* type, void** root);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
@@ -194,6 +195,21 @@ int32_t memlith_heap_remove_name(memlith_heap* heap, const char* name) {
     MEMLITH_TRY(need_ours(heap));
     MEMLITH_TRY_ASSIGN(const std::string_view text, name_of(name));
     return heap_of(heap).names().remove(text);
+  });
+}
+
+int32_t memlith_heap_for_each(memlith_heap* heap,
+                              void (*each)(void* context, const char* name, const memlith_type* type, void* object),
+                              void* context) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(heap));
+    MEMLITH_TRY(need(reinterpret_cast<const void*>(each), "each"));
+    MEMLITH_TRY_ASSIGN(const std::vector<NamedObject> all, heap_of(heap).names().all());
+    for (const NamedObject& object : all) {
+      const memlith_type type{sizeof type, object.type_name.c_str(), object.size, object.alignment, object.layout};
+      each(context, object.name.c_str(), &type, object.address);
+    }
+    return kOk;
   });
 }
 

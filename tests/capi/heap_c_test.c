@@ -11,6 +11,20 @@ struct root {
   char* text;
 };
 
+struct listed {
+  int count;
+  void* root;
+  void* text;
+};
+
+static void list_object(void* context, const char* name, const memlith_type* type, void* object) {
+  struct listed* listed = context;
+  if (strcmp(type->name, "struct root") != 0) return;
+  listed->count++;
+  if (strcmp(name, "") == 0 && type->size == sizeof(struct root)) listed->root = object;
+  if (strcmp(name, "text") == 0 && type->size == 4) listed->text = object;
+}
+
 static int one_run(const char* path, int run) {
   memlith_store* store = NULL;
   memlith_heap* heap = NULL;
@@ -19,6 +33,7 @@ static int one_run(const char* path, int run) {
   memlith_heap_report report;
   memlith_type type = {sizeof type, "struct root", sizeof(struct root), _Alignof(struct root), 1};
   memlith_type other = type;
+  struct listed listed;
   struct root* root = NULL;
   void* found = NULL;
   uint64_t bytes = 0;
@@ -52,6 +67,10 @@ static int one_run(const char* path, int run) {
   CHECK(memlith_heap_find(heap, "text", NULL, &found) == MEMLITH_OK && found == root->text);
   CHECK(memlith_category(memlith_heap_find(heap, "text", &type, &found)) == MEMLITH_INCOMPATIBLE);
   CHECK(memlith_category(memlith_heap_root(heap, &other, &found)) == MEMLITH_INCOMPATIBLE);
+  memset(&listed, 0, sizeof listed);
+  CHECK(memlith_heap_for_each(heap, list_object, &listed) == MEMLITH_OK);
+  CHECK(listed.count == 2 && listed.root == root && listed.text == root->text);
+  CHECK(memlith_category(memlith_heap_for_each(heap, NULL, NULL)) == MEMLITH_INVALID);
   root->runs++;
   CHECK(memlith_heap_persist(heap) == MEMLITH_OK);
 

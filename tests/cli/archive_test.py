@@ -40,10 +40,10 @@ class Archive(unittest.TestCase):
         dest = self.folder / f"restored{self.restored}"
         self.run_it("restore", *words, dest)
         self.run_it("verify", "--data", dest)
-        return self.run_it("kv", "dump", dest)
+        return self.run_it("dump", dest)
 
     def dump(self):
-        return self.run_it("kv", "dump", self.store)
+        return self.run_it("dump", self.store)
 
     def archiver(self, *words):
         process = subprocess.Popen([MEMLITH, "archive", self.store, *map(str, words)], stdout=subprocess.PIPE,
@@ -98,10 +98,9 @@ class Archive(unittest.TestCase):
         archiver = self.archiver(self.target, "--wait-ms", 1, "--keep", "32M")
         self.wait_for_more(0)
         self.assertTrue((self.store / "archived").exists())
-        records = "".join(f" key{number}\n value{number}\n" for number in range(30000))
-        given = f"memlith-kv-dump 1\nmap load\n{records}end\nmaps 1\n"
-        subprocess.run([MEMLITH, "kv", "load", self.store], input=given, text=True, stdout=subprocess.DEVNULL,
-                       check=True)
+        given = "".join(f"key{number}\tvalue{number}\n" for number in range(30000))
+        subprocess.run([MEMLITH, "kv", "put", self.store, "load", "--in", "-"], input=given, text=True,
+                       stdout=subprocess.DEVNULL, check=True)
         self.wait_for(self.dump())
         archiver.send_signal(signal.SIGINT)
         out, err = archiver.communicate(timeout=60)
@@ -199,7 +198,7 @@ class Archive(unittest.TestCase):
         self.run_it("archive", "--follow", "--once", self.target, standby)
         self.assertIn("standby", self.run_it("kv", "put", standby, "map", "key", "value", status=1))
         self.run_it("promote", standby)
-        self.assertEqual(self.run_it("kv", "dump", standby), self.dump())
+        self.assertEqual(self.run_it("dump", standby), self.dump())
         self.run_it("verify", "--data", standby)
         self.run_it("kv", "put", standby, "map", "third", "value")
 

@@ -74,12 +74,10 @@ class Browse(unittest.TestCase):
 
     def load(self, **maps):
         """A kv store with these maps of records."""
-        text = "memlith-kv-dump 1\n"
         for name, records in maps.items():
-            text += f"map {name}\n" + "".join(f" {key}\n {value}\n" for key, value in records.items()) + "end\n"
-        dump = self.store.parent / "dump"
-        dump.write_text(f"{text}maps {len(maps)}\n", encoding="ascii")
-        subprocess.run([MEMLITH, "kv", "load", self.store, "--in", dump], check=True, capture_output=True)
+            text = "".join(f"{key}\t{value}\n" for key, value in records.items())
+            subprocess.run([MEMLITH, "kv", "put", self.store, name, "--in", "-"], check=True, capture_output=True,
+                           input=text.encode())
 
     def open(self):
         terminal = Terminal(MEMLITH, "browse", self.store)
@@ -160,16 +158,15 @@ class Browse(unittest.TestCase):
 
     def test_beside_a_writer(self):
         self.load(many={"a": "1"})
-        writer = subprocess.Popen([MEMLITH, "kv", "load", self.store], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                  text=True)
-        writer.stdin.write("memlith-kv-dump 1\nmap many\n b\n 2\n")
+        writer = subprocess.Popen([MEMLITH, "kv", "put", self.store, "many", "--in", "-"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        writer.stdin.write("b\t2\n")
         writer.stdin.flush()
         terminal = self.open()
         terminal.press("\n\n")
         terminal.until("> kv > many")
         terminal.press("r")
         terminal.until("as of commit")
-        writer.stdin.write("end\nmaps 1\n")
         writer.communicate()
         self.assertEqual(writer.returncode, 0)
         terminal.press("r")

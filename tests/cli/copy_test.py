@@ -38,7 +38,7 @@ class Copy(unittest.TestCase):
     def fill(self, store):
         for number in range(10):
             self.run_it("kv", "put", store, "map", f"key{number}", "value" * number)
-        return self.run_it("kv", "dump", store)
+        return self.run_it("dump", store)
 
     def names(self):
         return sorted(path.name for path in self.folder.iterdir())
@@ -54,10 +54,10 @@ class Copy(unittest.TestCase):
         said = self.run_it("copy", "--verify", self.store, self.copy)
         self.assertIn("as of LSN", said)
         self.assertIn("verified", said)
-        self.assertEqual(self.run_it("kv", "dump", self.copy), dump)
+        self.assertEqual(self.run_it("dump", self.copy), dump)
         self.assertTrue(json.loads(self.run_it("info", "--json", self.copy))["clean"])
         self.run_it("kv", "put", self.copy, "map", "own", "value")
-        self.assertEqual(self.run_it("kv", "dump", self.store), dump)
+        self.assertEqual(self.run_it("dump", self.store), dump)
         self.assertEqual(self.names(), ["copy", "store"])
 
     def test_a_copy_that_does_not_verify_is_removed(self):
@@ -79,26 +79,25 @@ class Copy(unittest.TestCase):
         self.fill(self.store)
         closed = self.folder / "closed"
         shutil.copytree(self.store, closed)
-        dump = self.run_it("kv", "dump", closed)
+        dump = self.run_it("dump", closed)
         # A program that is killed after its put.
-        with subprocess.Popen([MEMLITH, "kv", "load", self.store], stdin=subprocess.PIPE,
+        with subprocess.Popen([MEMLITH, "kv", "put", self.store, "load", "--in", "-"], stdin=subprocess.PIPE,
                               stdout=subprocess.DEVNULL) as load:
-            load.stdin.write(b"memlith-kv-dump 1\nmap load\n")
-            load.stdin.write(b"".join(b" key%d\n value\n" % number for number in range(20000)))
+            load.stdin.write(b"".join(b"key%d\tvalue\n" % number for number in range(20000)))
             load.stdin.flush()
             while json.loads(self.run_it("info", "--json", self.store))["clean"]:
                 pass
             load.kill()
         shutil.copytree(self.store, self.copy)
-        for command in (("info", self.copy), ("kv", "dump", self.copy), ("recover", self.copy),
+        for command in (("info", self.copy), ("dump", self.copy), ("recover", self.copy),
                         ("copy", self.copy, self.folder / "again")):
             self.assertIn(f"memlith recover --accept-copy {self.copy}", self.run_it(*command, status=1))
         self.assertIn("--accept-copy", self.run_it("verify", self.copy, status=2))
         self.run_it("recover", "--accept-copy", self.copy)
         self.run_it("verify", self.copy)
         self.run_it("recover", self.store)
-        self.assertEqual(self.run_it("kv", "dump", self.copy), self.run_it("kv", "dump", self.store))
-        self.assertEqual(self.run_it("kv", "dump", closed), dump)
+        self.assertEqual(self.run_it("dump", self.copy), self.run_it("dump", self.store))
+        self.assertEqual(self.run_it("dump", closed), dump)
 
     def test_info_tells_how_far_a_closed_store_is_durable(self):
         self.fill(self.store)
@@ -118,15 +117,14 @@ class Copy(unittest.TestCase):
         self.run_it("copy", first, second)
         self.run_it("copy", second, self.copy)
         for each in first, second, self.copy:
-            self.assertEqual(self.run_it("kv", "dump", each), dump)
+            self.assertEqual(self.run_it("dump", each), dump)
 
     def test_beside_a_writer(self):
         self.fill(self.store)
-        records = "".join(f" key{number}\n value{number}\n" for number in range(60000))
-        source = self.folder / "dump"
-        source.write_text(f"memlith-kv-dump 1\nmap load\n{records}end\nmaps 1\n", encoding="utf-8")
-        with open(source, "rb") as given, subprocess.Popen([MEMLITH, "kv", "load", self.store], stdin=given,
-                                                           stdout=subprocess.DEVNULL) as load:
+        source = self.folder / "records"
+        source.write_text("".join(f"key{number}\tvalue{number}\n" for number in range(60000)), encoding="utf-8")
+        with subprocess.Popen([MEMLITH, "kv", "put", self.store, "load", "--in", source],
+                              stdout=subprocess.DEVNULL) as load:
             last = 0
             while load.poll() is None:
                 told = json.loads(self.run_it("copy", "--verify", "--json", self.store, self.copy))
@@ -198,7 +196,7 @@ class Copy(unittest.TestCase):
         self.assertIn(f"offset {last} on", self.run_it("copy", self.store, self.copy, status=1))
         self.assertEqual(self.names(), ["store"])
         self.run_it("copy", "--damaged", self.store, self.copy)
-        self.assertEqual(self.run_it("kv", "dump", self.copy), dump)
+        self.assertEqual(self.run_it("dump", self.copy), dump)
         # A store goes on with it, and what is damaged stays known to be.
         self.run_it("kv", "put", self.store, "map", "more", "value")
         self.assertIn("1 of them damaged",
@@ -214,7 +212,7 @@ class Copy(unittest.TestCase):
         self.assertEqual((told["unknown"], told["damaged"]), (told["blocks"], 0))
         told = json.loads(self.run_it("verify", "--data", "--complete", "--json", self.store))["data"]
         self.assertEqual((told["unknown"], told["damaged"], told["completed"]), (0, 0, told["blocks"]))
-        self.assertEqual(self.run_it("kv", "dump", self.store), dump)
+        self.assertEqual(self.run_it("dump", self.store), dump)
         self.flip(100)
         self.run_it("verify", "--data", self.store, status=2)
 
@@ -238,7 +236,7 @@ class Copy(unittest.TestCase):
             self.assertEqual(list(mount.iterdir()), [])
             subprocess.run(["mount", "-o", "remount,size=64m", mount], check=True)
             self.run_it("copy", self.store, mount / "copy")
-            self.assertEqual(self.run_it("kv", "dump", mount / "copy"), dump)
+            self.assertEqual(self.run_it("dump", mount / "copy"), dump)
         finally:
             subprocess.run(["umount", mount], check=True)
 
@@ -257,7 +255,7 @@ class Copy(unittest.TestCase):
             self.assertGreater(told["shared_bytes"], 0)
             self.run_it("kv", "put", mount / "store", "map", "key2", "changed")
             self.run_it("recover", mount / "store")
-            self.assertEqual(self.run_it("kv", "dump", mount / "copy"), dump)
+            self.assertEqual(self.run_it("dump", mount / "copy"), dump)
         finally:
             subprocess.run(["umount", mount], check=True)
 

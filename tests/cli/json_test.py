@@ -124,8 +124,17 @@ class Fields(unittest.TestCase):
         verdict = self.check("memlith disktest check", "disktest", "check", self.folder, "--told", told)[0]
         self.assertTrue(verdict["honest"])
 
+    def test_dump_and_load(self):
+        dump = self.folder / "dump"
+        self.check("memlith kv put, del", "kv", "put", self.store, "map", "key", "value")
+        self.check("memlith dump", "dump", self.store, "--out", dump)
+        self.check("memlith load", "load", self.folder / "loaded", "--in", dump)
+
     def test_kv(self):
-        self.check("memlith kv load", "kv", "load", self.store, "--in", self.dump())
+        records = self.folder / "records"
+        records.write_text("key\tvalue\n", encoding="utf-8")
+        loaded = self.check("memlith kv put, del", "kv", "put", self.store, "map", "--in", records)
+        self.assertEqual(loaded, [{"map": "map", "records": 1, "durable": True}])
         self.check("memlith kv get, scan", "kv", "get", self.store, "map", "key")
         self.check("memlith kv get, scan", "kv", "scan", self.store, "map")
         self.check("memlith kv stats", "kv", "stats", self.store)
@@ -143,11 +152,6 @@ class Fields(unittest.TestCase):
             for below in row["commands"]:
                 self.assertIn(f"{name} {below}".strip(), rows)
         self.assertEqual([row["command"] for row in self.rows(MEMLITH, "help", "kv", "put")], ["kv put"])
-
-    def dump(self):
-        dump = self.folder / "dump"
-        dump.write_text("memlith-kv-dump 1\nmap map\n key\n value\nend\nmaps 1\n", encoding="utf-8")
-        return dump
 
     def check_kv_bench(self, suite, *words):
         """The fields of the table about all suites, and those of the suite's own, which some of its lines may lack."""

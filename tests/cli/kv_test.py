@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memlith kv`: what was put is there, in order and whatever its bytes; a dump loads into the same records; mistakes
-are told and change nothing.
+"""`memlith kv`: what was put is there, in order and whatever its bytes; what `scan` prints can be put; mistakes are
+told and change nothing.
 
 Usage: kv_test.py MEMLITH
 """
@@ -57,35 +57,28 @@ class Kv(unittest.TestCase):
         self.assertEqual(stats["overflow_pages"], 8)
         self.assertIn("4 records in 2 maps", self.kv("stats"))
 
-    def test_dump_and_load(self):
+    def test_records_of_a_file(self):
         self.fill()
-        text = self.kv("dump")
-        self.assertEqual(text.splitlines()[:4], ["memlith-kv-dump 1", "map first", " a", " one"])
-        self.assertEqual(text.splitlines()[-2:], ["end", "maps 2"])
+        text = self.kv("scan", "first")
         copy = self.folder / "copy"
-        self.assertIn("loaded 5 records", self.kv("load", store=copy, given=text))
-        self.assertEqual(self.kv("dump", store=copy), text)
-        out = self.folder / "dump"
-        self.kv("dump", "second\tmap", "--out", out)
-        other = self.folder / "other"
-        self.assertEqual(json.loads(self.kv("load", "--in", out, "--json", store=other)), {"records": 1})
-        self.assertEqual(json.loads(self.kv("stats", "--json", store=other))["maps"], ["second\tmap"])
-        self.assertEqual(json.loads(self.kv("load", "first", "--json", store=other, given=text)), {"records": 4})
-        self.assertEqual(self.kv("dump", store=other), text)
+        self.assertIn("put 4 records", self.kv("put", "first", "--in", "-", store=copy, given=text))
+        self.assertEqual(self.kv("scan", "first", store=copy), text)
+        file = self.folder / "records"
+        file.write_text("b\tthree\nnew\t\\x09\n", encoding="utf-8")
+        self.assertEqual(json.loads(self.kv("put", "first", "--in", file, "--json", store=copy)),
+                         {"map": "first", "records": 2, "durable": True})
+        self.assertEqual(self.kv("scan", "first", store=copy), text.replace("two", "three") + "new\t\\x09\n")
 
     def test_many_records(self):
-        lines = ["memlith-kv-dump 1", "map m"]
-        for i in range(30000):
-            lines += [f" key{i:06}", " " + "x" * (i % 150)]
-        text = "\n".join(lines + ["end", "maps 1", ""])
-        self.kv("load", given=text)
-        self.assertEqual(self.kv("dump"), text)
+        text = "".join(f"key{i:06}\t{'x' * (i % 150)}\n" for i in range(30000))
+        self.kv("put", "m", "--in", "-", given=text)
+        self.assertEqual(self.kv("scan", "m"), text)
 
     def test_beside_a_writer(self):
         self.fill()
-        before = self.kv("dump")
-        with subprocess.Popen([MEMLITH, "kv", "load", self.store], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) \
-                as writer:
+        before = self.kv("scan", "first")
+        with subprocess.Popen([MEMLITH, "kv", "put", self.store, "first", "--in", "-"], stdin=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL) as writer:
             def memlith(*words):
                 done = subprocess.run([MEMLITH, *words, "--json"], capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -98,12 +91,12 @@ class Kv(unittest.TestCase):
                     break
                 self.assertIsNone(writer.poll())
             self.assertEqual(memlith("info", self.store)["writer"], writer.pid)
-            self.assertEqual(self.kv("dump"), before)
+            self.assertEqual(self.kv("scan", "first"), before)
             self.assertEqual(self.kv("get", "first", "a"), "one\n")
             self.assertIn("b\ttwo\n", self.kv("scan", "first"))
             self.assertEqual(memlith("verify", self.store)["kvs"], 1)
             self.assertIn("in use", self.kv("put", "first", "a", "three", status=1))
-            writer.stdin.write(b"memlith-kv-dump 1\nmap first\n later\n now\nend\nmaps 1\n")
+            writer.stdin.write(b"later\tnow\n")
             writer.stdin.close()
             self.assertEqual(writer.wait(), 0)
         self.assertEqual(self.kv("get", "first", "later"), "now\n")
@@ -120,17 +113,16 @@ class Kv(unittest.TestCase):
         self.assertIn("other", self.kv("get", "first", "a", "--kv", "other", status=1))
         (self.folder / "file").write_text("text", encoding="utf-8")
         self.assertIn("not a store's folder", self.kv("put", "m", "k", "v", store=self.folder / "file", status=1))
-        before = self.kv("dump")
-        for given, told in ("", "line 0"), ("memlith-kv-dump 1\n", "it was cut"), \
-                ("memlith-kv-dump 1\nmap m\nend\n", "it was cut"), \
-                ("memlith-kv-dump 1\nmap m\nend\nmaps 2\n", "\"maps 1\" was expected"), \
-                ("memlith-kv-dump 1\nmap m\nend\nmaps 1\nmap n\n", "the last line"), \
-                ("memlith-kv-dump 1\nmap m\n k\n v\n", "it was cut"), \
-                ("memlith-kv-dump 1\nmap m\n k\n v", "and its value in the next line"), \
-                ("memlith-kv-dump 1\nmap m\nk\n", "a key was expected"), ("memlith-kv-dump 1\nmap \\y\n", "backslash"):
-            other = self.folder / "other"
-            self.assertIn(told, self.kv("load", store=other, given=given, status=1), given)
-        self.assertEqual(self.kv("dump"), before)
+        before = self.kv("scan", "first")
+        for given, told in (("k v\n", "line 1"), ("k\tv\nk\\x\tv\n", "line 2"), ("k\tv", "line 1 was cut"),
+                            ("\tv\n", "line 1")):
+            said = self.kv("put", "m", "--in", "-", store=self.folder / "other", given=given, status=1)
+            self.assertIn(told, said, given)
+        self.kv("put", "first", "key", status=1)
+        self.kv("put", "first", status=1)
+        self.kv("put", "first", "key", "value", "--in", "-", status=1)
+        self.kv("put", "first", "--in", self.folder / "none", status=1)
+        self.assertEqual(self.kv("scan", "first"), before)
 
 
 if __name__ == "__main__":

@@ -90,11 +90,11 @@ class RawDevice(unittest.TestCase):
         self.assertIn("a block device", self.run_it("info", self.device))
         self.assertTrue(self.told("verify", self.device)["clean"])
         self.assertTrue(self.told("recover", self.device)["clean"])
-        dump = self.run_it("kv", "dump", self.device)
+        dump = self.run_it("dump", self.device)
         # Detached and attached again, under whatever name.
         loop_device.detach(self.device)
         again = self.attach()
-        self.assertEqual(self.run_it("kv", "dump", again), dump)
+        self.assertEqual(self.run_it("dump", again), dump)
 
     def test_a_killed_writer_loses_nothing(self):
         self.run_it("format", self.device)
@@ -102,12 +102,10 @@ class RawDevice(unittest.TestCase):
         for turn in range(6):
             self.run_it("kv", "put", self.device, "map", f"alive{turn}", "yes")
             known[f"alive{turn}"] = "yes"
-            records = "".join(f" key{number}\n value{number}\n" for number in range(2000))
-            source = self.folder / "dump"
-            source.write_text(f"memlith-kv-dump 1\nmap load{turn}\n{records}end\nmaps 1\n", encoding="utf-8")
-            with open(source, "rb") as given, \
-                    subprocess.Popen([MEMLITH, "kv", "load", self.device], stdin=given, stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.DEVNULL) as load:
+            source = self.folder / "records"
+            source.write_text("".join(f"key{number}\tvalue{number}\n" for number in range(2000)), encoding="utf-8")
+            with subprocess.Popen([MEMLITH, "kv", "put", self.device, f"load{turn}", "--in", source],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as load:
                 try:
                     load.wait(0.004 * (turn + 1))
                 except subprocess.TimeoutExpired:

@@ -582,7 +582,7 @@ Result<StoreHandle> open_to_browse(const StorePath& path) {
 MaybeFailure run_browse(const StoreArguments& arguments) {
   if (::isatty(STDIN_FILENO) == 0 || ::isatty(STDOUT_FILENO) == 0) {
     return tool_failure(MEMLITH_INVALID, "browse needs a terminal",
-                        "`memlith info`, `memlith kv scan` and `memlith kv dump` print what a store has.");
+                        "`memlith info`, `memlith kv scan` and `memlith dump` print what a store has.");
   }
   Result<StorePath> path = resolve_store_path(arguments.path);
   if (!path.ok()) return std::move(path.failure());

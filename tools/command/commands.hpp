@@ -11,6 +11,7 @@
 
 #include "cli/failure.hpp"
 #include "cli/output.hpp"
+#include "cli/store_path.hpp"
 #include "memlith/memlith.h"
 
 namespace memlith::tool {
@@ -42,6 +43,9 @@ struct VerifyArguments {
 };
 
 [[nodiscard]] MaybeFailure run_verify(const VerifyArguments& arguments);
+
+// A SQLite database is known by its own bytes, or by those of the mark.
+Result<bool> is_sqlite(const StorePath& path);
 
 struct CopyArguments {
   std::string path;

@@ -60,14 +60,6 @@ void print(const CopyArguments& arguments, const Done& done) {
                          arguments.verify ? "; verified" : ""));
 }
 
-// A database is known by its own bytes, or by those of the mark.
-Result<bool> is_sqlite(const StorePath& path) {
-  if (path.kind != StoreKind::one_file) return false;
-  Result<SqliteLook> look = look_at_sqlite(path.path);
-  if (!look.ok()) return std::move(look.failure());
-  return look->is(MEMLITH_SQLITE_PLAIN) || look->is(MEMLITH_SQLITE_MARKED);
-}
-
 // A copy that failed leaves nothing; and a device cannot be removed.
 void remove_copy(const std::string& target, Failure& failure) {
   std::error_code error;
@@ -101,6 +93,13 @@ MaybeFailure copy_sqlite(const CopyArguments& arguments) {
 }
 
 }  // namespace
+
+Result<bool> is_sqlite(const StorePath& path) {
+  if (path.kind != StoreKind::one_file) return false;
+  Result<SqliteLook> look = look_at_sqlite(path.path);
+  if (!look.ok()) return std::move(look.failure());
+  return look->is(MEMLITH_SQLITE_PLAIN) || look->is(MEMLITH_SQLITE_MARKED);
+}
 
 MaybeFailure run_copy(const CopyArguments& arguments) {
   Result<StorePath> path = resolve_store_path(arguments.path);

@@ -4,9 +4,14 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <vector>
 
+#include "cli/interrupt.hpp"
+#include "cli/progress.hpp"
 #include "commands.hpp"
+#include "dump_text.hpp"
 
 namespace memlith::tool {
 
@@ -214,7 +219,71 @@ MaybeFailure change(const KvArguments& arguments, bool removes) {
   return {};
 }
 
-MaybeFailure run_put(const KvArguments& arguments) { return change(arguments, false); }
+// Commits of so many bytes of records: a commit of all could be larger than the log.
+constexpr std::uint64_t kBatchBytes = 1 << 20;
+
+// Records as `scan` prints them.
+MaybeFailure put_all(const KvArguments& arguments, std::FILE* file) {
+  Result<MapInUse> in_use = use_map(arguments, OpenKv::For::creating);
+  if (!in_use.ok()) return std::move(in_use.failure());
+  auto& [kv, map, txn] = *in_use;
+  LineReader lines(file);
+  ProgressBar bar("putting");
+  std::uint64_t records = 0;
+  std::uint64_t batch_bytes = 0;
+  std::int32_t code = MEMLITH_OK;
+  for (;; ++records) {
+    Result<bool> more = lines.next();
+    if (!more.ok()) return std::move(more.failure());
+    if (interrupted()) return interrupted_failure();
+    if (!*more && lines.was_cut()) {
+      return tool_failure(MEMLITH_INVALID, fmt::format("line {} was cut: it has no end", lines.number + 1),
+                          "The records of the lines before were put.");
+    }
+    if (!*more) break;
+    const std::size_t tab = lines.text.find('\t');
+    const auto key = unescaped(lines.text.substr(0, tab));
+    const auto value = tab == std::string_view::npos ? std::nullopt : unescaped(lines.text.substr(tab + 1));
+    if (!key || !value) {
+      return tool_failure(MEMLITH_INVALID,
+                          fmt::format("line {}: a key, a tab and a value were expected, with bytes that are not "
+                                      "printable as \\xNN",
+                                      lines.number),
+                          "The records of the lines before were put.");
+    }
+    code = memlith_kv_put(txn.get(), map, key->data(), key->size(), value->data(), value->size());
+    batch_bytes += lines.text.size();
+    if (code == MEMLITH_OK && batch_bytes >= kBatchBytes) {
+      batch_bytes = 0;
+      code = memlith_kv_commit(txn.get(), MEMLITH_COMMIT_WEAK, nullptr);
+      if (code == MEMLITH_OK) code = memlith_kv_renew(txn.get());
+      ProgressBar::update(&bar, lines.bytes, lines.total_bytes);
+    }
+    if (code != MEMLITH_OK) return library_failure(code, fmt::format("putting the record of line {}", lines.number));
+  }
+  code = memlith_kv_commit(txn.get(), MEMLITH_COMMIT_SYNC, nullptr);
+  if (code != MEMLITH_OK) return library_failure(code, "making the records durable");
+  txn.reset();
+  if (MaybeFailure failure = kv.close()) return failure;
+  if (arguments.format == Format::json) {
+    write_json({{"map", arguments.map}, {"records", records}, {"durable", true}});
+  } else {
+    write_line(fmt::format("{}: put {} records", printable(arguments.path), records));
+  }
+  return {};
+}
+
+MaybeFailure run_put(const KvArguments& arguments) {
+  if (arguments.file.empty() && !arguments.has_value) {
+    return tool_failure(MEMLITH_INVALID, "a key and its value are missing", "Give both, or records with --in FILE.");
+  }
+  if (arguments.file.empty()) return change(arguments, false);
+  catch_interrupts();
+  if (arguments.file == "-") return put_all(arguments, stdin);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(arguments.file.c_str(), "re"), std::fclose);
+  if (file == nullptr) return errno_failure(errno, "opening " + arguments.file);
+  return put_all(arguments, file.get());
+}
 MaybeFailure run_del(const KvArguments& arguments) { return change(arguments, true); }
 
 MaybeFailure run_scan(const KvArguments& arguments) {
@@ -293,19 +362,21 @@ void add_kv_commands(CLI::App& app, CommandLine& line) {
   };
   const char* const key_text = "The key; bytes that are not printable as \\xNN";
   add("get", "Print the value of a record", run_get, true)->add_option("KEY", arguments->key, key_text)->required();
-  CLI::App* const put = add("put", "Write a record, durably; makes what is missing", run_put, true);
-  put->add_option("KEY", arguments->key, key_text)->required();
-  put->add_option("VALUE", arguments->value, "The value, in the same way")->required();
+  CLI::App* const put = add("put", "Write a record, or those of a file, durably; makes what is missing", run_put, true);
+  CLI::Option* const put_key = put->add_option("KEY", arguments->key, key_text);
+  put->add_option("VALUE", arguments->value, "The value, in the same way")->each([arguments](const std::string&) {
+    arguments->has_value = true;
+  });
+  put->add_option("--in", arguments->file,
+                  "Write the records of this file, or with - of standard input: one a line, as `scan` prints them. "
+                  "Durable at the end, and in order until then")
+      ->excludes(put_key);
   add("del", "Remove a record, durably", run_del, true)->add_option("KEY", arguments->key, key_text)->required();
   CLI::App* const scan = add("scan", "Print records in the order of their keys", run_scan, true);
   scan->add_option("--from", arguments->from, "The first key");
   scan->add_option("--to", arguments->to, "Where to end: the first key that is not printed");
   add_number(scan, "--limit", arguments->limit, 1, ~0ull >> 1, "At most so many records");
   add("stats", "Check every page, and count records and pages", run_stats, false);
-  add("dump", "Write all maps, or one, as text", run_kv_dump, false)
-      ->add_option("--out", arguments->file, "A file instead of standard output");
-  add("load", "Read such a text; of a map that is there, records with the same keys are replaced", run_kv_load, false)
-      ->add_option("--in", arguments->file, "A file instead of standard input");
 }
 
 }  // namespace memlith::tool

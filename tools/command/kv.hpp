@@ -23,14 +23,12 @@ struct KvArguments {
   std::string from;
   std::string to;
   std::string file;
+  bool has_value = false;
   std::uint64_t limit = 0;  // 0: all
   Format format = Format::text;
 };
 
 void add_kv_commands(CLI::App& app, CommandLine& line);
-
-[[nodiscard]] MaybeFailure run_kv_dump(const KvArguments& arguments);
-[[nodiscard]] MaybeFailure run_kv_load(const KvArguments& arguments);
 
 // ---- text ------------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 //
 // `run` exits as the program that it starts does, or with 126 or 127 if it starts none. The others:
 // 0: done. 1: failed, or typed wrong. 2: `verify` found damage or pointers, or `disktest check` losses. 3: `verify`
-// found a store of another format version. 130: stopped by a signal. The tool uses only the public C interface, so
-// whatever it can do a program of yours can do too.
+// found a store of another format version. 4: `dump --skip` left something out. 130: stopped by a signal. The tool uses
+// only the public C interface, so whatever it can do a program of yours can do too.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -19,6 +19,7 @@
 #include "cli/cli_words.hpp"
 #include "commands.hpp"
 #include "disktest.hpp"
+#include "dump.hpp"
 #include "engine/commands.hpp"
 #include "kv.hpp"
 #include "memlith/memlith.h"
@@ -236,6 +237,7 @@ void describe(CLI::App& app, CommandLine& line, bool run_only) {
   add_stat(app, line);
   add_run(app, line);
   add_kv_commands(app, line);
+  add_dump_commands(app, line);
   add_archive_commands(app, line);
   add_disktest_commands(app, line);
   add_sqlite_commands(app, line);

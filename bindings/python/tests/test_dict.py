@@ -313,7 +313,7 @@ def test_arrays_and_dictionaries_agree_whoever_opens_the_store_after_a_kill(prog
             last = int(process.stdout.readline())
         last = max([last, *map(int, kill(process))])
         subprocess.run([command, "recover", str(store)], check=True, capture_output=True)
-        dump = subprocess.run([command, "kv", "dump", "--kv", ".records", str(store)], check=True,
+        dump = subprocess.run([command, "dump", str(store), ".records"], check=True,
                               capture_output=True).stdout.decode().splitlines()
         with memlith.open(store, read_only=True) as reader:
             array = reader["a"].tolist()
