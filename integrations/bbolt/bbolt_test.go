@@ -269,6 +269,42 @@ func panics(t *testing.T, call func()) {
 	call()
 }
 
+func TestMaxSizeAndNoStatistics(t *testing.T) {
+	const limit = 1 << 20
+	path := filepath.Join(t.TempDir(), "db")
+	db, err := bolt.Open(path, 0o600, &bolt.Options{MaxSize: limit, NoStatistics: true})
+	check(t, err)
+	defer db.Close()
+	put := func(key byte, bytes int) error {
+		return db.Update(func(tx *bolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists([]byte("b"))
+			check(t, err)
+			return b.Put([]byte{key}, make([]byte, bytes))
+		})
+	}
+	check(t, put(1, limit/2))
+	expect(t, put(2, limit), bolt.ErrMaxSizeReached)
+	check(t, db.View(func(tx *bolt.Tx) error { // nothing of it
+		if b := tx.Bucket([]byte("b")); b.Get([]byte{2}) != nil || len(b.Get([]byte{1})) != limit/2 {
+			t.Fatal("a refused commit changed something")
+		}
+		return nil
+	}))
+	key := byte(3)
+	for err = nil; err == nil && key < 255; key++ {
+		err = put(key, limit/64)
+	}
+	expect(t, err, bolt.ErrMaxSizeReached)
+	if added := int(key) - 4; added > 32 || added < 16 { // each an entry of limit/64 beside half of the limit
+		t.Fatalf("%d more entries found room", added)
+	}
+	check(t, db.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte("b")).Delete([]byte{1}) })) // removals pass
+	check(t, put(4, limit/64))
+	if stats := db.Stats(); stats != (bolt.Stats{}) {
+		t.Fatalf("%+v", stats)
+	}
+}
+
 func TestRulesOfTransactions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	db := open(t, path)

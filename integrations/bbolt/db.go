@@ -24,6 +24,7 @@ var (
 	ErrDatabaseNotOpen    = berrors.ErrDatabaseNotOpen
 	ErrInvalid            = berrors.ErrInvalid
 	ErrTimeout            = berrors.ErrTimeout
+	ErrMaxSizeReached     = berrors.ErrMaxSizeReached
 	ErrDatabaseReadOnly   = berrors.ErrDatabaseReadOnly
 	ErrTxNotWritable      = berrors.ErrTxNotWritable
 	ErrTxClosed           = berrors.ErrTxClosed
@@ -77,6 +78,11 @@ type Options struct {
 	OpenFile func(string, int, os.FileMode) (*os.File, error)
 	Mlock    bool
 	Logger   Logger // nil: DiscardLogger
+	// MaxSize in bytes: a commit beyond it is refused with ErrMaxSizeReached; 0: none. As much as the transaction puts is
+	// taken to be new, so a commit close to the limit is refused early.
+	MaxSize int
+	// NoStatistics: Stats returns zeros.
+	NoStatistics bool
 }
 
 // String shows the options; nil ones are {}.
@@ -85,9 +91,10 @@ func (o *Options) String() string {
 		return "{}"
 	}
 	return fmt.Sprintf("{Timeout: %s, NoGrowSync: %t, NoFreelistSync: %t, PreLoadFreelist: %t, FreelistType: %s, "+
-		"ReadOnly: %t, MmapFlags: %x, InitialMmapSize: %d, PageSize: %d, NoSync: %t, OpenFile: %p, Mlock: %t, Logger: %p}",
+		"ReadOnly: %t, MmapFlags: %x, InitialMmapSize: %d, PageSize: %d, MaxSize: %d, NoSync: %t, OpenFile: %p, "+
+		"Mlock: %t, Logger: %p, NoStatistics: %t}",
 		o.Timeout, o.NoGrowSync, o.NoFreelistSync, o.PreLoadFreelist, o.FreelistType, o.ReadOnly, o.MmapFlags,
-		o.InitialMmapSize, o.PageSize, o.NoSync, o.OpenFile, o.Mlock, o.Logger)
+		o.InitialMmapSize, o.PageSize, o.MaxSize, o.NoSync, o.OpenFile, o.Mlock, o.Logger, o.NoStatistics)
 }
 
 // DefaultOptions are those of Open without options.
@@ -99,12 +106,14 @@ type DB struct {
 	NoSync        bool // as in Options
 	MaxBatchSize  int
 	MaxBatchDelay time.Duration
+	MaxSize       int // as in Options
 
 	// Accepted, without effect.
 	NoFreelistSync, NoGrowSync, PreLoadFreelist, Mlock bool
 	FreelistType                                       FreelistType
 	MmapFlags, AllocSize                               int
 
+	noStats  bool
 	logger   Logger
 	openFile func(string, int, os.FileMode) (*os.File, error)
 	path     string
@@ -152,7 +161,8 @@ func Open(path string, mode os.FileMode, options *Options) (*DB, error) {
 	db := &DB{path: file.Name(), readOnly: options.ReadOnly, NoSync: options.NoSync, MaxBatchSize: DefaultMaxBatchSize,
 		MaxBatchDelay: DefaultMaxBatchDelay, NoFreelistSync: options.NoFreelistSync, NoGrowSync: options.NoGrowSync,
 		PreLoadFreelist: options.PreLoadFreelist, Mlock: options.Mlock, FreelistType: options.FreelistType,
-		MmapFlags: options.MmapFlags, AllocSize: DefaultAllocSize, logger: options.Logger, openFile: openFile}
+		MmapFlags: options.MmapFlags, AllocSize: DefaultAllocSize, MaxSize: options.MaxSize,
+		noStats: options.NoStatistics, logger: options.Logger, openFile: openFile}
 	if db.logger == nil {
 		db.logger = discardLogger
 	}

@@ -108,8 +108,11 @@ func (s *Stats) Sub(other *Stats) Stats {
 	return Stats{TxStats: s.TxStats.Sub(&other.TxStats), FreePageN: s.FreePageN, TxN: s.TxN - other.TxN}
 }
 
-// Stats returns the counters.
+// Stats returns the counters; none with Options.NoStatistics.
 func (db *DB) Stats() Stats {
+	if db.noStats {
+		return Stats{}
+	}
 	stats := Stats{TxN: int(db.reads.Load()), OpenTxN: int(db.readers.Load()), TxStats: db.counted.load()}
 	db.using.RLock()
 	defer db.using.RUnlock()

@@ -49,6 +49,7 @@ type Tx struct {
 	writable bool
 	managed  bool
 	changes  uint64 // counts them
+	putBytes uint64 // of keys and values
 	failed   error  // of the store, in a call whose method may return no error
 	root     *Bucket
 	onCommit []func()
@@ -119,6 +120,7 @@ func (tx *Tx) get(key []byte) (value []byte, err error) {
 
 func (tx *Tx) put(key, value []byte) error {
 	tx.changes++
+	tx.putBytes += uint64(len(key) + len(value))
 	return tx.with(func(txn *kv.Txn) error { return txn.Put(tx.db.m, key, value) })
 }
 
@@ -167,6 +169,9 @@ func (tx *Tx) Commit() error {
 	if tx.failed != nil {
 		return tx.failed
 	}
+	if err := tx.checkSize(); err != nil {
+		return err
+	}
 	began := time.Now()
 	if tx.changes > 0 {
 		number, err := tx.number(idKey)
@@ -193,6 +198,22 @@ func (tx *Tx) Commit() error {
 		}
 	}
 	return err
+}
+
+// checkSize refuses a commit that may need more pages than MaxSize leaves. Removals alone always pass.
+func (tx *Tx) checkSize() error {
+	if tx.db.MaxSize <= 0 || tx.putBytes == 0 {
+		return nil
+	}
+	info, err := tx.db.kv.Info()
+	if err != nil {
+		return err
+	}
+	needed := int(info.Pages-info.FreePages)*int(info.PageBytes) + int(tx.putBytes)
+	if needed > tx.db.MaxSize {
+		return ErrMaxSizeReached
+	}
+	return nil
 }
 
 func (tx *Tx) commit(durably bool) error {

@@ -12,6 +12,7 @@ var (
 	ErrVersionMismatch  = errors.New("version mismatch")
 	ErrChecksum         = errors.New("checksum error")
 	ErrDatabaseReadOnly = errors.New("database is in read-only mode")
+	ErrMaxSizeReached   = errors.New("database reached maximum size")
 )
 
 // Errors of a transaction.
