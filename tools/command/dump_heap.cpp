@@ -19,7 +19,6 @@ namespace memlith::tool {
 
 namespace {
 
-using Kind = HeapType::Kind;
 using TreeNode = std::_Rb_tree_node_base;
 
 struct HeapTree {
@@ -60,21 +59,21 @@ class HeapReader {
   // Null, which no value is: the object is damaged.
   Json read(const HeapType& type, const char* at) {
     switch (type.kind) {
-      case Kind::boolean: return *at != 0;
-      case Kind::signed_number: return signed_at(type.size, at);
-      case Kind::unsigned_number: return unsigned_at(type.size, at);
-      case Kind::floating: return floating_at(type.size, at);
-      case Kind::text: return text_at(at);
-      case Kind::vector: return vector_at(type, at);
-      case Kind::list: return list_at(type, at);
-      case Kind::tree: return tree_at(type, at);
-      case Kind::optional: {
+      case HeapType::Kind::boolean: return *at != 0;
+      case HeapType::Kind::signed_number: return signed_at(type.size, at);
+      case HeapType::Kind::unsigned_number: return unsigned_at(type.size, at);
+      case HeapType::Kind::floating: return floating_at(type.size, at);
+      case HeapType::Kind::text: return text_at(at);
+      case HeapType::Kind::vector: return vector_at(type, at);
+      case HeapType::Kind::list: return list_at(type, at);
+      case HeapType::Kind::tree: return tree_at(type, at);
+      case HeapType::Kind::optional: {
         Json value = Json::array();
         if (at[type.element().size] != 0) value.push_back(read(type.element(), at));
         return value;
       }
-      case Kind::array: return sequence(type.element(), at, type.count);
-      case Kind::record: {
+      case HeapType::Kind::array: return sequence(type.element(), at, type.count);
+      case HeapType::Kind::record: {
         Json value = Json::array();
         for (std::size_t i = 0; i < type.parts.size(); ++i) value.push_back(read(type.parts[i], at + type.offsets[i]));
         return value;
@@ -192,24 +191,25 @@ class HeapWriter {
     if (failure_) return;
     if (waiting_bytes_ >= kPersistBytesOfHeap) persist();
     switch (type.kind) {
-      case Kind::boolean: return value.is_boolean() ? write_number(1, at, value.get<bool>() ? 1 : 0) : refuse(value);
-      case Kind::signed_number: return write_signed(type.size, at, value);
-      case Kind::unsigned_number: return write_unsigned(type.size, at, value);
-      case Kind::floating: return write_floating(type.size, at, value);
-      case Kind::text: return write_text(at, value);
-      case Kind::vector: return write_vector(type, at, value);
-      case Kind::list: return write_list(type, at, value);
-      case Kind::tree: return write_tree(type, at, value);
-      case Kind::optional:
+      case HeapType::Kind::boolean:
+        return value.is_boolean() ? write_number(1, at, value.get<bool>() ? 1 : 0) : refuse(value);
+      case HeapType::Kind::signed_number: return write_signed(type.size, at, value);
+      case HeapType::Kind::unsigned_number: return write_unsigned(type.size, at, value);
+      case HeapType::Kind::floating: return write_floating(type.size, at, value);
+      case HeapType::Kind::text: return write_text(at, value);
+      case HeapType::Kind::vector: return write_vector(type, at, value);
+      case HeapType::Kind::list: return write_list(type, at, value);
+      case HeapType::Kind::tree: return write_tree(type, at, value);
+      case HeapType::Kind::optional:
         if (!value.is_array() || value.size() > 1) return refuse(value);
         if (value.empty()) return;
         at[type.element().size] = 1;
         return write(type.element(), at, value[0]);
-      case Kind::array:
+      case HeapType::Kind::array:
         if (!value.is_array() || value.size() != type.count) return refuse(value);
         for (std::size_t i = 0; i < value.size(); ++i) write(type.element(), at + i * type.element().size, value[i]);
         return;
-      case Kind::record:
+      case HeapType::Kind::record:
         if (!value.is_array() || value.size() != type.parts.size()) return refuse(value);
         for (std::size_t i = 0; i < value.size(); ++i) write(type.parts[i], at + type.offsets[i], value[i]);
         return;
@@ -332,20 +332,20 @@ class HeapWriter {
   }
   static int compare(const HeapType& type, const char* one, const char* other) {
     switch (type.kind) {
-      case Kind::floating:
+      case HeapType::Kind::floating:
         return type.size == sizeof(float) ? compare_as<float>(one, other) : compare_as<double>(one, other);
-      case Kind::text: {
+      case HeapType::Kind::text: {
         const auto a = load_of<HeapText>(one);
         const auto b = load_of<HeapText>(other);
         return std::string_view(a.bytes, a.size).compare({b.bytes, b.size});
       }
-      case Kind::array:
+      case HeapType::Kind::array:
         for (std::uint64_t i = 0; i < type.count; ++i) {
           const std::uint64_t at = i * type.element().size;
           if (const int order = compare(type.element(), one + at, other + at); order != 0) return order;
         }
         return 0;
-      case Kind::signed_number:
+      case HeapType::Kind::signed_number:
         switch (type.size) {
           case 1: return compare_as<std::int8_t>(one, other);
           case 2: return compare_as<std::int16_t>(one, other);

@@ -149,9 +149,8 @@ std::optional<HeapType> container_of(HeapType::Kind kind, std::optional<HeapType
 
 // Keys that load can compare, in an order that it knows.
 bool is_key(const HeapType& type) {
-  using Kind = HeapType::Kind;
-  if (type.kind <= Kind::text) return true;
-  const bool is_made_of_keys = type.kind == Kind::record || type.kind == Kind::array;
+  if (type.kind <= HeapType::Kind::text) return true;
+  const bool is_made_of_keys = type.kind == HeapType::Kind::record || type.kind == HeapType::Kind::array;
   return is_made_of_keys && std::all_of(type.parts.begin(), type.parts.end(), is_key);
 }
 
