@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "archive.hpp"
+#include "cli/bad_sector.hpp"
 #include "cli/cli_words.hpp"
 #include "commands.hpp"
 #include "disktest.hpp"
@@ -280,7 +281,8 @@ MaybeFailure check_watch(std::span<char* const> arguments) {
 int run_command_line(int argument_count, char** arguments) {
   CLI::App app{"memlith: memory that survives crashes", "memlith"};
   CommandLine line;
-  describe(app, line, argument_count > 1 && std::string_view(arguments[1]) == "run");
+  const bool run_only = argument_count > 1 && std::string_view(arguments[1]) == "run";
+  describe(app, line, run_only);
   // Parsing may stop before it comes to this.
   const bool json = std::any_of(arguments, arguments + argument_count,
                                 [](const char* argument) { return std::string_view(argument) == "--json"; });
@@ -297,6 +299,7 @@ int run_command_line(int argument_count, char** arguments) {
                      "Run `memlith help` for the commands, or `memlith help COMMAND` for the options of one command.");
     return report_failure(failure, json ? Format::json : Format::text);
   }
+  if (!run_only) tell_bad_sectors(line.format);
   return exit_code_of(line.run(), line.format);
 }
 

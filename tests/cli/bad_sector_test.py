@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Commands that meet a sector which cannot be read say which file and where, instead of dying without a word.
+
+Usage: bad_sector_test.py MEMLITH BAD_SECTOR_SO
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+MEMLITH, PRELOADED = sys.argv[1:3]
+PAGE = 4096
+
+
+class BadSectors(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="bad-")
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name).resolve()
+        self.store = self.folder / "store"
+        self.empty = self.folder / "empty"
+        self.empty.touch()
+        for number in range(40):
+            subprocess.run([MEMLITH, "kv", "put", self.store, "m", f"key{number:04}", "v" * 4000], check=True)
+
+    def run_memlith(self, page, *words):
+        environment = {**os.environ, "LD_PRELOAD": PRELOADED, "BAD_FILE": "/objects/1", "BAD_PAGE": str(page),
+                       "BAD_EMPTY": str(self.empty)}
+        return subprocess.run([MEMLITH, *map(str, words)], capture_output=True, text=True, check=False,
+                              env=environment)
+
+    def test_the_file_and_the_offset_are_named(self):
+        text = self.folder / "text"
+        for words in (("dump", self.store, "--out", text), ("kv", "stats", self.store),
+                      ("kv", "scan", self.store, "m"), ("verify", self.store)):
+            done = self.run_memlith(9, *words)
+            self.assertEqual(done.returncode, 1, (words, done.stderr))
+            self.assertIn(f"at offset {9 * PAGE}", done.stderr)
+            self.assertIn("dmesg", done.stderr)
+            told = json.loads(self.run_memlith(9, *words, "--json").stdout.splitlines()[-1])
+            self.assertIn(f"at offset {9 * PAGE}", told["error"]["message"])
+
+    def test_the_disk_is_not_blamed_for_what_is_not_its(self):
+        """A signal that another process sends, and a command that meets no bad sector."""
+        self.assertEqual(self.run_memlith(1 << 20, "kv", "get", self.store, "m", "key0007").returncode, 0)
+        listening = subprocess.Popen([MEMLITH, "disktest", "listen", "0", self.folder / "told"],
+                                     stdout=subprocess.PIPE)
+        self.addCleanup(listening.stdout.close)
+        listening.stdout.readline()
+        listening.send_signal(signal.SIGBUS)
+        self.assertEqual(listening.wait(), -signal.SIGBUS)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
