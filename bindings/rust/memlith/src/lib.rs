@@ -20,6 +20,7 @@
 //! - [`Store`] keeps everything else: a folder, or one file.
 //! - [`kv::Kv`] is an ordered key-value store with serialisable transactions.
 //! - [`applog::AppLog`] is a log of operations, on the disk before a server answers.
+//! - [`heap::Heap`] is memory in blocks that lead to each other, checked at each access.
 //! - [`region::Region`] is plain memory at a fixed address, with a typed root, which is `unsafe`.
 //!
 //! Each of these keeps its store open. The store closes when the last of them is dropped; to learn whether that worked,
@@ -29,6 +30,7 @@ mod error;
 mod store;
 
 pub mod applog;
+pub mod heap;
 pub mod kv;
 pub mod region;
 

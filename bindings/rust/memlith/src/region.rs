@@ -58,9 +58,7 @@ unsafe impl Send for Region {}
 impl Region {
     /// Opens region `name`, and makes one of `size` bytes, all zeros, if it does not exist. A size of 0 makes none.
     pub fn open(store: &Store, name: &str, size: u64, tracker: Tracker) -> Result<Self> {
-        if store.follows_newest() {
-            return Err(Error::invalid("a region would change under the program; open the store with follow"));
-        }
+        store.need_still_view()?;
         let name = c_string(name)?;
         let options = sys::memlith_region_options {
             struct_size: std::mem::size_of::<sys::memlith_region_options>() as u64,
@@ -155,21 +153,39 @@ impl Region {
         change: impl FnOnce(&mut Self) -> std::result::Result<T, E>,
     ) -> std::result::Result<(T, u64), E> {
         let store = self.store.clone();
-        let txn = store.begin()?; // which undoes what ends without a commit
-        txn.add_region(self.raw, sys::MEMLITH_UNDO)?;
-        match change(self) {
-            Ok(value) => Ok((value, txn.end(durability.mode())?)),
-            Err(error) => {
-                txn.abort()?;
-                Err(error)
-            }
-        }
+        undoing(&store, self.raw, durability, || change(self))
+    }
+
+    /// Captures all changes. [`Store::wait`] waits until what the ticket stands for is durable.
+    pub fn persist_async(&mut self) -> Result<u64> {
+        let mut ticket = 0;
+        // SAFETY: as persist().
+        check(unsafe { sys::memlith_persist_async(&self.raw, 1, sys::MEMLITH_SCOPE_PROCESS, &mut ticket) })?;
+        Ok(ticket)
     }
 
     /// Puts the region back to what was last persisted.
     pub fn rollback(&mut self) -> Result<()> {
         // SAFETY: as persist().
         check(unsafe { sys::memlith_rollback(&self.raw, 1, sys::MEMLITH_SCOPE_PROCESS) })
+    }
+}
+
+/// Runs `change` in a transaction that commits what was stored to the region, or undoes it.
+pub(crate) fn undoing<T, E: From<Error>>(
+    store: &Store,
+    region: *mut sys::memlith_region,
+    durability: Durability,
+    change: impl FnOnce() -> std::result::Result<T, E>,
+) -> std::result::Result<(T, u64), E> {
+    let txn = store.begin()?; // which undoes what ends without a commit
+    txn.add_region(region, sys::MEMLITH_UNDO)?;
+    match change() {
+        Ok(value) => Ok((value, txn.end(durability.mode())?)),
+        Err(error) => {
+            txn.abort()?;
+            Err(error)
+        }
     }
 }
 

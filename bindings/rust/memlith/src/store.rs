@@ -12,7 +12,7 @@ use memlith_sys as sys;
 
 use crate::applog::{AppLog, Reader};
 use crate::error::{check, Error, Result};
-use crate::{kv, region};
+use crate::{heap, kv, region};
 
 /// A C string of a name; one with a zero byte is refused.
 pub(crate) fn c_string(name: impl Into<Vec<u8>>) -> Result<CString> {
@@ -99,8 +99,8 @@ impl StoreOptions {
     /// The same without `refresh`: each read moves on by itself, to the newest durable commit, if no snapshot and no
     /// other call uses the store at that moment; else it shows the same commit as these. Reads are
     /// [`Kv::read`](crate::kv::Kv::read), and the calls of a kv store, a log and its reader that are made outside of a
-    /// snapshot. Their errors are also those of `refresh`. For kv stores and logs: regions, whose bytes would change
-    /// under the program, are refused.
+    /// snapshot. Their errors are also those of `refresh`. For kv stores and logs: regions and heaps, whose bytes would
+    /// change under the program, are refused.
     pub fn follow_newest(mut self, set: bool) -> Self {
         self.newest = set;
         self.follow(set)
@@ -179,6 +179,23 @@ impl Store {
         self.handle.raw
     }
 
+    /// For memory of which the program has references.
+    pub(crate) fn need_still_view(&self) -> Result<()> {
+        if self.follows_newest() {
+            return Err(Error::invalid("memory would change under the program; open the store with follow"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_read_only(&self) -> Result<bool> {
+        // SAFETY: a struct of numbers and letters.
+        let mut info: sys::memlith_store_info = unsafe { std::mem::zeroed() };
+        info.struct_size = std::mem::size_of_val(&info) as u64;
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_store_get_info(self.raw(), &mut info) })?;
+        Ok(info.read_only != 0)
+    }
+
     pub(crate) fn follows_newest(&self) -> bool {
         self.handle.users.is_some()
     }
@@ -252,8 +269,8 @@ impl Store {
         let ours = opened.iter().filter(|each| Arc::ptr_eq(&each.store().handle, &self.handle)).count();
         if ours != opened.len() || Arc::strong_count(&self.handle) != 1 + ours {
             return Err(Error::invalid(
-                "refresh names each kv store, log and region that is open in the store, none of another store, and the \
-                 store has no clone",
+                "refresh names each kv store, log, heap and region that is open in the store, none of another store, \
+                 and the store has no clone",
             ));
         }
         let mut ticket = 0;
@@ -272,8 +289,8 @@ impl Store {
         Ok(Transaction { raw, parts: Vec::new(), store: PhantomData })
     }
 
-    /// Closes the store, and says whether that worked. Fails, and closes nothing, while a kv store, a log, a region or
-    /// a clone of the store is open.
+    /// Closes the store, and says whether that worked. Fails, and closes nothing, while a kv store, a log, a heap, a
+    /// region or a clone of the store is open.
     pub fn close(self) -> Result<()> {
         match Arc::try_unwrap(self.handle) {
             Ok(mut handle) => {
@@ -281,9 +298,9 @@ impl Store {
                 // SAFETY: nothing else uses the handle, which is freed, also on error.
                 check(unsafe { sys::memlith_store_close(raw) })
             }
-            Err(_) => {
-                Err(Error::invalid("the store is in use by a kv store, a log, a region or a clone; close it first"))
-            }
+            Err(_) => Err(Error::invalid(
+                "the store is in use by a kv store, a log, a heap, a region or a clone; close it first",
+            )),
         }
     }
 }
@@ -295,7 +312,7 @@ pub(crate) mod sealed {
     }
 }
 
-/// Something that is open in a store: a kv store, a log or a region.
+/// Something that is open in a store: a kv store, a log, a heap or a region.
 pub trait Opened: sealed::InStore {}
 impl<T: sealed::InStore> Opened for T {}
 
@@ -318,6 +335,11 @@ impl<'a> Transaction<'a> {
     /// What was stored to a region is a part.
     pub fn join_region(&mut self, part: &'a region::Region) -> Result<()> {
         self.add_region(part.raw(), 0)
+    }
+
+    /// What was changed and allocated in a heap is a part.
+    pub fn join_heap(&mut self, part: &'a heap::Heap) -> Result<()> {
+        self.add_region(part.region(), 0)
     }
 
     /// Stores to the region from now on are a part, and are undone if the transaction is dropped.

@@ -1,39 +1,15 @@
 //! Each thing of the crate, used as its documentation says, and killed with SIGKILL at random moments: what was
 //! acknowledged is there, and every state is whole.
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+mod support;
+
 use std::time::Duration;
 
 use memlith::applog::{self, AppLog, WhenFull};
 use memlith::kv::{Durability, Kv, Map};
 use memlith::region::{Plain, Region, Tracker};
 use memlith::{Category, Result, Store};
-
-const KILLS: u64 = 12;
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let base = std::env::var_os("MEMLITH_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let path = base.join(format!("memlith-rust-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn made(path: &Path) -> Result<Store> {
-    Store::options().create(true).open(path)
-}
+use support::{killed, made, store_of_child, Folder, KILLS};
 
 fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
@@ -623,40 +599,6 @@ fn errors_say_what_happened() {
 }
 
 // ---- under kill -9 -------------------------------------------------------------------------------------------------
-
-/// Runs the test `role` of this program in another process, which prints what it has made durable, and kills it after
-/// some of it. Returns the last number that the process acknowledged.
-fn killed(role: &str, path: &Path, lines: u64) -> u64 {
-    let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args([role, "--exact", "--nocapture", "--ignored"])
-        .env("MEMLITH_RUST_STORE", path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a child");
-    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
-    let (mut last, mut line) = (0, String::new());
-    for _ in 0..lines {
-        loop {
-            line.clear();
-            assert_ne!(output.read_line(&mut line).expect("a line"), 0, "the child has ended by itself");
-            if let Some(number) = line.strip_prefix("durable ") {
-                last = number.trim().parse().expect("a number");
-                break;
-            }
-        }
-    }
-    child.kill().expect("SIGKILL");
-    child.wait().expect("its end");
-    let mut rest = String::new();
-    output.read_to_string(&mut rest).expect("what it had printed");
-    let complete = rest.rfind('\n').map_or("", |end| &rest[..end]);
-    complete.lines().filter_map(|line| line.strip_prefix("durable ")?.parse().ok()).fold(last, u64::max)
-}
-
-fn store_of_child() -> Store {
-    let path = std::env::var_os("MEMLITH_RUST_STORE").expect("this test is run by another one, which kills it");
-    made(Path::new(&path)).expect("the store")
-}
 
 fn rows(txn: &memlith::kv::Snapshot<'_>, map: Map) -> Result<Vec<u64>> {
     txn.range::<&str>(map, ..)?.map(|record| Ok(number(&record?.1))).collect()
