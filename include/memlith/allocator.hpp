@@ -97,11 +97,11 @@ class allocator {
   // See the head of this file.
   allocator() noexcept : heap_base_(base_of(this)) {}
   explicit allocator(memlith_heap* heap) noexcept : heap_base_(base(heap)) {}
-  allocator(const allocator& other) noexcept : heap_base_(other.heap_base_) { settle(); }
+  allocator(const allocator& other) noexcept : heap_base_(other.heap_base_) { choose_heap(); }
   template <class U>
   allocator(const allocator<U>& other) noexcept
       : heap_base_(other.heap_base()) {  // NOLINT(google-explicit-constructor)
-    settle();
+    choose_heap();
   }
   allocator& operator=(const allocator&) = default;
   ~allocator() = default;
@@ -109,7 +109,7 @@ class allocator {
   [[nodiscard]] T* allocate(std::size_t count) {
     static_assert(alignof(T) <= 4096, "memlith: a heap aligns to 4096 bytes at most");
     if (count > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
-    settle();
+    choose_heap();
     memlith_heap* const heap = heap_base_ != nullptr ? memlith_heap_of(heap_base_) : memlith_heap_current();
     return static_cast<T*>(detail::allocate_in(heap, count * sizeof(T), alignof(T)));
   }
@@ -130,18 +130,18 @@ class allocator {
   [[nodiscard]] const void* heap_base() const noexcept { return heap_base_; }
   template <class U>
   friend bool operator==(const allocator& a, const allocator<U>& b) noexcept {
-    return settled(a.heap_base()) == settled(b.heap_base());
+    return chosen(a.heap_base()) == chosen(b.heap_base());
   }
 
  private:
   static const void* base(memlith_heap* heap) noexcept { return memlith_region_address(memlith_heap_region(heap)); }
   static const void* base_of(const void* address) noexcept { return base(memlith_heap_of(address)); }
-  static const void* settled(const void* heap_base) noexcept {
+  static const void* chosen(const void* heap_base) noexcept {
     return heap_base != nullptr ? heap_base : base(memlith_heap_current());
   }
   // A container is often given an allocator that was made on the stack; the place where the container lies says which
   // heap is meant.
-  void settle() noexcept {
+  void choose_heap() noexcept {
     if (heap_base_ == nullptr) heap_base_ = base_of(this);
   }
 

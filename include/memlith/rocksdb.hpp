@@ -20,11 +20,11 @@ class Status;
 
 namespace memlith {
 
-// In an options string by the same names: "id=memlith://;settle_bytes=16777216".
+// In an options string by the same names: "id=memlith://;checkpoint_bytes=16777216".
 struct RocksdbOptions {
   std::uint64_t entry_bytes_max = 256 << 10;  // a sync of more bytes flushes the log's file itself
-  std::uint64_t settle_bytes = 8 << 20;       // in the journal, before a thread flushes the logs' files behind
-  std::uint64_t journal_bytes = 32 << 20;     // room of the journal; at least 4 times settle_bytes is sensible
+  std::uint64_t checkpoint_bytes = 8 << 20;   // in the journal, before a thread flushes the logs' files behind
+  std::uint64_t journal_bytes = 32 << 20;     // room of the journal; at least 4 times checkpoint_bytes is sensible
 };
 
 // A file system that keeps the write-ahead logs of each database opened with it durable through a journal in

@@ -18,8 +18,8 @@ import (
 // notices that the file has no name, and stops; commits and Close are no errors then, because nothing is left to keep.
 //
 // If the program is killed before it opens the other database, the log is found beside a file to which it does not
-// belong, and whose bytes it must not change. A file that begins without memlith's mark of use is complete without any
-// log (docs/format.md, "The mark of use"): memlith refuses to open it beside that log, and the log is removed.
+// belong, and whose bytes it must not change. A file that begins without memlith's in-use header is complete without
+// any log (docs/format.md, "The in-use header"): memlith refuses to open it beside that log, and the log is removed.
 
 const logSuffix = ".memlith"
 
@@ -113,7 +113,7 @@ func dropForeignLog(path string, readOnly bool) (bool, error) {
 	return true, os.Remove(path + logSuffix)
 }
 
-// isComplete tells whether a file is a kv store without the mark of use.
+// isComplete tells whether a file is a kv store without the in-use header.
 func isComplete(file *os.File) bool {
 	var head [24]byte
 	count, _ := file.ReadAt(head[:], 0)

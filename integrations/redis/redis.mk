@@ -2,7 +2,7 @@
 # Makes $(OUT)/redis-server: the objects of the plain server and ours, and Redis's calls of some functions come to ours.
 # Redis's folder stays as it was, and `redis-server` there is the plain server.
 memlith_objects = $(patsubst %,$(OUT)/%.o,config load persistence position record slots tracker)
-memlith_keeper = $(patsubst %,$(OUT)/%.o,keeper mover records)
+memlith_datastore = $(patsubst %,$(OUT)/%.o,datastore mover records)
 memlith_wraps = loadServerConfig aofLoadManifestFromDisk loadAppendOnlyFiles aofOpenIfNeededOnServerStart \
 	aofDelHistoryFiles feedAppendOnlyFile flushAppendOnlyFile startAppendOnly stopAppendOnly bgrewriteaofCommand \
 	debugCommand infoCommand addReplyVerbatim redisFork addReplyMapLen configGetCommand configSetCommand \
@@ -15,11 +15,11 @@ memlith-server: $(OUT)/redis-server
 $(memlith_objects): $(OUT)/%.o: $(MEMLITH)/integrations/redis/src/%.c $(memlith_headers) $(REDIS_SERVER_NAME)
 	$(REDIS_CC) -Werror -I. -I$(MEMLITH)/integrations/redis/src -o $@ -c $<
 
-$(memlith_keeper): $(OUT)/%.o: $(MEMLITH)/integrations/redis/src/%.cpp $(memlith_headers)
+$(memlith_datastore): $(OUT)/%.o: $(MEMLITH)/integrations/redis/src/%.cpp $(memlith_headers)
 	$(MEMLITH_CXX) -std=c++20 -O2 -g -Wall -Wextra -Werror -I$(MEMLITH)/include -I$(MEMLITH)/integrations -o $@ -c $<
 
-$(OUT)/redis-server: $(memlith_objects) $(memlith_keeper) $(LIBRARY) $(REDIS_SERVER_NAME)
+$(OUT)/redis-server: $(memlith_objects) $(memlith_datastore) $(LIBRARY) $(REDIS_SERVER_NAME)
 	$(MEMLITH_CXX) -rdynamic -g $(patsubst %,-Wl$(comma)--wrap=%,$(memlith_wraps)) -o $@ $(REDIS_SERVER_OBJ) \
-		$(memlith_objects) $(memlith_keeper) $(LIBRARY) ../deps/hiredis/libhiredis.a ../deps/lua/src/liblua.a \
+		$(memlith_objects) $(memlith_datastore) $(LIBRARY) ../deps/hiredis/libhiredis.a ../deps/lua/src/liblua.a \
 		../deps/hdr_histogram/libhdrhistogram.a $(FINAL_LIBS) -lfmt -lxxhash -luring -lzstd
 comma := ,

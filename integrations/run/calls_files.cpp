@@ -64,7 +64,7 @@ int open_file(int folder, const char* path, int flags, mode_t mode) {
 // ---- writing ---------------------------------------------------------------------------------------------------
 
 // Where a write went: `known` is false if only the kernel knows it.
-struct Place {
+struct WriteOffset {
   off_t offset = 0;
   bool known = false;
 };
@@ -78,7 +78,7 @@ bool refused(const Image& image) {
 
 // Does a write to the image by `call`, which returns what a write returns.
 template <class Call>
-ssize_t write_to(const ImagePtr& written, int fd, Place place, int flags, Call call) {
+ssize_t write_to(const ImagePtr& written, int fd, WriteOffset went, int flags, Call call) {
   Image& image = *written;
   if (refused(image)) return -1;
   if (images().touch(written) != 0) return -1;
@@ -88,20 +88,20 @@ ssize_t write_to(const ImagePtr& written, int fd, Place place, int flags, Call c
     const std::shared_lock alive(image.life);
     const int mode = ::fcntl(fd, F_GETFL) | ((flags & RWF_APPEND) != 0 ? O_APPEND : 0) |
                      ((flags & RWF_DSYNC) != 0 ? O_DSYNC : 0) | ((flags & RWF_SYNC) != 0 ? O_SYNC : 0);
-    const bool in_order = !place.known || (mode & O_APPEND) != 0;
+    const bool in_order = !went.known || (mode & O_APPEND) != 0;
     std::unique_lock<std::mutex> order(image.order, std::defer_lock);
     if (in_order) order.lock();
     done = call();
     if (done <= 0) return done;
-    if ((mode & O_APPEND) != 0 && place.known) {
+    if ((mode & O_APPEND) != 0 && went.known) {
       struct stat seen{};
       real().fstat(fd, &seen);
-      place.offset = seen.st_size - done;
+      went.offset = seen.st_size - done;
     } else if (in_order) {
-      place.offset = ::lseek(fd, 0, SEEK_CUR) - done;
+      went.offset = ::lseek(fd, 0, SEEK_CUR) - done;
     }
     if (image.attached) {
-      memlith_image_written(image.handle, static_cast<std::uint64_t>(place.offset), static_cast<std::uint64_t>(done));
+      memlith_image_written(image.handle, static_cast<std::uint64_t>(went.offset), static_cast<std::uint64_t>(done));
     }
     if ((mode & (O_SYNC | O_DSYNC)) == 0) {
       if (image.attached) Images::note_written(image, static_cast<std::uint64_t>(done));
@@ -111,8 +111,8 @@ ssize_t write_to(const ImagePtr& written, int fd, Place place, int flags, Call c
   return images().commit(written, true) == 0 ? done : -1;
 }
 
-Place at(off_t offset) { return {offset, true}; }
-constexpr Place kHere{};
+WriteOffset at(off_t offset) { return {offset, true}; }
+constexpr WriteOffset kHere{};
 
 int sync_descriptor(int fd, int (*call)(int)) {
   ImagePtr image = images().of_descriptor(fd);

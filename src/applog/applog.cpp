@@ -335,9 +335,9 @@ void AppLog::set_aside(const Closing& /*closing*/) noexcept {
   going_to_ = appended_;
 }
 
-Collector::Piece AppLog::first(std::uint64_t /*bytes_max*/) {
+Collector::CommitBatch AppLog::first(std::uint64_t /*bytes_max*/) {
   going_size_ = region_.size_to_commit();
-  Piece piece{going_.extents, going_.sources, going_size_, 0, 1};
+  CommitBatch piece{going_.extents, going_.sources, going_size_, 0, 1};
   for (const Extent& extent : going_.extents) piece.bytes += sizeof extent + extent.bytes;
   return piece;
 }

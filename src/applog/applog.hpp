@@ -157,7 +157,7 @@ class AppLog final : public RegionUser, private Collector {
   // Entries that wait go to the redo log with what waits in the rest of the store.
   Result<KeptLock> pause() override;
   void set_aside(const Closing& closing) noexcept override;
-  Piece first(std::uint64_t bytes_max) override;
+  CommitBatch first(std::uint64_t bytes_max) override;
   bool in_log(Lsn end) noexcept override;
   [[nodiscard]] std::string what_waits() const override;
 

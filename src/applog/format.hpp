@@ -19,7 +19,8 @@ namespace memlith::core::applog {
 inline constexpr std::uint64_t kMagic = 0x474f4c50504c4d45;  // "EMLPPLOG"
 inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::uint64_t kRingOffset = kPageBytes;
-inline constexpr std::uint64_t kIdentityOffset = kFileMarkBytes;  // the first bytes are the store's: the mark of use
+inline constexpr std::uint64_t kIdentityOffset =
+    kInUseHeaderBytes;  // the first bytes are the store's: the in-use header
 inline constexpr std::uint64_t kShapeOffset = 64;
 inline constexpr std::uint64_t kPositionOffset = 128;
 inline constexpr std::uint64_t kUnit = 8;  // of positions

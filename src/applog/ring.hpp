@@ -29,14 +29,14 @@ class Ring {
   [[nodiscard]] std::uint64_t offset_of(std::uint64_t position) const {
     return kRingOffset + (position - shape_.base) % shape_.capacity;
   }
-  // Calls `piece(offset in the region, bytes)` for the one or two runs of bytes from `position` on.
-  template <class Piece>
-  void for_each_run(std::uint64_t position, std::uint64_t bytes, Piece&& piece) const {
+  // Calls `act(offset in the region, bytes)` for the one or two runs of bytes from `position` on.
+  template <class Act>
+  void for_each_run(std::uint64_t position, std::uint64_t bytes, Act&& act) const {
     MEMLITH_ASSERT(bytes <= shape_.capacity);
     while (bytes > 0) {
       const std::uint64_t offset = offset_of(position);
       const std::uint64_t run = bytes_before_wrap(offset) < bytes ? bytes_before_wrap(offset) : bytes;
-      piece(offset, run);
+      act(offset, run);
       position += run;
       bytes -= run;
     }

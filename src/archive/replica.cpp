@@ -144,7 +144,7 @@ ClientBytes Replica::client() const {
 Status Replica::append(std::span<const std::byte> frames, LogPosition from, LogPosition to, std::uint64_t incarnation) {
   MEMLITH_ASSERT(from.previous == end_.previous && from.lsn >= end_.lsn);
   if (from.lsn > end_.lsn) {
-    MEMLITH_TRY(settle());
+    MEMLITH_TRY(checkpoint());
     MEMLITH_TRY(write_superblock(from, from));
     end_ = from;
   }
@@ -169,7 +169,7 @@ Status Replica::make_room(LogPosition to) {
     return last - geometry.segment_of(Lsn{superblock().tail_lsn}) + 1;
   };
   if (needed() <= superblock().slot_count) return kOk;
-  MEMLITH_TRY(settle());
+  MEMLITH_TRY(checkpoint());
   const std::uint64_t slots = needed();
   return slots <= superblock().slot_count ? kOk : grow(slots);
 }
@@ -224,11 +224,11 @@ Status Replica::claim(std::uint64_t segment) {
 
 // ---- homes -----------------------------------------------------------------------------------------------------
 
-Status Replica::settle() {
+Status Replica::checkpoint() {
   MEMLITH_TRY(read_log());
   files_.sums.begin(false, log_id());
   MEMLITH_TRY(make_homes_fit());
-  MEMLITH_TRY(fit_mark());
+  MEMLITH_TRY(fit_in_use_header());
   files_.file_lock = nullptr;  // recovery takes it again
   MEMLITH_TRY(Recovery(files_, *directory_, replay_).run());
   MEMLITH_TRY(superblocks_->read());
@@ -294,28 +294,29 @@ Status Replica::make_home_fit(ObjectId object, std::uint64_t bytes) {
   return home->flush();
 }
 
-// The mark of a file says with which moment of its log the file belongs. The file comes from a copy that was made while
-// the store went on, so it says nothing of the kind; and a file that is guarded or in use must have its mark.
-Status Replica::fit_mark() {
+// The in-use header of a file says with which moment of its log the file belongs. The file comes from a copy that was
+// made while the store went on, so it says nothing of the kind; and a file that is guarded or in use must have its
+// in-use header.
+Status Replica::fit_in_use_header() {
   if (!files_.one_file()) return kOk;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  if (size < kFileMarkBytes) return kOk;
-  std::array<std::uint64_t, 2> mark;
-  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
-  const std::array<std::uint64_t, 2> found = mark;
+  if (size < kInUseHeaderBytes) return kOk;
+  std::array<std::uint64_t, 2> header;
+  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(header))));
+  const std::array<std::uint64_t, 2> found = header;
   const std::uint32_t must_have = directory_->record_at_home().own.marked;
-  if (must_have != 0) mark[0] = must_have == kOwnOfGuarded ? kGuardMark : kUseMark;
-  const bool marked = mark[0] == kGuardMark || mark[0] == kSqliteMark || mark[0] == kUseMark;
-  if (marked) mark[1] = kNoMoment;
-  return mark == found ? kOk : file->write(0, std::as_bytes(std::span(mark)));
+  if (must_have != 0) header[0] = must_have == kOwnOfGuarded ? kGuardInUseMagic : kInUseMagic;
+  const bool marked = header[0] == kGuardInUseMagic || header[0] == kSqliteInUseMagic || header[0] == kInUseMagic;
+  if (marked) header[1] = kNoMoment;
+  return header == found ? kOk : file->write(0, std::as_bytes(std::span(header)));
 }
 
 // ---- the end ---------------------------------------------------------------------------------------------------
 
 // A new log takes the place of the held one: behind the head of that one may be anything.
 Status Replica::promote() {
-  MEMLITH_TRY(settle());
+  MEMLITH_TRY(checkpoint());
   const Superblock old = superblock();
   const LogGeometry geometry = files_.log->geometry();
   LogFormat format;

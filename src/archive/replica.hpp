@@ -37,7 +37,7 @@ class Replica {
   // the log had moved on without a frame.
   Status append(std::span<const std::byte> frames, LogPosition from, LogPosition to, std::uint64_t incarnation);
   // Writes everything home, and frees the log.
-  Status settle();
+  Status checkpoint();
   // Makes it a store that can be opened for writing, and recovers like any other. The replica is closed then.
   Status promote();
 
@@ -47,7 +47,7 @@ class Replica {
 
  private:
   Status copy_homes(PackReader& copy, std::uint64_t log_id);
-  Status fit_mark();
+  Status fit_in_use_header();
   Status make_log(const FullCopy& full, std::uint64_t log_id, std::uint64_t log_bytes_min);
   Status read_log();
   Status make_room(LogPosition to);

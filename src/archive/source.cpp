@@ -60,9 +60,9 @@ Result<bool> ArchiveSource::look_for_log() {
   files_.log = nullptr;
   files_.log_device = nullptr;
   files_.log_file = nullptr;
-  files_.keeps_mark = files_.marks_use = false;
+  files_.keeps_in_use_header = files_.structure_in_use = false;
   log_is_gone_ = false;
-  log_id_ = settled_ = proven_in_ = 0;
+  log_id_ = at_rest_ = proven_in_ = 0;
   durable_ = proven_ = {};
   MEMLITH_TRY(look());
   if (notice_ != nullptr) MEMLITH_TRY(leave_notice(keep_bytes_));
@@ -103,8 +103,8 @@ Status ArchiveSource::find_durable() {
   for (int tries = 0; tries < kLooksAtLog; ++tries) {
     MEMLITH_TRY_ASSIGN(writes_, ask_writer());
     if (writes_) return kOk;
-    MEMLITH_TRY_ASSIGN(const bool settled, ask_log());
-    if (settled) return kOk;
+    MEMLITH_TRY_ASSIGN(const bool is_durable, ask_log());
+    if (is_durable) return kOk;
   }
   return too_restless(files_.path());
 }
@@ -136,8 +136,8 @@ Result<bool> ArchiveSource::ask_log() {
   proven_ = {};
   MEMLITH_TRY(look());
   const std::uint64_t sequence = files_.log->superblock().sequence;
-  if (sequence == settled_) {
-    LogReader reader = files_.log->follower(settled_end_);
+  if (sequence == at_rest_) {
+    LogReader reader = files_.log->follower(at_rest_end_);
     MEMLITH_TRY_ASSIGN(const std::optional<Frame> more, next_frame(reader));
     if (!more.has_value()) return true;
   }
@@ -156,8 +156,8 @@ Result<bool> ArchiveSource::ask_log() {
   }
   MEMLITH_TRY_ASSIGN(const std::uint64_t sequence_now, sequence_on_disk());
   if (sequence_now != sequence) return false;
-  settled_ = sequence;
-  settled_end_ = end;
+  at_rest_ = sequence;
+  at_rest_end_ = end;
   durable_ = end.lsn;
   return true;
 }

@@ -100,8 +100,8 @@ class ArchiveSource {
   Lsn proven_;  // durable as frames say that a copy has read; the writer's page shows it a little later
   std::uint64_t proven_in_ = 0;  // that incarnation
   bool writes_ = false;          // a process has the store open for writing
-  std::uint64_t settled_ = 0;    // the superblock's sequence when no process wrote and everything was flushed
-  LogPosition settled_end_;
+  std::uint64_t at_rest_ = 0;    // the superblock's sequence when no process wrote and everything was flushed
+  LogPosition at_rest_end_;
   std::unique_ptr<ArchivedNotice> notice_;
   std::uint64_t keep_bytes_ = 0;
 };

@@ -380,7 +380,7 @@ int32_t memlith_standby_open(const memlith_archive_target* target, const char* d
       Replica replica(*shop.volume, manifest.kind, manifest.file_name);
       Status status = restorer.begin(plan, replica, kStandbyLogBytes);
       if (status.ok()) status = restorer.feed(replica, plan.full, plan.until);
-      if (status.ok()) status = replica.settle();
+      if (status.ok()) status = replica.checkpoint();
       if (status.ok()) status = shop.deliver(dest, "");
       if (!status.ok()) shop.abandon();
       MEMLITH_TRY(status);

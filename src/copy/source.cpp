@@ -65,7 +65,7 @@ Result<bool> CopySource::try_to_walk(CopySink& sink) {
   MEMLITH_TRY_ASSIGN(const bool followed, follower_.finish());
   if (!followed) return false;
   MEMLITH_TRY(put_gathered(sink));
-  MEMLITH_TRY(settle());
+  MEMLITH_TRY(load_directory());
   MEMLITH_TRY(check_objects());
   return true;
 }
@@ -222,7 +222,7 @@ Status CopySource::put_gathered(CopySink& sink) {
 
 // ---- the state -------------------------------------------------------------------------------------------------
 
-Status CopySource::settle() {
+Status CopySource::load_directory() {
   directory_->read_record(record_);
   MEMLITH_TRY(directory_->take_record(directory_changes_));
   return directory_->load(directory_changes_);
@@ -241,7 +241,7 @@ CopiedState CopySource::state() const {
   state.incarnation = superblock.incarnation;
   state.kind = files_.options.kind;
   state.physical_block_bytes = files_.physical_block_bytes;
-  state.marks_sqlite = files_.keeps_mark;
+  state.marks_sqlite = files_.keeps_in_use_header;
   state.file = directory_->record_at_home();
   state.slot_bytes = superblock.slot_bytes;
   state.slot_count = superblock.slot_count_made;

@@ -51,7 +51,7 @@ class CopySource {
   Result<bool> read_along(std::uint64_t bytes);
   Status put_read(CopySink& sink, ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes);
   Status put_gathered(CopySink& sink);
-  Status settle();
+  Status load_directory();
   Status check_objects();
   [[nodiscard]] CopiedState state() const;
   void tell(std::uint64_t bytes);

@@ -188,9 +188,9 @@ Status CopyTarget::finish_homes(const CopiedState& state) {
   return kOk;
 }
 
-// The file as a clean close leaves it: without a mark.
+// The file as a clean close leaves it: without the in-use header.
 Status CopyTarget::finish_file(const CopiedState& state, Home& home) {
-  const std::uint64_t bytes = std::min(kFileMarkBytes, home.bytes);
+  const std::uint64_t bytes = std::min(kInUseHeaderBytes, home.bytes);
   if (state.file.own.marked == 0) return kOk;
   return as_no_space(home.device->write(0, std::as_bytes(std::span(state.file.own.bytes)).first(bytes)));
 }

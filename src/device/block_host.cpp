@@ -96,7 +96,7 @@ class BlockFile final : public OpenFile {
     Descriptor claimed;
     if (exclusive) {
       MEMLITH_TRY_ASSIGN(claimed, claim_block(path_));
-      MEMLITH_TRY(RingFile::settle(own.get(), path_));
+      MEMLITH_TRY(RingFile::wait_for_transfers(own.get(), path_));
     }
     return std::unique_ptr<VolumeLock>(std::make_unique<BlockLock>(std::move(own), std::move(claimed)));
   }

@@ -62,9 +62,9 @@ Result<std::unique_ptr<DaxMapping>> DaxMapping::open(int fd, const std::string& 
   for (const int flags : {MAP_SHARED_VALIDATE | MAP_SYNC, MAP_SHARED}) {
     if (flags == MAP_SHARED && !is_in_memory(fd)) break;
     auto mapping = std::unique_ptr<DaxMapping>(new DaxMapping(fd, path, flags));
-    const auto piece = mapping->piece_for(static_cast<std::uint64_t>(info.st_size));
-    if (piece.ok()) return mapping;
-    if (piece.error().os_errno != EOPNOTSUPP && piece.error().os_errno != EINVAL) return piece.error();
+    const auto window = mapping->window_for(static_cast<std::uint64_t>(info.st_size));
+    if (window.ok()) return mapping;
+    if (window.error().os_errno != EOPNOTSUPP && window.error().os_errno != EINVAL) return window.error();
   }
   return fail(Errc::unsupported, Detail::open,
               "{}: direct access (DAX) was requested, but this file system maps no persistent memory (MAP_SYNC), and "
@@ -74,40 +74,40 @@ Result<std::unique_ptr<DaxMapping>> DaxMapping::open(int fd, const std::string& 
 }
 
 DaxMapping::~DaxMapping() {
-  for (const auto& piece : pieces_) (void)::munmap(piece->base, piece->bytes);
+  for (const auto& window : windows_) (void)::munmap(window->base, window->bytes);
 }
 
-Result<DaxMapping::Piece*> DaxMapping::piece_for(std::uint64_t end) {
-  if (Piece* const newest = newest_.load(std::memory_order_acquire); newest != nullptr && end <= newest->bytes) {
+Result<DaxMapping::Window*> DaxMapping::window_for(std::uint64_t end) {
+  if (Window* const newest = newest_.load(std::memory_order_acquire); newest != nullptr && end <= newest->bytes) {
     return newest;
   }
   const LockGuard lock(mutex_);
-  Piece* const before = newest_.load(std::memory_order_relaxed);
+  Window* const before = newest_.load(std::memory_order_relaxed);
   if (before != nullptr && end <= before->bytes) return before;
   const std::uint64_t bytes =
       round_up(std::max({end, kPieceBytesMin, before == nullptr ? 0 : 2 * before->bytes}), host_page_bytes());
-  auto piece = std::make_unique<Piece>();
+  auto window = std::make_unique<Window>();
   void* const got = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags_, fd_, 0);
   if (got == MAP_FAILED) return fail_errno(errno, Detail::mapping, "{}: cannot map {} bytes of it", path_, bytes);
   (void)::madvise(got, bytes, MADV_DONTFORK);  // a hint: children have no use for it
-  piece->base = static_cast<std::byte*>(got);
-  piece->bytes = bytes;
-  piece->present.reset(new (std::nothrow) std::atomic<bool>[bytes / kPageBytes]());
-  if (piece->present == nullptr) {
+  window->base = static_cast<std::byte*>(got);
+  window->bytes = bytes;
+  window->present.reset(new (std::nothrow) std::atomic<bool>[bytes / kPageBytes]());
+  if (window->present == nullptr) {
     (void)::munmap(got, bytes);
     return fail_errno(ENOMEM, Detail::mapping, "{}: cannot map {} bytes of it", path_, bytes);
   }
-  Piece* const result = piece.get();
-  pieces_.push_back(std::move(piece));
+  Window* const result = window.get();
+  windows_.push_back(std::move(window));
   newest_.store(result, std::memory_order_release);
   return result;
 }
 
 // A store to a page that the file system has no memory for would raise SIGBUS; the kernel is asked first.
-Status DaxMapping::make_present(Piece& piece, std::uint64_t begin, std::uint64_t end) {
+Status DaxMapping::make_present(Window& window, std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t last = (end + kPageBytes - 1) / kPageBytes;
   for (std::uint64_t page = round_down(begin, host_page_bytes()) / kPageBytes; page < last; ++page) {
-    if (piece.present[page].load(std::memory_order_relaxed)) continue;
+    if (window.present[page].load(std::memory_order_relaxed)) continue;
     struct stat info{};
     if (::fstat(fd_, &info) != 0) return fail_errno(errno, Detail::write, "{}: cannot determine its size", path_);
     const std::uint64_t pages = round_up(static_cast<std::uint64_t>(info.st_size), kPageBytes) / kPageBytes;
@@ -115,7 +115,7 @@ Status DaxMapping::make_present(Piece& piece, std::uint64_t begin, std::uint64_t
     const std::uint64_t bytes = (until - page) * kPageBytes;
     int result = 0;
     do {
-      result = ::madvise(piece.base + page * kPageBytes, bytes, MADV_POPULATE_WRITE);
+      result = ::madvise(window.base + page * kPageBytes, bytes, MADV_POPULATE_WRITE);
       if (result != 0 && errno == EINVAL) {  // before Linux 5.14
         result =
             ::fallocate(fd_, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(page * kPageBytes), static_cast<off_t>(bytes));
@@ -125,7 +125,7 @@ Status DaxMapping::make_present(Piece& piece, std::uint64_t begin, std::uint64_t
       return fail_errno(errno == EFAULT ? ENOSPC : errno, Detail::write,
                         "{}: the file system gives no memory for the pages at offset {}", path_, page * kPageBytes);
     }
-    for (; page < until; ++page) piece.present[page].store(true, std::memory_order_relaxed);
+    for (; page < until; ++page) window.present[page].store(true, std::memory_order_relaxed);
   }
   return kOk;
 }
@@ -134,9 +134,9 @@ Status DaxMapping::write(std::uint64_t offset, std::span<const iovec> pieces) {
   std::uint64_t end = offset;
   for (const iovec& each : pieces) end += each.iov_len;
   if (end == offset) return kOk;
-  MEMLITH_TRY_ASSIGN(Piece* const piece, piece_for(end));
-  MEMLITH_TRY(make_present(*piece, offset, end));
-  MappedLines lines(piece->base);
+  MEMLITH_TRY_ASSIGN(Window* const window, window_for(end));
+  MEMLITH_TRY(make_present(*window, offset, end));
+  MappedLines lines(window->base);
   LineWriter writer(lines, offset);
   for (const iovec& each : pieces) writer.put({static_cast<const std::byte*>(each.iov_base), each.iov_len});
   writer.finish();
@@ -145,10 +145,10 @@ Status DaxMapping::write(std::uint64_t offset, std::span<const iovec> pieces) {
 
 void DaxMapping::forget(std::uint64_t begin, std::uint64_t end) {
   const LockGuard lock(mutex_);
-  for (const auto& piece : pieces_) {
-    const std::uint64_t last = std::min(round_up(std::min(end, piece->bytes), kPageBytes), piece->bytes) / kPageBytes;
+  for (const auto& window : windows_) {
+    const std::uint64_t last = std::min(round_up(std::min(end, window->bytes), kPageBytes), window->bytes) / kPageBytes;
     for (std::uint64_t page = begin / kPageBytes; page < last; ++page) {
-      piece->present[page].store(false, std::memory_order_relaxed);
+      window->present[page].store(false, std::memory_order_relaxed);
     }
   }
 }

@@ -39,24 +39,24 @@ class DaxMapping {
   void forget(std::uint64_t begin, std::uint64_t end);
 
  private:
-  // Reaches beyond the end of the file, which may grow. A file that outgrows its piece gets a larger one; the smaller
+  // Reaches beyond the end of the file, which may grow. A file that outgrows its window gets a larger one; the smaller
   // ones stay, for threads that are using them.
-  struct Piece {
+  struct Window {
     std::byte* base = nullptr;
     std::uint64_t bytes = 0;
     std::unique_ptr<std::atomic<bool>[]> present;  // by page: stores to it cause no fault that may fail
   };
 
   DaxMapping(int fd, std::string path, int flags) : fd_(fd), path_(std::move(path)), flags_(flags) {}
-  Result<Piece*> piece_for(std::uint64_t end);
-  Status make_present(Piece& piece, std::uint64_t begin, std::uint64_t end);
+  Result<Window*> window_for(std::uint64_t end);
+  Status make_present(Window& window, std::uint64_t begin, std::uint64_t end);
 
   const int fd_;
   const std::string path_;
-  const int flags_;                      // of mmap(2)
-  std::atomic<Piece*> newest_{nullptr};  // release in piece_for(), acquire before each use
+  const int flags_;                       // of mmap(2)
+  std::atomic<Window*> newest_{nullptr};  // release in window_for(), acquire before each use
   Mutex mutex_;
-  std::vector<std::unique_ptr<Piece>> pieces_ MEMLITH_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Window>> windows_ MEMLITH_GUARDED_BY(mutex_);
 };
 
 }  // namespace memlith::core

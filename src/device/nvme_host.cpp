@@ -33,7 +33,7 @@ class NvmeFile final : public OpenFile {
   Result<std::unique_ptr<VolumeLock>> lock(bool exclusive) override {
     MEMLITH_TRY_ASSIGN(const std::unique_ptr<OpenFile> file, parts_.claims->open(exclusive));
     MEMLITH_TRY_ASSIGN(std::unique_ptr<VolumeLock> lock, file->lock(exclusive));
-    MEMLITH_TRY(parts_.settle(exclusive));
+    MEMLITH_TRY(parts_.flush_others(exclusive));
     return lock;
   }
   // The commands have rings, which an exclusive lock waits for; so they begin with the device and no sooner.
@@ -107,7 +107,7 @@ Result<std::string> block_device_of(const std::string& path, const std::string& 
 
 // Writes of programs to the block device lie in its page cache until a program flushes it, and what its page
 // cache has may be older than what commands have written.
-Status settle_block_device(const std::string& path) {
+Status flush_block_device(const std::string& path) {
   const Descriptor block(above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
   if (block.get() < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
   if (::fsync(block.get()) != 0) return fail_errno(errno, Detail::flush, "{}: flush failed", path);
@@ -115,10 +115,10 @@ Status settle_block_device(const std::string& path) {
   return kOk;
 }
 
-Status settle_rings(const std::string& path) {
+Status wait_for_rings(const std::string& path) {
   const Descriptor descriptor(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC)));
   if (descriptor.get() < 0) return fail_errno(errno, Detail::open, "{}: cannot open it", path);
-  return RingFile::settle(descriptor.get(), path);
+  return RingFile::wait_for_transfers(descriptor.get(), path);
 }
 
 }  // namespace
@@ -140,9 +140,9 @@ Result<std::unique_ptr<RawHost>> make_nvme_host(std::string path, IoBackend io) 
   parts.commands = [path, name = *name, block, io](bool writable) {
     return open_nvme(path, name, block, io, writable);
   };
-  parts.settle = [path, block](bool exclusive) -> Status {
-    if (exclusive) MEMLITH_TRY(settle_rings(path));
-    return settle_block_device(block);
+  parts.flush_others = [path, block](bool exclusive) -> Status {
+    if (exclusive) MEMLITH_TRY(wait_for_rings(path));
+    return flush_block_device(block);
   };
   return make_nvme_host(std::move(parts));
 }

@@ -17,7 +17,7 @@ struct NvmeParts {
   std::unique_ptr<RawHost> claims;
   std::function<Result<std::unique_ptr<NvmeCommands>>(bool writable)> commands;
   // Called under a new lock: nothing is on its way to the namespace any more that another program has written.
-  std::function<Status(bool exclusive)> settle;
+  std::function<Status(bool exclusive)> flush_others;
 };
 std::unique_ptr<RawHost> make_nvme_host(NvmeParts parts);
 

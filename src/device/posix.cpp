@@ -217,7 +217,7 @@ class PosixVolume final : public Volume {
       if (identity_in(locked) != identity_in(named)) {
         return fail(Errc::not_found, Detail::lock, "{}: was replaced while it was being locked", path);
       }
-      if (exclusive) MEMLITH_TRY(RingFile::settle(fd, path));
+      if (exclusive) MEMLITH_TRY(RingFile::wait_for_transfers(fd, path));
       return std::unique_ptr<VolumeLock>(std::move(lock));
     }
 

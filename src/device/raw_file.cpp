@@ -120,7 +120,7 @@ Result<bool> RawVolume::FileDevice::do_write_through(std::uint64_t offset, std::
 }
 
 Status RawVolume::FileDevice::do_flush() {
-  if (writable_) MEMLITH_TRY(volume_.settle());
+  if (writable_) MEMLITH_TRY(volume_.prove_map());
   return volume_.flush_host(host_);
 }
 

@@ -45,12 +45,12 @@ class RawVolume::File final : public OpenFile {
 
 Result<std::unique_ptr<VolumeLock>> RawVolume::lock_for(const Node& node, const std::string& name, bool exclusive) {
   const LockGuard lock(mutex_);
-  if (held_ != Held::nothing) {
+  if (held_ != HeldLock::nothing) {
     return fail(Errc::busy, Detail::lock, "{}: cannot lock it: this program has a lock on the device", path_of(name));
   }
   MEMLITH_TRY_ASSIGN(std::unique_ptr<OpenFile> file, host_->open(exclusive));
   MEMLITH_TRY_ASSIGN(std::unique_ptr<VolumeLock> held, lock_host(*file, exclusive));
-  held_ = exclusive ? Held::exclusive : Held::shared;
+  held_ = exclusive ? HeldLock::exclusive : HeldLock::shared;
   Status status = reload();
   if (status.ok()) {
     const auto found = map_.files.find(name);
@@ -59,7 +59,7 @@ Result<std::unique_ptr<VolumeLock>> RawVolume::lock_for(const Node& node, const 
     }
   }
   if (!status.ok()) {
-    held_ = Held::nothing;
+    held_ = HeldLock::nothing;
     return status;
   }
   return std::unique_ptr<VolumeLock>(std::make_unique<Lock>(*this, std::move(file), std::move(held)));
@@ -67,7 +67,7 @@ Result<std::unique_ptr<VolumeLock>> RawVolume::lock_for(const Node& node, const 
 
 void RawVolume::unlock() {
   const LockGuard lock(mutex_);
-  held_ = Held::nothing;
+  held_ = HeldLock::nothing;
 }
 
 Result<std::unique_ptr<Device>> RawVolume::make_device(std::shared_ptr<Node> node, std::string_view name, bool writable,
@@ -96,7 +96,7 @@ Result<Device*> RawVolume::device_of_map() {
 }
 
 Result<Device*> RawVolume::device_to_read() {
-  if (held_ == Held::exclusive) return device_of_map();
+  if (held_ == HeldLock::exclusive) return device_of_map();
   MEMLITH_TRY_ASSIGN(const std::shared_ptr<HostDevice> host, host_device(Caching::buffered, false));
   return host->device.get();
 }
@@ -120,7 +120,7 @@ Status RawVolume::reload() {
 
 Status RawVolume::refresh() {
   if (!header_.has_value()) return reload();
-  if (held_ != Held::nothing) return kOk;
+  if (held_ != HeldLock::nothing) return kOk;
   MEMLITH_TRY_ASSIGN(Device* const device, device_to_read());
   MEMLITH_TRY_ASSIGN(const bool changed, copies_->changed(*device));
   return changed ? reload() : kOk;
@@ -183,10 +183,10 @@ std::vector<RawExtent> RawVolume::held_extents() {
 
 // Durable on ok. Without an exclusive lock, takes one for as long as the change lasts.
 Status RawVolume::change(const Change& change) {
-  if (held_ == Held::exclusive) return change_locked(change);
+  if (held_ == HeldLock::exclusive) return change_locked(change);
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<OpenFile> file, host_->open(true));
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<VolumeLock> lock, lock_host(*file, true));
-  const Held before = std::exchange(held_, Held::exclusive);
+  const HeldLock before = std::exchange(held_, HeldLock::exclusive);
   Status status = reload();
   if (status.ok()) status = change_locked(change);
   held_ = before;
@@ -204,9 +204,9 @@ Status RawVolume::change_locked(const Change& change) {
   return kOk;
 }
 
-Status RawVolume::settle() {
+Status RawVolume::prove_map() {
   const LockGuard lock(mutex_);
-  if (held_ != Held::exclusive || copies_->proven()) return kOk;
+  if (held_ != HeldLock::exclusive || copies_->proven()) return kOk;
   return change_locked([](RawMap&) { return kOk; });
 }
 
@@ -349,7 +349,7 @@ Status RawVolume::remove(std::string_view name) {
   });
 }
 
-Status RawVolume::sync_folder(std::string_view) { return settle(); }
+Status RawVolume::sync_folder(std::string_view) { return prove_map(); }
 
 Result<std::uint64_t> RawVolume::free_bytes() {
   const LockGuard lock(mutex_);

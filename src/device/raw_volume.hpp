@@ -73,7 +73,7 @@ class RawVolume final : public Volume {
     // Gone, and another process may have given its extents to other files.
     bool lost MEMLITH_GUARDED_BY(mutex) = false;
   };
-  enum class Held : std::uint8_t { nothing, shared, exclusive };
+  enum class HeldLock : std::uint8_t { nothing, shared, exclusive };
   // One for all files that are opened in the same way: what fails for one of them fails for all.
   struct HostDevice {
     std::unique_ptr<OpenFile> file;
@@ -99,7 +99,7 @@ class RawVolume final : public Volume {
 
   // For open files.
   Status resize(Node& node, std::uint64_t bytes, Device& host, bool may_shrink);
-  Status settle();
+  Status prove_map();
   Status flush_host(Device& host);
   Status refresh_if_unlocked();
   Result<std::unique_ptr<VolumeLock>> lock_for(const Node& node, const std::string& name, bool exclusive);
@@ -115,7 +115,7 @@ class RawVolume final : public Volume {
   std::optional<RawMapCopies> copies_ MEMLITH_GUARDED_BY(mutex_);
   RawMap map_ MEMLITH_GUARDED_BY(mutex_);
   std::map<std::uint64_t, std::weak_ptr<Node>> nodes_ MEMLITH_GUARDED_BY(mutex_);
-  Held held_ MEMLITH_GUARDED_BY(mutex_) = Held::nothing;
+  HeldLock held_ MEMLITH_GUARDED_BY(mutex_) = HeldLock::nothing;
 };
 
 }  // namespace memlith::core

@@ -173,8 +173,8 @@ class UringQueue final : public IoQueue {
 
 // The byte that the lock of a file of rings is on: behind any content, and behind the bytes that SQLite locks.
 constexpr off_t kRingByte = off_t{1} << 62;
-constexpr auto kSettleEvery = std::chrono::milliseconds(1);
-constexpr int kSettleLooks = 10'000;
+constexpr auto kTransferLookEvery = std::chrono::milliseconds(1);
+constexpr int kTransferLooks = 10'000;
 
 struct flock ring_lock(short type) {
   struct flock lock{};
@@ -208,11 +208,11 @@ RingFile::~RingFile() {
   (void)::fcntl(fd(), F_OFD_SETLK, &lock);
 }
 
-Status RingFile::settle(int fd, const std::string& path) {
-  for (int look = 0; look < kSettleLooks; ++look) {
+Status RingFile::wait_for_transfers(int fd, const std::string& path) {
+  for (int look = 0; look < kTransferLooks; ++look) {
     struct flock lock = ring_lock(F_WRLCK);
     if (::fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return kOk;
-    std::this_thread::sleep_for(kSettleEvery);
+    std::this_thread::sleep_for(kTransferLookEvery);
   }
   return fail(Errc::busy, Detail::lock,
               "{}: a process that had it open has ended, but the disk is still writing what that process wrote; try "

@@ -17,7 +17,7 @@ namespace memlith::core {
 // The file of a device, opened once more for its rings. When a process is killed, the kernel finishes the transfers
 // that the rings of the process had begun, and keeps their file open until then. A lock on the device's own file is
 // therefore released at once. What is still being written must not meet the next opening of a store, so the file of
-// rings carries a lock of its own, which settle() waits for.
+// rings carries a lock of its own, which wait_for_transfers() waits for.
 class RingFile {
  public:
   // Null where the file cannot be opened once more: without /proc, without descriptors, or without the permission by
@@ -31,7 +31,7 @@ class RingFile {
 
   // Waits until no ring of any process writes to the file that `fd` is open on; `busy` after some seconds. The caller
   // holds an exclusive lock on the file, so no process that lives has rings for it.
-  static Status settle(int fd, const std::string& path);
+  static Status wait_for_transfers(int fd, const std::string& path);
 
  private:
   explicit RingFile(Descriptor descriptor);

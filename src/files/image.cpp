@@ -393,8 +393,8 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
   for (const SourceExtent& piece : pieces_) {
     std::uint64_t done = 0;
     MEMLITH_ASSERT(piece.range.offset + piece.range.bytes <= size_bytes);
-    if (store_.is_guarded() && piece.range.offset < kFileMarkBytes) {  // the mark is there
-      done = std::min(piece.range.bytes, kFileMarkBytes - piece.range.offset);
+    if (store_.is_guarded() && piece.range.offset < kInUseHeaderBytes) {  // the in-use header is there
+      done = std::min(piece.range.bytes, kInUseHeaderBytes - piece.range.offset);
       extents_.push_back({kDirectory, kOwnBytesOffset + piece.range.offset, done});
       sources_.push_back(piece.source);
     }

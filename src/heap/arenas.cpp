@@ -136,18 +136,18 @@ Status Arenas::acquire_slab(SlabArena& arena, std::uint32_t size_class) {
   MEMLITH_TRY(segments_.load_next(arena, kLooksForSlab, enough));
   if (enough()) return kOk;
   const std::uint32_t pages = kSizeClasses[size_class].pages;
-  Segments::Place place;
-  if (!segments_.find_in_loaded(pages, place)) {
+  Segments::SegmentPage at;
+  if (!segments_.find_in_loaded(pages, at)) {
     if (steal_slab(arena, size_class, false)) return kOk;
-    const Result<Segments::Place> found = segments_.find_pages(arena, pages);
+    const Result<Segments::SegmentPage> found = segments_.find_pages(arena, pages);
     if (!found.ok()) {
       // Everything is loaded by now: the room that is left is in slabs.
       if (found.error().category == Errc::no_space && (enough() || steal_slab(arena, size_class, true))) return kOk;
       return found.error();
     }
-    place = *found;
+    at = *found;
   }
-  segments_.make_slab(place, size_class, arena);
+  segments_.make_slab(at, size_class, arena);
   return kOk;
 }
 

@@ -28,8 +28,8 @@ inline constexpr std::uint64_t kHeapBytesMax = 4096 * kGiB;
 inline constexpr std::uint64_t kHeapMagic = 0x3170616568'6c6d;  // "mlheap1"
 inline constexpr std::uint32_t kHeapVersion = 1;
 
-// Behind the first bytes of the region, which are the store's: the mark of use.
-inline constexpr std::uint64_t kHeapHeaderOffset = kFileMarkBytes;
+// Behind the first bytes of the region, which are the store's: the in-use header.
+inline constexpr std::uint64_t kHeapHeaderOffset = kInUseHeaderBytes;
 struct HeapHeader {
   std::uint64_t magic;
   std::uint32_t version;

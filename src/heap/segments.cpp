@@ -154,11 +154,11 @@ void Segments::load_slab(Segment& segment, std::uint32_t page, std::uint32_t siz
   segment.set_slab(page, kind.pages, slab);
 }
 
-void Segments::make_slab(const Place& place, std::uint32_t size_class, SlabArena& owner) {
+void Segments::make_slab(const SegmentPage& at, std::uint32_t size_class, SlabArena& owner) {
   const std::uint32_t pages = kSizeClasses[size_class].pages;
-  place.segment->take(place.page, pages);
-  set_page_word(*place.segment, place.page, page_word(kPageSlab + size_class, pages));
-  load_slab(*place.segment, place.page, size_class, owner);
+  at.segment->take(at.page, pages);
+  set_page_word(*at.segment, at.page, page_word(kPageSlab + size_class, pages));
+  load_slab(*at.segment, at.page, size_class, owner);
 }
 
 void Segments::retire(Slab& slab) {
@@ -182,7 +182,7 @@ void Segments::set_page_word(Segment& segment, std::uint32_t page, PageWord word
   memory_.wrote(&segment.header().pages[page], sizeof word);
 }
 
-bool Segments::find_in_loaded(std::uint32_t pages, Place& found) {
+bool Segments::find_in_loaded(std::uint32_t pages, SegmentPage& found) {
   MEMLITH_ASSERT(pages > 0 && pages < kHugePagesMin);
   const auto log = static_cast<std::uint32_t>(std::bit_width(pages) - 1);
   const std::uint32_t count = memory_.segment_count();
@@ -199,8 +199,8 @@ bool Segments::find_in_loaded(std::uint32_t pages, Place& found) {
   return false;
 }
 
-Result<Segments::Place> Segments::find_pages(SlabArena& arena, std::uint32_t pages) {
-  Place found;
+Result<Segments::SegmentPage> Segments::find_pages(SlabArena& arena, std::uint32_t pages) {
+  SegmentPage found;
   const auto enough = [&]() MEMLITH_REQUIRES(structure) { return find_in_loaded(pages, found); };
   if (enough()) return found;
   MEMLITH_TRY(load_next(arena, kLooks, enough));
@@ -221,7 +221,7 @@ Result<Segments::Place> Segments::find_pages(SlabArena& arena, std::uint32_t pag
 
 Result<std::byte*> Segments::allocate(SlabArena& arena, std::uint32_t pages) {
   if (pages >= kHugePagesMin) return allocate_huge(arena, pages);
-  MEMLITH_TRY_ASSIGN(const Place found, find_pages(arena, pages));
+  MEMLITH_TRY_ASSIGN(const SegmentPage found, find_pages(arena, pages));
   MEMLITH_ASSERT(found.page + pages <= memory_.pages_in(found.segment->number()));
   found.segment->take(found.page, pages);
   set_page_word(*found.segment, found.page, page_word(kPageExtent, pages));

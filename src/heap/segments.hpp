@@ -24,7 +24,7 @@ namespace memlith::core {
 
 class Segments {
  public:
-  struct Place {
+  struct SegmentPage {
     Segment* segment = nullptr;
     std::uint32_t page = 0;
   };
@@ -54,7 +54,7 @@ class Segments {
   // The same, and loads the segment first. Null: there is no slab.
   Result<Slab*> slab_at(std::uint64_t offset, SlabArena& arena) MEMLITH_REQUIRES(structure);
   // Makes free pages a slab of that class, which the arena owns.
-  void make_slab(const Place& place, std::uint32_t size_class, SlabArena& owner) MEMLITH_REQUIRES(structure);
+  void make_slab(const SegmentPage& at, std::uint32_t size_class, SlabArena& owner) MEMLITH_REQUIRES(structure);
   // Gives the pages of an empty slab back. Until then it is a slab all the same, for a capture that comes between.
   void retire(Slab& slab) MEMLITH_REQUIRES(structure);
 
@@ -63,8 +63,8 @@ class Segments {
   Status load_next(SlabArena& arena, std::uint32_t most, const Enough& enough) MEMLITH_REQUIRES(structure);
   // Free pages in a row, fewer than kHugePagesMin; nothing is taken. The first looks at loaded segments only, the
   // second loads others, and grows the region.
-  bool find_in_loaded(std::uint32_t pages, Place& found) MEMLITH_REQUIRES(structure);
-  Result<Place> find_pages(SlabArena& arena, std::uint32_t pages) MEMLITH_REQUIRES(structure);
+  bool find_in_loaded(std::uint32_t pages, SegmentPage& found) MEMLITH_REQUIRES(structure);
+  Result<SegmentPage> find_pages(SlabArena& arena, std::uint32_t pages) MEMLITH_REQUIRES(structure);
   // A block of that number of pages.
   Result<std::byte*> allocate(SlabArena& arena, std::uint32_t pages) MEMLITH_REQUIRES(structure);
   // The block that begins at the offset; slab_at() found no slab there.

@@ -57,20 +57,20 @@ class Batch {
     if (!extents_.empty()) extents_.back().bytes = mark.last_bytes;
   }
   // Room for front() of all that is here and a header, so that it allocates nothing. Returns for how many extents.
-  std::size_t reserve_piece() {
+  std::size_t reserve_front() {
     sources_.reserve(extents_.size() + 1);
     return extents_.size() + 1;
   }
   // The first commits that are still here, as many as fit so many bytes, but up to a cut at least. Valid until the
   // batch changes. The last commit is followed by a cut.
-  struct Piece {
+  struct Front {
     std::span<const Extent> extents;
     std::span<const std::byte* const> sources;
     std::uint64_t bytes = 0;
     std::uint64_t commit = 0;  // the last
     std::size_t cuts = 0;
   };
-  Piece front(std::uint64_t bytes_max) {
+  Front front(std::uint64_t bytes_max) {
     MEMLITH_ASSERT(sent_cuts_ < cuts_.size());
     const Cut begin = begin_of_rest();
     std::size_t last = sent_cuts_;
@@ -85,10 +85,10 @@ class Batch {
     }
     return {extents, sources_, bytes_between(begin, end), end.commit, last + 1 - sent_cuts_};
   }
-  // The piece is in the log.
-  void drop_front(const Piece& piece) {
-    MEMLITH_ASSERT(piece.cuts > 0 && sent_cuts_ + piece.cuts <= cuts_.size());
-    sent_cuts_ += piece.cuts;
+  // The front is in the log.
+  void drop_front(const Front& front) {
+    MEMLITH_ASSERT(front.cuts > 0 && sent_cuts_ + front.cuts <= cuts_.size());
+    sent_cuts_ += front.cuts;
     if (sent_cuts_ == cuts_.size()) clear();
   }
   // Size of the pieces that are still here.

@@ -36,9 +36,9 @@ std::uint32_t Cursor::first_index(bool forward, const Start& start) const {
   const auto stands_at = [&](std::uint32_t index) {
     return index < count && cell_of(leaf_.bytes, index).key == start.key;
   };
-  Place place{index_, true, false};  // mostly it is where the last step ended
-  if (!stands_at(index_)) place = find_place(leaf_.bytes, start.key);
-  return place.index + (forward && place.found && !start.inclusive ? 1 : 0);
+  CellSearch search{index_, true, false};  // mostly it is where the last step ended
+  if (!stands_at(index_)) search = find_cell(leaf_.bytes, start.key);
+  return search.index + (forward && search.found && !start.inclusive ? 1 : 0);
 }
 
 Status Cursor::find_in_tree(bool forward, const Start& start) {
@@ -68,8 +68,8 @@ Status Cursor::find_in_tree(bool forward, const Start& start) {
     loaded_ = false;
     MEMLITH_TRY(reader_.load_leaf(&key, leaf_, !forward));
     loaded_ = true;
-    const Place place = find_place(leaf_.bytes, bound);
-    index = place.index;
+    const CellSearch search = find_cell(leaf_.bytes, bound);
+    index = search.index;
   }
 }
 

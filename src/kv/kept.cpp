@@ -19,9 +19,9 @@ void Kept::keep(PageNumber page, Stamp before, Stamp stamp) {
   std::memcpy(copy.get(), words_.bytes_of(page), kPageBytes);
   {
     const LockGuard lock(mutex_);
-    std::vector<State>& states = states_[page];
-    MEMLITH_ASSERT(states.empty() || states.back().stamp < before);
-    states.push_back({before, copy});
+    std::vector<Version>& versions = versions_[page];
+    MEMLITH_ASSERT(versions.empty() || versions.back().stamp < before);
+    versions.push_back({before, copy});
     copies_.fetch_add(1, std::memory_order_relaxed);
     words_.begin_change(page, stamp);
   }
@@ -34,30 +34,30 @@ void Kept::publish(Stamp stamp) {
 
 Kept::Copy Kept::find(PageNumber page, Stamp view) {
   const LockGuard lock(mutex_);
-  const auto found = states_.find(page);
-  if (found == states_.end()) return nullptr;
+  const auto found = versions_.find(page);
+  if (found == versions_.end()) return nullptr;
   for (auto each = found->second.rbegin(); each != found->second.rend(); ++each) {
     if (each->stamp <= view) return each->bytes;
   }
   return nullptr;
 }
 
-std::optional<Snapshots::Place> Kept::try_take() {
-  const Snapshots::Place place = snapshots_.add(newest_.load(std::memory_order_seq_cst));
-  if (beginning_.load(std::memory_order_seq_cst) == place.stamp) return place;
-  drop(place);
+std::optional<Snapshots::StampSlot> Kept::try_take() {
+  const Snapshots::StampSlot slot = snapshots_.add(newest_.load(std::memory_order_seq_cst));
+  if (beginning_.load(std::memory_order_seq_cst) == slot.stamp) return slot;
+  drop(slot);
   return std::nullopt;
 }
 
-void Kept::drop(const Snapshots::Place& place) {
-  snapshots_.remove(place);
+void Kept::drop(const Snapshots::StampSlot& slot) {
+  snapshots_.remove(slot);
   if (copies_.load(std::memory_order_acquire) == 0) return;
-  States all;  // freed without the lock, for which commits wait
+  Versions all;  // freed without the lock, for which commits wait
   {
     const LockGuard lock(mutex_);
     // For a snapshot that is added from here on, a commit that waits for the lock keeps the pages.
     if (snapshots_.newest() == 0) {
-      all.swap(states_);
+      all.swap(versions_);
       copies_.store(0, std::memory_order_relaxed);
       forget_at_ = forget_from_;
       return;
@@ -74,11 +74,11 @@ void Kept::forget_unneeded() {
   for (std::size_t bucket = 0, more = 1; more > 0;) {
     Forgotten forgotten;
     const LockGuard lock(mutex_);
-    const std::size_t end = std::min(bucket + kForgetBuckets, states_.bucket_count());
+    const std::size_t end = std::min(bucket + kForgetBuckets, versions_.bucket_count());
     while (bucket < end && forget_in(bucket, forgotten)) ++bucket;
     MEMLITH_ASSERT(forgotten.count <= copies_.load(std::memory_order_relaxed));
     copies_.fetch_sub(forgotten.count, std::memory_order_relaxed);
-    more = states_.bucket_count() - std::min(bucket, states_.bucket_count());
+    more = versions_.bucket_count() - std::min(bucket, versions_.bucket_count());
     if (more > 0) continue;
     forget_at_ = std::max(forget_from_, 2 * copies_.load(std::memory_order_relaxed));
     forgetting_ = false;
@@ -88,8 +88,8 @@ void Kept::forget_unneeded() {
 // A copy is needed by the snapshots from its own stamp on, up to the stamp of the page's next state. False: `forgotten`
 // is full, and the bucket may hold more.
 bool Kept::forget_in(std::size_t bucket, Forgotten& forgotten) {
-  for (auto entry = states_.begin(bucket); entry != states_.end(bucket);) {
-    std::vector<State>& all = entry->second;
+  for (auto entry = versions_.begin(bucket); entry != versions_.end(bucket);) {
+    std::vector<Version>& all = entry->second;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const Stamp next = i + 1 < all.size() ? all[i + 1].stamp : words_.word(entry->first) >> 1;
@@ -104,8 +104,8 @@ bool Kept::forget_in(std::size_t bucket, Forgotten& forgotten) {
     }
     all.resize(kept);
     if (all.empty()) {
-      states_.erase(PageNumber{entry->first});
-      entry = states_.begin(bucket);
+      versions_.erase(PageNumber{entry->first});
+      entry = versions_.begin(bucket);
     } else {
       ++entry;
     }

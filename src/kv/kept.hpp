@@ -40,8 +40,8 @@ class Kept {
   // The page as of `view`, which is older than the page's word. Null: there is no such copy.
   Copy find(PageNumber page, Stamp view);
   // A snapshot of the newest state, active until it is dropped. Nothing: a commit is under way.
-  std::optional<Snapshots::Place> try_take();
-  void drop(const Snapshots::Place& place);
+  std::optional<Snapshots::StampSlot> try_take();
+  void drop(const Snapshots::StampSlot& slot);
   // Copies that no snapshot needs are looked for from that number of copies on, and whenever the last snapshot is
   // dropped.
   void forget_from(std::uint64_t copies) {
@@ -51,11 +51,11 @@ class Kept {
   [[nodiscard]] std::uint64_t bytes() const { return copies_.load(std::memory_order_relaxed) * kPageBytes; }
 
  private:
-  struct State {
+  struct Version {
     Stamp stamp = 0;  // of the commit that had made the page so
     Copy bytes;
   };
-  using States = std::unordered_map<PageNumber, std::vector<State>>;  // of each page in the order of their stamps
+  using Versions = std::unordered_map<PageNumber, std::vector<Version>>;  // of each page in the order of their stamps
   // A step of forgetting; nothing is allocated for it.
   static constexpr std::size_t kForgetBuckets = 64;
   static constexpr std::size_t kForgetCopies = 64;
@@ -71,7 +71,7 @@ class Kept {
   std::atomic<Stamp> newest_{kCheckedStamp};
   Snapshots snapshots_;
   Mutex mutex_;
-  States states_ MEMLITH_GUARDED_BY(mutex_);
+  Versions versions_ MEMLITH_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> copies_{0};
   std::uint64_t forget_from_ MEMLITH_GUARDED_BY(mutex_) = 256;  // copies
   std::uint64_t forget_at_ MEMLITH_GUARDED_BY(mutex_) = forget_from_;

@@ -295,11 +295,11 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) {
   return ready;
 }
 
-Result<Batch::Piece> Kv::apply_joint(const LockSet& locks, JointFrame& frame) {
+Result<Batch::Front> Kv::apply_joint(const LockSet& locks, JointFrame& frame) {
   pages_.writer.mutex().assert_held();
   const auto number = change_pages(false, [&]() MEMLITH_REQUIRES(writing) {
     write_all(locks, nullptr);
-    frame.reserve_more(pages_.writer.batch().reserve_piece());
+    frame.reserve_more(pages_.writer.batch().reserve_front());
   });
   if (!number.ok()) weak_commits_.committed(false);  // its number was used up
   MEMLITH_TRY(number.status());
@@ -307,9 +307,9 @@ Result<Batch::Piece> Kv::apply_joint(const LockSet& locks, JointFrame& frame) {
   return weak_commits_.take_part();
 }
 
-void Kv::end_joint(const Batch::Piece& piece, Lsn end) {
+void Kv::end_joint(const Batch::Front& front, Lsn end) {
   region().note_commit(end);
-  weak_commits_.part_in_log(piece, end);
+  weak_commits_.part_in_log(front, end);
 }
 
 void Kv::give_up_joint() { joint_applied_ ? weak_commits_.lose_part() : cancel_joint(); }

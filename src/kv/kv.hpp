@@ -123,7 +123,7 @@ class Transaction {
   KvPart* part_ = nullptr;
   bool active_ = false;
   Stamp view_ = kNewest;
-  Snapshots::Place snapshot_;
+  Snapshots::StampSlot snapshot_;
   // The map that was used last, whose root was looked at, maybe by an earlier use of this object.
   const MapEntry* known_ = nullptr;
   MapNumber known_map_ = 0;
@@ -329,8 +329,8 @@ class Kv final : public RegionUser {
   // bytes for the frame at most, until end_joint(), cancel_joint() or give_up_joint(). apply_joint() reserves room in
   // the frame, and has changed nothing if it fails.
   Result<std::uint64_t> prepare_joint(const LockSet& locks);
-  Result<Batch::Piece> apply_joint(const LockSet& locks, JointFrame& frame);
-  void end_joint(const Batch::Piece& piece, Lsn end);
+  Result<Batch::Front> apply_joint(const LockSet& locks, JointFrame& frame);
+  void end_joint(const Batch::Front& front, Lsn end);
   void cancel_joint() { weak_commits_.let_part_go(); }
   void give_up_joint();
   Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(writing);

@@ -32,27 +32,27 @@ class MapNumbers {
   // Null: the number was never given.
   [[nodiscard]] MapEntry* find(MapNumber number) const {
     if (number < kFirst || number - kFirst >= count_.load(std::memory_order_acquire)) return nullptr;
-    const Place place = place_of(number - kFirst);
-    return &chunks_[place.chunk][place.index];
+    const ChunkIndex at = chunk_index(number - kFirst);
+    return &chunks_[at.chunk][at.index];
   }
   MapNumber add(PageNumber root) {
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
-    const Place place = place_of(count);
-    if (chunks_[place.chunk] == nullptr) {
-      chunks_[place.chunk] = std::make_unique<MapEntry[]>(std::size_t{kFirstChunk} << place.chunk);
+    const ChunkIndex at = chunk_index(count);
+    if (chunks_[at.chunk] == nullptr) {
+      chunks_[at.chunk] = std::make_unique<MapEntry[]>(std::size_t{kFirstChunk} << at.chunk);
     }
-    chunks_[place.chunk][place.index].root = root;
+    chunks_[at.chunk][at.index].root = root;
     count_.store(count + 1, std::memory_order_release);
     return kFirst + count;
   }
 
  private:
-  struct Place {
+  struct ChunkIndex {
     std::uint32_t chunk = 0;
     std::uint32_t index = 0;
   };
   // Chunks double, so that entries never move.
-  static Place place_of(std::uint32_t index) {
+  static ChunkIndex chunk_index(std::uint32_t index) {
     const std::uint64_t shifted = std::uint64_t{index} + kFirstChunk;
     const auto chunk = static_cast<std::uint32_t>(std::bit_width(shifted) - 1 - kFirstChunkBits);
     return {chunk, static_cast<std::uint32_t>(shifted - (std::uint64_t{kFirstChunk} << chunk))};

@@ -27,7 +27,7 @@ std::uint64_t head_of(std::string_view key) {
 }
 }  // namespace
 
-Place find_place(const std::byte* page, std::string_view key) {
+CellSearch find_cell(const std::byte* page, std::string_view key) {
   std::uint32_t low = 0;
   std::uint32_t high = count_of(page);
   const std::uint64_t head = head_of(key);

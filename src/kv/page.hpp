@@ -36,8 +36,8 @@ inline constexpr std::uint64_t kKeyBytesMax = 1024;
 inline constexpr std::uint64_t kValueBytesMax = 16 * kMiB;
 inline constexpr std::uint32_t kLevelsMax = 24;
 
-// In page 0, behind the first bytes of the region, which are the store's: the mark of use.
-inline constexpr std::uint64_t kHeaderOffset = kFileMarkBytes;
+// In page 0, behind the first bytes of the region, which are the store's: the in-use header.
+inline constexpr std::uint64_t kHeaderOffset = kInUseHeaderBytes;
 struct StoreHeader {
   std::uint64_t magic;
   std::uint32_t version;
@@ -158,14 +158,14 @@ inline std::uint8_t tag_of(std::string_view key) {
 }
 
 // The first cell whose key is not less than `key`, and whether it is equal. `broken`: the bytes are no page.
-struct Place {
+struct CellSearch {
   std::uint32_t index = 0;
   bool found = false;
   bool broken = false;
 };
-Place find_place(const std::byte* page, std::string_view key);
+CellSearch find_cell(const std::byte* page, std::string_view key);
 // The cell of an inner page whose child holds `key`.
-inline std::uint32_t child_index(const Place& place) { return place.found ? place.index : place.index - 1; }
+inline std::uint32_t child_index(const CellSearch& search) { return search.found ? search.index : search.index - 1; }
 
 // Structure and order of a page of a tree. Empty: it is sound; otherwise what is wrong.
 std::string_view fault_of_page(const std::byte* page, PageNumber self, PageNumber pages);

@@ -22,16 +22,16 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
   }
 }
 
-Snapshots::Place Pages::take_snapshot() {
+Snapshots::StampSlot Pages::take_snapshot() {
   for (int tries = 0; tries <= 50; ++tries) {
-    if (const auto place = kept.try_take(); place.has_value()) return *place;
+    if (const auto slot = kept.try_take(); slot.has_value()) return *slot;
     yield_thread();
   }
   // Commits that follow closely on each other must not keep a snapshot waiting for ever.
   const LockGuard lock(writer.mutex());
-  const auto place = kept.try_take();
-  MEMLITH_ASSERT(place.has_value());
-  return *place;
+  const auto slot = kept.try_take();
+  MEMLITH_ASSERT(slot.has_value());
+  return *slot;
 }
 
 }  // namespace memlith::core::kv

@@ -46,7 +46,7 @@ struct Pages {
   // The page as of `view`. Errors: corrupt.
   Result<PageView> look(PageNumber page, Stamp view);
   // A snapshot is active until Kept drops it.
-  Snapshots::Place take_snapshot();
+  Snapshots::StampSlot take_snapshot();
 };
 
 }  // namespace memlith::core::kv

@@ -29,14 +29,14 @@ Result<FrameNeed> KvPart::prepare() {
 
 Status KvPart::add_to(JointFrame& frame) {
   if (!writes_) return kOk;
-  MEMLITH_TRY_ASSIGN(piece_, transaction_->kv().apply_joint(transaction_->locks(), frame));
-  frame.extents.insert(frame.extents.end(), piece_.extents.begin(), piece_.extents.end());
-  frame.sources.insert(frame.sources.end(), piece_.sources.begin(), piece_.sources.end());
+  MEMLITH_TRY_ASSIGN(front_, transaction_->kv().apply_joint(transaction_->locks(), frame));
+  frame.extents.insert(frame.extents.end(), front_.extents.begin(), front_.extents.end());
+  frame.sources.insert(frame.sources.end(), front_.sources.begin(), front_.sources.end());
   return kOk;
 }
 
 void KvPart::finish(Lsn end) noexcept {
-  if (writes_) transaction_->kv().end_joint(piece_, end);
+  if (writes_) transaction_->kv().end_joint(front_, end);
   transaction_->end();
 }
 

@@ -34,7 +34,7 @@ class KvPart final : public Participant {
   Transaction* transaction_;
   Region& region_;
   bool writes_ = false;
-  Batch::Piece piece_;
+  Batch::Front front_;
 };
 
 }  // namespace memlith::core::kv

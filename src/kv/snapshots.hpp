@@ -27,13 +27,13 @@ class Snapshots {
  public:
   static constexpr std::size_t kSlots = 32;
   // Where a stamp stands.
-  struct Place {
+  struct StampSlot {
     std::size_t slot = kSlots;  // kSlots: in the list
     Stamp stamp = 0;
   };
 
   // Errors: no memory, as an exception.
-  Place add(Stamp stamp) {
+  StampSlot add(Stamp stamp) {
     MEMLITH_ASSERT(stamp != 0);
     const std::size_t first = this_thread_number() % kSlots;
     for (std::size_t i = 0; i < kSlots; ++i) {
@@ -49,13 +49,13 @@ class Snapshots {
     ++further_count_;
     return {kSlots, stamp};
   }
-  void remove(const Place& place) {
-    if (place.slot < kSlots) {
-      MEMLITH_ASSERT(slots_[place.slot].stamp.load(std::memory_order_relaxed) == place.stamp);
-      return slots_[place.slot].stamp.store(0);
+  void remove(const StampSlot& at) {
+    if (at.slot < kSlots) {
+      MEMLITH_ASSERT(slots_[at.slot].stamp.load(std::memory_order_relaxed) == at.stamp);
+      return slots_[at.slot].stamp.store(0);
     }
     const LockGuard lock(mutex_);
-    const auto found = std::find(further_.begin(), further_.end(), place.stamp);
+    const auto found = std::find(further_.begin(), further_.end(), at.stamp);
     MEMLITH_ASSERT(found != further_.end());
     further_.erase(found);
     --further_count_;

@@ -187,7 +187,7 @@ Status Transaction::for_each(MapNumber number, std::string_view from, std::optio
   std::string whole;  // a long value
   return reader.for_each_leaf(from, [&](const std::byte* leaf) -> Result<bool> {
     const std::uint32_t count = header_of(leaf).count;
-    for (std::uint32_t i = find_place(leaf, from).index; i < count; ++i) {
+    for (std::uint32_t i = find_cell(leaf, from).index; i < count; ++i) {
       const Cell cell = cell_of(leaf, i);
       if (to.has_value() && cell.key >= *to) return false;
       std::string_view value = cell.value;

@@ -206,13 +206,13 @@ Result<bool> TreeReader::get(std::string_view key, Take&& take) {
     PageView leaf;
     MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr));
     if (!reached) continue;
-    const Place place = pages_.words.find_in(leaf, key);
+    const CellSearch search = pages_.words.find_in(leaf, key);
     Cell cell;
-    const bool sound = !place.broken && (!place.found || read_cell(leaf.bytes, place.index, cell));
-    if (sound && place.found) take(cell);
+    const bool sound = !search.broken && (!search.found || read_cell(leaf.bytes, search.index, cell));
+    if (sound && search.found) take(cell);
     if (!pages_.words.confirmed(leaf)) continue;
     if (!sound) return pages_.words.corrupt(leaf.page, "a cell lies outside");
-    return place.found;
+    return search.found;
   }
 }
 

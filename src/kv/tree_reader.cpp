@@ -41,13 +41,13 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& page, Le
     }
     level_above = header.level;
     const std::uint32_t count = count_of(at.bytes);
-    Place place{count, false, false};
-    if (key != nullptr) place = find_place(at.bytes, *key);
-    if (before) place.found = false;
+    CellSearch search{count, false, false};
+    if (key != nullptr) search = find_cell(at.bytes, *key);
+    if (before) search.found = false;
     Cell cell;
-    const bool sound =
-        !place.broken && count > 0 && (place.found || place.index > 0) && read_cell(at.bytes, child_index(place), cell);
-    const std::uint32_t index = sound ? child_index(place) : 0;
+    const bool sound = !search.broken && count > 0 && (search.found || search.index > 0) &&
+                       read_cell(at.bytes, child_index(search), cell);
+    const std::uint32_t index = sound ? child_index(search) : 0;
     const PageNumber child = sound ? child_in(cell) : 0;
     if (sound && way != nullptr) way->steps[way->depth++] = {index, count};
     if (sound && fences != nullptr) {
@@ -78,7 +78,7 @@ Status TreeReader::find(std::string_view key, LeafPlace& place) {
     PageView leaf;
     MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr));
     if (!reached) continue;
-    const Place found = pages_.words.find_in(leaf, key);
+    const CellSearch found = pages_.words.find_in(leaf, key);
     if (!pages_.words.confirmed(leaf)) continue;
     if (found.broken) return pages_.words.corrupt(leaf.page, "a cell lies outside");
     place = {leaf.page, found.index, leaf.word, found.found};
@@ -94,10 +94,10 @@ Status TreeReader::find_way(const std::string_view* key, Way& way) {
     MEMLITH_TRY_ASSIGN(const bool reached, descend(key, leaf, nullptr, false, &way));
     if (!reached) continue;
     const std::uint32_t count = count_of(leaf.bytes);
-    const Place place = key == nullptr ? Place{count, false, false} : pages_.words.find_in(leaf, *key);
+    const CellSearch search = key == nullptr ? CellSearch{count, false, false} : pages_.words.find_in(leaf, *key);
     bool sound = true;
     for (std::uint32_t i = 0; sound && i < count; ++i) {
-      if (i == place.index) way.leaf_bytes_before = way.leaf_bytes;
+      if (i == search.index) way.leaf_bytes_before = way.leaf_bytes;
       Cell cell;
       sound = read_cell(leaf.bytes, i, cell);
       if (!sound) break;
@@ -105,10 +105,10 @@ Status TreeReader::find_way(const std::string_view* key, Way& way) {
       const auto* const value = reinterpret_cast<const std::byte*>(cell.value.data());
       way.leaf_bytes += cell.key.size() + (long_value ? load_as<OverflowReference>(value).bytes : cell.value.size());
     }
-    if (place.index == count) way.leaf_bytes_before = way.leaf_bytes;
+    if (search.index == count) way.leaf_bytes_before = way.leaf_bytes;
     if (!pages_.words.confirmed(leaf)) continue;
-    if (!sound || place.broken) return pages_.words.corrupt(leaf.page, "a cell lies outside");
-    way.steps[way.depth++] = {place.index, count};
+    if (!sound || search.broken) return pages_.words.corrupt(leaf.page, "a cell lies outside");
+    way.steps[way.depth++] = {search.index, count};
     way.leaf = leaf.page;
     return kOk;
   }
@@ -162,8 +162,8 @@ Status TreeReader::for_each_leaf(std::string_view from, const VisitLeaf& visit) 
     }
     if (header_of(parent.bytes).level == 0) return visit(parent.bytes).status();
     const std::uint32_t count = count_of(parent.bytes);
-    const Place place = find_place(parent.bytes, bound);
-    for (std::uint32_t i = child_index(place); i < count; ++i) {
+    const CellSearch search = find_cell(parent.bytes, bound);
+    for (std::uint32_t i = child_index(search); i < count; ++i) {
       if (i + 1 < count) pages_.words.fetch_early(child_in(cell_of(parent.bytes, i + 1)));
       {
         const Pages::Reading reading(pages_);

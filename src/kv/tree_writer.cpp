@@ -103,15 +103,15 @@ Status TreeWriter::descend(std::string_view key, Path& path, To to) {
       return words_.corrupt(page, "it is not the page that its parent names");
     }
     level_above = header.level;
-    const Place place = to == To::end ? Place{header.count, false, false} : find_place(bytes, key);
-    path.found = place.found;
+    const CellSearch search = to == To::end ? CellSearch{header.count, false, false} : find_cell(bytes, key);
+    path.found = search.found;
     if (header.level == 0) {
-      path.steps[path.depth++] = {page, place.index};
+      path.steps[path.depth++] = {page, search.index};
       return kOk;
     }
-    if (!place.found && place.index == 0) return words_.corrupt(page, "it has no child for the key");
-    path.steps[path.depth++] = {page, child_index(place)};
-    page = child_in(cell_of(bytes, child_index(place)));
+    if (!search.found && search.index == 0) return words_.corrupt(page, "it has no child for the key");
+    path.steps[path.depth++] = {page, child_index(search)};
+    page = child_in(cell_of(bytes, child_index(search)));
   }
 }
 

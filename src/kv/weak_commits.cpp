@@ -107,36 +107,36 @@ void WeakCommits::set_aside(const Closing& /*closing*/) noexcept {
   window_begun_ = frame_wanted_ = false;
 }
 
-Collector::Piece WeakCommits::first(std::uint64_t bytes_max) {
-  piece_ = carried_.front(bytes_max);
+Collector::CommitBatch WeakCommits::first(std::uint64_t bytes_max) {
+  front_ = carried_.front(bytes_max);
   size_ = pages_.words.region().size_to_commit();
-  return {piece_.extents, piece_.sources, size_, piece_.bytes, piece_.cuts};
+  return {front_.extents, front_.sources, size_, front_.bytes, front_.cuts};
 }
 
 bool WeakCommits::in_log(Lsn end) noexcept {
   pages_.words.region().note_commit(end);
   if (size_.has_value()) pages_.words.region().note_size_committed(*size_);
-  note_sent(piece_, end);
+  note_sent(front_, end);
   return !carried_.empty();
 }
 
-void WeakCommits::note_sent(const Batch::Piece& piece, Lsn end) {
-  logged_bytes_.fetch_add(piece.bytes, std::memory_order_relaxed);
-  unflushed_bytes_ += piece.bytes;
+void WeakCommits::note_sent(const Batch::Front& front, Lsn end) {
+  logged_bytes_.fetch_add(front.bytes, std::memory_order_relaxed);
+  unflushed_bytes_ += front.bytes;
   if (!manual_ && unflushed_bytes_ >= window_bytes_.load(std::memory_order_relaxed)) {
     unflushed_bytes_ = 0;
     store().flush_soon(end);
   }
   {
     const LockGuard queue(queue_mutex_);
-    MEMLITH_ASSERT(piece.commit >= numbers_.logged());
-    numbers_.add(piece.commit, end);
+    MEMLITH_ASSERT(front.commit >= numbers_.logged());
+    numbers_.add(front.commit, end);
   }
-  carried_.drop_front(piece);
+  carried_.drop_front(front);
 }
 
-void WeakCommits::part_in_log(const Batch::Piece& piece, Lsn end) {
-  note_sent(piece, end);
+void WeakCommits::part_in_log(const Batch::Front& front, Lsn end) {
+  note_sent(front, end);
   tickets_in_log(end, false);
   note_durable();  // it may be durable by now, and no thread looks again
 }
@@ -147,7 +147,7 @@ std::string WeakCommits::what_waits() const {
                      pages_.words.region().shown_name());
 }
 
-Batch::Piece WeakCommits::take_part() {
+Batch::Front WeakCommits::take_part() {
   MEMLITH_ASSERT(part_hold_.holds() && carried_.empty());
   pages_.writer.mutex().assert_held();
   pages_.writer.cut_batch();

@@ -79,8 +79,8 @@ class WeakCommits final : public Collector {
   void hold_for_part() { part_hold_ = KeptLock(pages_.writer.mutex()); }  // the writer
   void let_part_go() { part_hold_.release(); }
   // Takes exactly the pieces that that commit has left. Lets the writer go.
-  Batch::Piece take_part();
-  void part_in_log(const Batch::Piece& piece, Lsn end);
+  Batch::Front take_part();
+  void part_in_log(const Batch::Front& front, Lsn end);
   void lose_part() { carried_.clear(); }
 
   std::uint64_t durable();
@@ -92,7 +92,7 @@ class WeakCommits final : public Collector {
  private:
   Result<KeptLock> pause() override;
   void set_aside(const Closing& closing) noexcept override;
-  Piece first(std::uint64_t bytes_max) override;
+  CommitBatch first(std::uint64_t bytes_max) override;
   bool in_log(Lsn end) noexcept override;
   [[nodiscard]] std::string what_waits() const override;
   void durable_moved() override;
@@ -100,7 +100,7 @@ class WeakCommits final : public Collector {
 
   [[nodiscard]] Store& store() const { return pages_.words.region().store(); }
   Status wait_durable(std::uint64_t commit);
-  void note_sent(const Batch::Piece& piece, Lsn end);
+  void note_sent(const Batch::Front& front, Lsn end);
   // `unless_durable`: for commits that will not become durable any more.
   void call_done(Status unless_durable);
   void run_telling();
@@ -112,7 +112,7 @@ class WeakCommits final : public Collector {
 
   // Under the mutex of the collectors.
   Batch carried_;  // a batch that is on its way, or that the log had no room for
-  Batch::Piece piece_;
+  Batch::Front front_;
   std::optional<SizeChange> size_;  // of the region, in the same frame
   KeptLock part_hold_;              // of the writer's lock, for a part
 

@@ -107,7 +107,7 @@ bool Words::tags_match(PageNumber page) const {
   return true;
 }
 
-Place Words::find_in(const PageView& leaf, std::string_view key) const {
+CellSearch Words::find_in(const PageView& leaf, std::string_view key) const {
   const std::uint32_t count = count_of(leaf.bytes);
   if (leaf.copy == nullptr && count <= PageState::kTagsMax) {
     const std::uint8_t* const tags = states_[leaf.page].tags;
@@ -122,7 +122,7 @@ Place Words::find_in(const PageView& leaf, std::string_view key) const {
       if (cell.key == key) return {index, true, false};
     }
   }
-  return find_place(leaf.bytes, key);
+  return find_cell(leaf.bytes, key);
 }
 
 }  // namespace memlith::core::kv

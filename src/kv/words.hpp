@@ -77,8 +77,8 @@ class Words {
     std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fence in Writer::change()
     return view.copy != nullptr || states_[view.page].word.load(std::memory_order_relaxed) == view.word;
   }
-  // As find_place(), in a leaf.
-  [[nodiscard]] Place find_in(const PageView& leaf, std::string_view key) const;
+  // As find_cell(), in a leaf.
+  [[nodiscard]] CellSearch find_in(const PageView& leaf, std::string_view key) const;
   // The page, if it is one, will be read soon.
   void fetch_early(PageNumber page) const {
     if (page >= count()) return;

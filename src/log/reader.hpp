@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/buffer.hpp"
 #include "base/status.hpp"
@@ -33,6 +34,12 @@ struct Frame {
   std::span<const std::byte> payload;  // until the next call of next()
   std::span<const std::byte> bytes;    // likewise: all of the frame, from its header to its trailer
   LogPosition after;                   // the place behind this frame
+};
+
+// A frame that is kept for later, with a copy of its payload.
+struct PendingFrame {
+  Frame frame;
+  std::vector<std::byte> payload;
 };
 
 // The checks of a frame that do not depend on the log around it. `bytes` begins where a frame should and ends with the

@@ -19,15 +19,15 @@ class OpenTransactions {
 
  public:
   // Where a transaction was added, for remove().
-  using Place = Part*;
+  using Shard = Part*;
 
-  Place add(const Transaction& transaction) {
+  Shard add(const Transaction& transaction) {
     Part& part = parts_.mine();
     const LockGuard lock(part.mutex);
     part.all.push_back(&transaction);
     return &part;
   }
-  static void remove(Place part, const Transaction& transaction) {
+  static void remove(Shard part, const Transaction& transaction) {
     const LockGuard lock(part->mutex);
     std::erase(part->all, &transaction);
   }
@@ -42,12 +42,12 @@ class OpenTransactions {
   // Calls `act` if there is none, and lets none begin meanwhile. False if there is one.
   template <class Act>
   bool if_none(Act&& act) {
-    struct Held {
+    struct AllLocked {
       Shards<Part>& parts;
-      explicit Held(Shards<Part>& all) : parts(all) {
+      explicit AllLocked(Shards<Part>& all) : parts(all) {
         parts.for_each([](Part& part) MEMLITH_ACQUIRE(part.mutex) { part.mutex.lock(); });
       }
-      ~Held() {
+      ~AllLocked() {
         parts.for_each([](Part& part) MEMLITH_RELEASE(part.mutex) { part.mutex.unlock(); });
       }
     } held(parts_);

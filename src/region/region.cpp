@@ -118,8 +118,9 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
     MEMLITH_TRY(take_own_addresses(store, *info, options));
   }
   TakenAddresses taken(info->address, info->reserve_bytes);
-  // A region of zeros is about to become such a structure. If it is refused instead, the mark goes with the close.
-  if (options.use_magic != 0) MEMLITH_TRY(store.mark_use(options.use_magic, true));
+  // A region of zeros is about to become such a structure. If it is refused instead, the in-use header goes with the
+  // close.
+  if (options.use_magic != 0) MEMLITH_TRY(store.put_in_use_header(options.use_magic, true));
   auto region = std::unique_ptr<Region>(new Region(store, *info, most, options));
   taken.keep();
   MEMLITH_TRY(region->begin(*info, options));

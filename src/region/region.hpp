@@ -50,7 +50,7 @@ struct RegionOptions {
   bool limited = false;             // the session has a memory limit, so release_for_limit() will be called
   bool process_scope = false;       // thread scope is refused, so pages of a fault region may be hot
   std::uint64_t use_magic = 0;      // not 0: a structure whose first bytes are
-                                    // Store::mark_use()'s, and these behind them
+                                    // Store::put_in_use_header()'s, and these behind them
   // It lies where there is room, and in each process elsewhere: pointers into it lead nowhere. A new region has no
   // address then, and `reserve_bytes` is what it may grow to; a process reserves as much of it as it can use.
   bool anywhere = false;

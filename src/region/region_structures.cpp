@@ -15,9 +15,9 @@ constexpr std::uint64_t kBlankBytes = 64 * kKiB;  // every structure begins with
 
 Result<bool> Region::is_for_making(std::string_view what, bool create, bool exclusive) const {
   const std::span<const std::byte> first(address(), std::min(size(), kBlankBytes));
-  // The first bytes are left to the mark of use.
-  const auto rest = first.subspan(std::min<std::size_t>(first.size(), kFileMarkBytes));
-  const bool blank = (first.size() < kFileMarkBytes || is_left_to_mark(address())) && is_zero(rest);
+  // The first bytes are left to the in-use header.
+  const auto rest = first.subspan(std::min<std::size_t>(first.size(), kInUseHeaderBytes));
+  const bool blank = (first.size() < kInUseHeaderBytes || is_left_to_in_use_header(address())) && is_zero(rest);
   if (!blank && create && exclusive) {
     return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store().path(), name_);
   }

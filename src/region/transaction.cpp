@@ -30,8 +30,8 @@ Status Transaction::join(Region& region) {
   }
   regions_.push_back({&region, nullptr});
   try {
-    regions_.back().place = region.transactions().add(*this);
-    MEMLITH_ASSERT(regions_.back().place != nullptr);
+    regions_.back().shard = region.transactions().add(*this);
+    MEMLITH_ASSERT(regions_.back().shard != nullptr);
   } catch (...) {
     regions_.pop_back();
     throw;
@@ -153,8 +153,8 @@ void Transaction::abort() {
 }
 
 void Transaction::forget() {
-  for (const Joined& each : regions_) OpenTransactions::remove(each.place, *this);
-  for (const Part& each : parts_) OpenTransactions::remove(each.place, *this);
+  for (const Joined& each : regions_) OpenTransactions::remove(each.shard, *this);
+  for (const Part& each : parts_) OpenTransactions::remove(each.shard, *this);
   parts_.clear();
   regions_.clear();
   touched_.clear();

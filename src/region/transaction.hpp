@@ -84,12 +84,12 @@ class Transaction {
 
   struct Joined {
     Region* region = nullptr;
-    OpenTransactions::Place place = nullptr;
+    OpenTransactions::Shard shard = nullptr;
   };
 
   struct Part {
     std::unique_ptr<Participant> participant;
-    OpenTransactions::Place place = nullptr;
+    OpenTransactions::Shard shard = nullptr;
   };
 
   Status join(Region& region);

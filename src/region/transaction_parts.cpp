@@ -15,7 +15,7 @@ Status Transaction::add(std::unique_ptr<Participant> part) {
   }
   parts_.push_back({std::move(part), nullptr});
   try {
-    parts_.back().place = region.transactions().add(*this);
+    parts_.back().shard = region.transactions().add(*this);
   } catch (...) {
     parts_.pop_back();
     throw;

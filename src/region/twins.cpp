@@ -26,7 +26,7 @@ constexpr std::int64_t kCreditForSaving = 4;  // for a page of which at least ha
 
 }  // namespace
 
-Twins::Twins(std::uint64_t places) : places_(places), copies_max_(places + kPendingMax), credit_(kCreditMax) {}
+Twins::Twins(std::uint64_t slots) : slots_(slots), copies_max_(slots + kPendingMax), credit_(kCreditMax) {}
 
 Result<std::unique_ptr<Twins>> Twins::make(std::uint64_t capacity_bytes) {
   const std::uint64_t pages = std::max<std::uint64_t>(capacity_bytes / kPageBytes, 1);
@@ -64,15 +64,15 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, const ReadTwi
   MEMLITH_ASSERT(pending_.size() < pending_.capacity());  // nothing is allocated here
   const std::uint64_t offset = page * kPageBytes;
   const std::byte* const memory = base + offset;
-  Place& place = place_of(page);
-  const bool known = place.page == page;
+  Slot& slot = slot_of(page);
+  const bool known = slot.page == page;
   if (!known && credit_ <= 0) return add_whole(offset, memory, pieces);
   const std::uint32_t now = take_copy();
   MEMLITH_ASSERT(now < next_copy_ && next_copy_ <= copies_max_);
   pending_.push_back({page, now});  // within the reserved capacity; the code below may throw
   copy_twin(copy(now), memory);
   if (!known) --credit_;
-  const std::byte* before = known ? copy(place.copy) : nullptr;
+  const std::byte* before = known ? copy(slot.copy) : nullptr;
   if (std::byte* const target = copy(static_cast<std::uint32_t>(copies_max_));
       !known && read && read(page, {target, kPageBytes})) {
     before = target;
@@ -85,7 +85,7 @@ void Twins::reduce_page(const std::byte* base, std::uint64_t page, const ReadTwi
   if (known && !differences_.empty() && differences_.front().bytes == kPageBytes) {
     pending_.pop_back();
     free_.push_back(now);
-    vacate(place);
+    vacate(slot);
     return add_whole(offset, memory, pieces);
   }
   std::uint64_t bytes = 0;
@@ -108,10 +108,10 @@ void Twins::add_whole(std::uint64_t offset, const std::byte* memory, std::vector
 }
 
 void Twins::accept() {
-  for (const Pending& each : pending_) {
-    Place& place = place_of(each.page);
-    vacate(place);
-    place = {each.page, each.copy};
+  for (const PendingCopy& each : pending_) {
+    Slot& slot = slot_of(each.page);
+    vacate(slot);
+    slot = {each.page, each.copy};
   }
   pending_.clear();
   MEMLITH_DCHECK(state_holds());
@@ -119,7 +119,7 @@ void Twins::accept() {
 
 void Twins::give_back() {
   MEMLITH_ASSERT(free_.size() + pending_.size() <= copies_max_);
-  for (const Pending& each : pending_) free_.push_back(each.copy);
+  for (const PendingCopy& each : pending_) free_.push_back(each.copy);
   pending_.clear();
   MEMLITH_DCHECK(state_holds());
 }
@@ -131,18 +131,18 @@ bool Twins::state_holds() const {
     seen_[copy] = true;
     return true;
   };
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    const Place& place = places_[i];
-    if (place.page != kNone && (&place_of(place.page) != &place || !is_new(place.copy))) return false;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    if (slot.page != kNone && (&slot_of(slot.page) != &slot || !is_new(slot.copy))) return false;
   }
-  const auto pending_is_new = [&](const Pending& each) { return is_new(each.copy); };
+  const auto pending_is_new = [&](const PendingCopy& each) { return is_new(each.copy); };
   return std::all_of(pending_.begin(), pending_.end(), pending_is_new) &&
          std::all_of(free_.begin(), free_.end(), is_new) && std::find(seen_.begin(), seen_.end(), false) == seen_.end();
 }
 
 void Twins::clear() {
   MEMLITH_ASSERT(pending_.empty());
-  std::fill(places_.begin(), places_.end(), Place{});
+  std::fill(slots_.begin(), slots_.end(), Slot{});
   free_.clear();
   // If the kernel refuses, memory is not released; nothing else happens.
   if (next_copy_ > 0) (void)::madvise(copies_, copies_max_ * kPageBytes, MADV_DONTNEED);
@@ -150,8 +150,8 @@ void Twins::clear() {
 }
 
 const std::byte* Twins::find(std::uint64_t page) const {
-  const Place& place = place_of(page);
-  return place.page == page ? copy(place.copy) : nullptr;
+  const Slot& slot = slot_of(page);
+  return slot.page == page ? copy(slot.copy) : nullptr;
 }
 
 void Twins::forget(Range range) {
@@ -161,14 +161,14 @@ void Twins::forget(Range range) {
 }
 
 void Twins::forget(std::uint64_t page) {
-  Place& place = place_of(page);
-  if (place.page == page) vacate(place);
+  Slot& slot = slot_of(page);
+  if (slot.page == page) vacate(slot);
 }
 
-void Twins::vacate(Place& place) {
-  MEMLITH_ASSERT(free_.size() < free_.capacity() || place.page == kNone);
-  if (place.page != kNone) free_.push_back(place.copy);
-  place = {};
+void Twins::vacate(Slot& slot) {
+  MEMLITH_ASSERT(free_.size() < free_.capacity() || slot.page == kNone);
+  if (slot.page != kNone) free_.push_back(slot.copy);
+  slot = {};
 }
 
 std::uint32_t Twins::take_copy() {

@@ -56,37 +56,37 @@ class Twins {
 
  private:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-  struct Place {
+  struct Slot {
     std::uint64_t page = kNone;
     std::uint32_t copy = 0;
   };
-  struct Pending {
+  struct PendingCopy {
     std::uint64_t page = 0;
     std::uint32_t copy = 0;
   };
 
-  explicit Twins(std::uint64_t places);
+  explicit Twins(std::uint64_t slots);
 
   void reduce_page(const std::byte* base, std::uint64_t page, const ReadTwin& read, std::vector<SourceExtent>& pieces);
   static void add_whole(std::uint64_t offset, const std::byte* memory, std::vector<SourceExtent>& pieces);
   void forget(std::uint64_t page);
-  void vacate(Place& place);
+  void vacate(Slot& slot);
   // Every copy is the twin of one page, or belongs to the capture that is under way, or is free.
   [[nodiscard]] bool state_holds() const;
-  [[nodiscard]] Place& place_of(std::uint64_t page) { return places_[page & (places_.size() - 1)]; }
-  [[nodiscard]] const Place& place_of(std::uint64_t page) const { return places_[page & (places_.size() - 1)]; }
+  [[nodiscard]] Slot& slot_of(std::uint64_t page) { return slots_[page & (slots_.size() - 1)]; }
+  [[nodiscard]] const Slot& slot_of(std::uint64_t page) const { return slots_[page & (slots_.size() - 1)]; }
   [[nodiscard]] std::byte* copy(std::uint32_t index) const { return copies_ + std::uint64_t{index} * kPageBytes; }
   std::uint32_t take_copy();
 
-  std::vector<Place> places_;    // a power of two of them
+  std::vector<Slot> slots_;      // a power of two of them
   std::byte* copies_ = nullptr;  // one more than copies_max_: a page that was read
   std::uint64_t copies_max_ = 0;
-  std::uint32_t next_copy_ = 0;      // copies from here on were never used
-  std::vector<std::uint32_t> free_;  // released copies, the last one most recently
-  std::vector<Pending> pending_;     // copies made since accept()
-  std::vector<Range> differences_;   // of one page
-  mutable std::vector<bool> seen_;   // of state_holds(), which allocates nothing
-  std::int64_t credit_;              // how many pages may still be copied before a copy has to pay
+  std::uint32_t next_copy_ = 0;       // copies from here on were never used
+  std::vector<std::uint32_t> free_;   // released copies, the last one most recently
+  std::vector<PendingCopy> pending_;  // copies made since accept()
+  std::vector<Range> differences_;    // of one page
+  mutable std::vector<bool> seen_;    // of state_holds(), which allocates nothing
+  std::int64_t credit_;               // how many pages may still be copied before a copy has to pay
 };
 
 }  // namespace memlith::core

@@ -125,7 +125,7 @@ Result<std::unique_ptr<Client>> Client::open(const ClientOptions& options) {
 }
 
 Status Client::go_on() {
-  const bool is_idle = transactions_.empty() && waiting_.empty() && !receiving_;
+  const bool is_idle = transactions_.empty() && calls_.empty() && !receiving_;
   if (!is_idle || weak_ > durable_ || control_.keeper_has_failed()) return poisoned();
   ClientOptions options = options_;
   options.create = false;  // the region is there
@@ -242,9 +242,9 @@ void Client::receive_one() {
   MEMLITH_ASSERT(receiving_);  // no other thread has received meanwhile
   receiving_ = false;
   if (received) {
-    const auto found = std::find_if(waiting_.begin(), waiting_.end(),
-                                    [&answer](const Waiting* each) { return each->number == answer.number; });
-    if (found != waiting_.end()) {
+    const auto found = std::find_if(calls_.begin(), calls_.end(),
+                                    [&answer](const PendingCall* each) { return each->number == answer.number; });
+    if (found != calls_.end()) {
       (*found)->answer = answer;
       (*found)->answered = true;
     }
@@ -255,29 +255,29 @@ void Client::receive_one() {
 }
 
 Result<Answer> Client::ask(Request request) {
-  Waiting waiting;
+  PendingCall call;
   {
     const LockGuard lock(mutex_);
-    answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return waiting_.size() < kAsksMax; });
-    MEMLITH_ASSERT(waiting_.size() < kAsksMax);
-    waiting.number = request.number = ++requests_;
-    waiting_.push_back(&waiting);
+    answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return calls_.size() < kAsksMax; });
+    MEMLITH_ASSERT(calls_.size() < kAsksMax);
+    call.number = request.number = ++requests_;
+    calls_.push_back(&call);
     MEMLITH_SHARED_STEP();
     if (!ended_ && !send_request(socket_.get(), request)) ended_ = true;
     MEMLITH_SHARED_STEP();
-    while (!waiting.answered && !ended_) {
+    while (!call.answered && !ended_) {
       if (!receiving_) {
         receive_one();
       } else {
-        answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return waiting.answered || ended_ || !receiving_; });
+        answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return call.answered || ended_ || !receiving_; });
       }
     }
-    const std::size_t ended = std::erase(waiting_, &waiting);
+    const std::size_t ended = std::erase(calls_, &call);
     MEMLITH_ASSERT(ended == 1);
     answered_.notify_all();
   }
   MEMLITH_SHARED_STEP();
-  if (waiting.answered) return waiting.answer;
+  if (call.answered) return call.answer;
   return fail(Errc::io, Detail::object,
               "region \"{}\": its keeper ended during the call; whether the commit took effect is known when a "
               "later begin has succeeded, or when the region was closed and opened again",

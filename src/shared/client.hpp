@@ -95,7 +95,7 @@ class Client {
   // unknown.
   Result<Answer> ask(Request request);
 
-  struct Waiting {
+  struct PendingCall {
     std::uint64_t number = 0;
     bool answered = false;
     Answer answer;
@@ -117,7 +117,7 @@ class Client {
 
   Mutex mutex_;
   ConditionVariable answered_;
-  std::vector<Waiting*> waiting_ MEMLITH_GUARDED_BY(mutex_);
+  std::vector<PendingCall*> calls_ MEMLITH_GUARDED_BY(mutex_);
   bool receiving_ MEMLITH_GUARDED_BY(mutex_) = false;  // a thread waits at the socket
   std::uint64_t requests_ MEMLITH_GUARDED_BY(mutex_) = 0;
   std::uint64_t transactions_ever_ MEMLITH_GUARDED_BY(mutex_) = 0;

@@ -125,7 +125,7 @@ std::vector<Range> Control::collect(Owner owner) const {
   const Lock lock(*segment_);
   for (std::uint32_t i = 0; i < used(); ++i) {
     const RangeEntry& entry = segment_->range[i];
-    if (entry.state.load(std::memory_order_acquire) == Entry::held && is_of(entry, owner)) {
+    if (entry.state.load(std::memory_order_acquire) == RangeState::held && is_of(entry, owner)) {
       ranges.push_back({entry.offset, entry.bytes});
     }
   }
@@ -133,9 +133,9 @@ std::vector<Range> Control::collect(Owner owner) const {
 }
 
 // Writes the entry, which was free or is the wish's own. It counts from its last store on.
-void Control::enter(Wish& wish, std::uint32_t free, Entry state) {
+void Control::enter(Wish& wish, std::uint32_t free, RangeState state) {
   if (free == kRangesMax) return;
-  MEMLITH_ASSERT(free < kRangesMax && state != Entry::free);
+  MEMLITH_ASSERT(free < kRangesMax && state != RangeState::free);
   MEMLITH_ASSERT(wish.entry == free || wish.entry == kRangesMax);  // an owner wants a range in one entry
   RangeEntry& entry = segment_->range[free];
   if (wish.entry != free) {
@@ -159,18 +159,18 @@ Control::Taken Control::try_to_take(Wish& wish) {
   bool has_way = true;
   for (std::uint32_t i = 0; i < used(); ++i) {
     const RangeEntry& entry = segment_->range[i];
-    const Entry state = entry.state.load(std::memory_order_acquire);
-    if (state == Entry::free) {
+    const RangeState state = entry.state.load(std::memory_order_acquire);
+    if (state == RangeState::free) {
       free = std::min(free, i);
     } else if (!is_of(entry, wish.owner) && overlap(entry, wish.range)) {
       const bool is_earlier = wish.entry == kRangesMax || entry.order < segment_->range[wish.entry].order;
-      if (state == Entry::held || (wish.is_first && is_earlier)) has_way = false;
+      if (state == RangeState::held || (wish.is_first && is_earlier)) has_way = false;
     }
   }
   const std::uint32_t place = wish.entry != kRangesMax ? wish.entry : free;
   MEMLITH_ASSERT(place <= kRangesMax);
   if (has_way && place == kRangesMax) return Taken::no_entry;
-  if (has_way || wish.entry == kRangesMax) enter(wish, place, has_way ? Entry::held : Entry::wanted);
+  if (has_way || wish.entry == kRangesMax) enter(wish, place, has_way ? RangeState::held : RangeState::wanted);
   return has_way ? Taken::yes : Taken::no;
 }
 
@@ -180,7 +180,7 @@ void Control::withdraw(const Wish& wish) {
   MEMLITH_ASSERT(wish.entry < kRangesMax);
   {
     const Lock lock(*segment_);
-    segment_->range[wish.entry].state.store(Entry::free, std::memory_order_release);
+    segment_->range[wish.entry].state.store(RangeState::free, std::memory_order_release);
   }
   wake();
 }
@@ -234,9 +234,9 @@ void Control::release(Owner owner) {
     std::uint32_t end = 0;
     for (std::uint32_t i = 0; i < used(); ++i) {
       RangeEntry& entry = segment_->range[i];
-      if (entry.state.load(std::memory_order_acquire) == Entry::free) continue;
+      if (entry.state.load(std::memory_order_acquire) == RangeState::free) continue;
       if (is_of(entry, owner)) {
-        entry.state.store(Entry::free, std::memory_order_release);
+        entry.state.store(RangeState::free, std::memory_order_release);
         MEMLITH_SHARED_STEP();
       } else {
         end = i + 1;

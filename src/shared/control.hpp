@@ -40,10 +40,10 @@ struct Owner {
 inline constexpr std::uint32_t kEnded = 1;
 inline constexpr std::uint32_t kFailed = 2;  // the keeper could not make something durable
 
-enum class Entry : std::uint32_t { free, held, wanted };  // wanted: its transaction waits for the range
+enum class RangeState : std::uint32_t { free, held, wanted };  // wanted: its transaction waits for the range
 
 struct RangeEntry {
-  std::atomic<Entry> state;  // release; pairs with the loads in control.cpp
+  std::atomic<RangeState> state;  // release; pairs with the loads in control.cpp
   std::uint32_t client;
   std::uint64_t order;  // of those that are wanted
   std::uint64_t tx;
@@ -113,7 +113,7 @@ class Control {
   };
   enum class Taken { yes, no, no_entry };
   Taken try_to_take(Wish& wish);
-  void enter(Wish& wish, std::uint32_t free, Entry state);
+  void enter(Wish& wish, std::uint32_t free, RangeState state);
   void withdraw(const Wish& wish);
   Status failed(const Wish& wish, Taken taken, Time until) const;
   void wait_for_release(std::uint32_t seen, Time until);

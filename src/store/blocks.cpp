@@ -122,7 +122,7 @@ Status KeptBlocks::put_in_place() {
   return files_.volume.sync_folder("");
 }
 
-Status KeptBlocks::settle() {
+Status KeptBlocks::renew() {
   if (!files_.whole_blocks()) return kOk;
   MEMLITH_TRY(make());
   return put_in_place();

@@ -39,7 +39,7 @@ class KeptBlocks {
   // The overlay whose blocks were kept is home.
   void homes_are_written() { gathered_.clear(); }
   // At the end of recovery, when the home files are flushed: from here on the name is not needed.
-  Status settle();
+  Status renew();
   // Removes the file only if it is the store's own.
   Status drop();
   [[nodiscard]] bool has_its_name() const { return in_place_; }

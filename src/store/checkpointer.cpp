@@ -124,7 +124,7 @@ Status Checkpointer::run(Pacing& pacing, LogPosition to) {
     return fail(Errc::corrupt, Detail::object, "{}: the home file was removed or cut short while the store was open",
                 files_.volume.path_of(files_.names.home(replay_->unreachable().begin()->first)));
   }
-  return settle(to);
+  return free_frames(to);
 }
 
 // Reads the frames back into the overlay, and writes the overlay home whenever it is too large for memory.
@@ -150,7 +150,7 @@ Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
 }
 
 // The home files are written: everything before `to` leaves the log.
-Status Checkpointer::settle(LogPosition to) {
+Status Checkpointer::free_frames(LogPosition to) {
   // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
   // home_not_flushed_by_checkpoint]
   MEMLITH_TRY(replay_->flush_homes());

@@ -100,7 +100,7 @@ class Checkpointer {
   Status run_unless_poisoned(Pacing& pacing, LogPosition to) MEMLITH_REQUIRES(mutex_);
   Status run(Pacing& pacing, LogPosition to) MEMLITH_REQUIRES(mutex_);
   Status gather(LogPosition from, LogPosition to, Pacing& pacing) MEMLITH_REQUIRES(mutex_);
-  Status settle(LogPosition to) MEMLITH_REQUIRES(mutex_);
+  Status free_frames(LogPosition to) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t room_left(Lsn head) const;
   void ask_again_after(Lsn lsn, std::uint64_t bytes) {
     trigger_lsn_.store(lsn.value + bytes, std::memory_order_relaxed);

@@ -205,10 +205,10 @@ void Collectors::set_aside(const Closing& closing) {
 }
 
 // The pieces of one collector are what it has; those of several are put together.
-Result<Lsn> Collectors::commit(std::span<const Collector::Piece> pieces, bool will_sync) {
+Result<Lsn> Collectors::commit(std::span<const Collector::CommitBatch> pieces, bool will_sync) {
   frame_.clear();
   MEMLITH_ASSERT(!pieces.empty());
-  for (const Collector::Piece& each : pieces) {
+  for (const Collector::CommitBatch& each : pieces) {
     MEMLITH_ASSERT(each.extents.size() == each.sources.size() && each.steps > 0);
     if (each.size.has_value()) frame_.sizes.push_back(*each.size);
     if (pieces.size() == 1) continue;

@@ -89,7 +89,7 @@ class Collector {
 
  protected:
   // Counts of the commits that were set aside.
-  struct Piece {
+  struct CommitBatch {
     std::span<const Extent> extents;
     std::span<const std::byte* const> sources;
     std::optional<SizeChange> size;
@@ -127,7 +127,7 @@ class Collector {
   virtual void set_aside(const Closing& closing) noexcept = 0;
   // The first of what was set aside: as much as fits so many bytes and ends between two commits, but one step at least.
   // Valid until in_log().
-  virtual Piece first(std::uint64_t bytes_max) = 0;
+  virtual CommitBatch first(std::uint64_t bytes_max) = 0;
   // That is in the log, in a frame that ends there. Returns whether more is set aside.
   virtual bool in_log(Lsn end) noexcept = 0;
   // For messages: which of its commits are in memory only.
@@ -230,7 +230,7 @@ class Collectors {
   Result<Closing> pause_all() MEMLITH_REQUIRES(mutex_);
   void set_aside(const Closing& closing) MEMLITH_REQUIRES(mutex_);
   Status send(bool will_sync) MEMLITH_REQUIRES(mutex_);
-  Result<Lsn> commit(std::span<const Collector::Piece> pieces, bool will_sync) MEMLITH_REQUIRES(mutex_);
+  Result<Lsn> commit(std::span<const Collector::CommitBatch> pieces, bool will_sync) MEMLITH_REQUIRES(mutex_);
   Status refused_because(Status cause) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] Status commits_are_lost() const;
   // No closing is under way: what is set aside still was refused.
@@ -243,8 +243,8 @@ class Collectors {
   std::atomic<std::uint64_t> allowed_{0};  // the sum of what collectors may have waiting
   Mutex mutex_;
   std::vector<Collector*> aside_ MEMLITH_GUARDED_BY(mutex_);  // those that have set something aside; there is room
-  std::vector<Closing::Paused> paused_ MEMLITH_GUARDED_BY(mutex_);   // likewise, by the closing that is under way
-  std::vector<Collector::Piece> pieces_ MEMLITH_GUARDED_BY(mutex_);  // likewise
+  std::vector<Closing::Paused> paused_ MEMLITH_GUARDED_BY(mutex_);         // likewise, by the closing that is under way
+  std::vector<Collector::CommitBatch> pieces_ MEMLITH_GUARDED_BY(mutex_);  // likewise
   JointFrame frame_ MEMLITH_GUARDED_BY(mutex_);
   Lsn newest_ MEMLITH_GUARDED_BY(mutex_);
   bool lost_ MEMLITH_GUARDED_BY(mutex_) = false;

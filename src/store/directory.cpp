@@ -18,13 +18,13 @@ std::unique_ptr<Directory> Directory::make(StoreFiles& files) {
 std::vector<ObjectInfo> Directory::objects() const {
   const LockGuard lock(mutex_);
   std::vector<ObjectInfo> result;
-  for (const Entry& entry : entries_) result.push_back(entry.info);
+  for (const ObjectEntry& entry : entries_) result.push_back(entry.info);
   return result;
 }
 
 std::optional<ObjectInfo> Directory::find(std::string_view name) const {
   const LockGuard lock(mutex_);
-  for (const Entry& entry : entries_) {
+  for (const ObjectEntry& entry : entries_) {
     if (entry.info.name == name) return entry.info;
   }
   return std::nullopt;
@@ -32,24 +32,25 @@ std::optional<ObjectInfo> Directory::find(std::string_view name) const {
 
 std::optional<ObjectInfo> Directory::find(ObjectId id) const {
   const LockGuard lock(mutex_);
-  const Entry* const entry = find_entry(id);
+  const ObjectEntry* const entry = find_entry(id);
   return entry != nullptr ? std::optional(entry->info) : std::nullopt;
 }
 
 std::shared_ptr<Atomic<std::uint64_t>> Directory::committed_lsn(ObjectId id) const {
   const LockGuard lock(mutex_);
-  const Entry* const entry = find_entry(id);
+  const ObjectEntry* const entry = find_entry(id);
   MEMLITH_ASSERT(entry != nullptr);
   return entry->committed_lsn;
 }
 
-const Directory::Entry* Directory::find_entry(ObjectId id) const {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [id](const Entry& e) { return e.info.id == id; });
+const Directory::ObjectEntry* Directory::find_entry(ObjectId id) const {
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [id](const ObjectEntry& e) { return e.info.id == id; });
   return found == entries_.end() ? nullptr : &*found;
 }
 
-Directory::Entry* Directory::find_entry(ObjectId id) {
-  return const_cast<Entry*>(static_cast<const Directory*>(this)->find_entry(id));
+Directory::ObjectEntry* Directory::find_entry(ObjectId id) {
+  return const_cast<ObjectEntry*>(static_cast<const Directory*>(this)->find_entry(id));
 }
 
 Status Directory::no_such_object(ObjectId id) const {
@@ -90,14 +91,14 @@ void Directory::put_header(FrameWriter& writer, std::span<const Extent> extents,
   }
   const LockGuard lock(mutex_);
   for (const SizeChange& change : sizes) {
-    const Entry* const entry = find_entry(change.object);
+    const ObjectEntry* const entry = find_entry(change.object);
     MEMLITH_ASSERT(entry != nullptr);
     const ExtentRecord record{kDirectory.value, static_cast<std::uint32_t>(record_bytes()), record_offset(*entry)};
     writer.put(&record, sizeof record);
   }
   put_extents(writer, extents);
   for (const SizeChange& change : sizes) {
-    Entry* const entry = find_entry(change.object);
+    ObjectEntry* const entry = find_entry(change.object);
     entry->info.size_bytes = change.size_bytes;
     put_record(writer, *entry);
   }
@@ -107,7 +108,7 @@ ClientBytes Directory::client_bytes(std::uint64_t closed_stamp) const {
   StoreHeader header{};
   header.kind = static_cast<std::uint32_t>(files_.options.kind);
   header.physical_block_bytes = static_cast<std::uint16_t>(files_.physical_block_bytes);
-  header.marked = files_.keeps_mark ? kMarkedBySqlite : files_.guards ? kMarkedByGuard : std::uint16_t{0};
+  header.marked = files_.keeps_in_use_header ? kMarkedBySqlite : files_.guards ? kMarkedByGuard : std::uint16_t{0};
   const FileRecord file = record_at_home();
   header.file = file.object;
   header.own = file.own;

@@ -91,7 +91,7 @@ class Directory {
   virtual Status fill_holes();
   // A length that no commit names may be in the page cache only, because its flush failed. Such a growth is undone; a
   // later growth sets it again.
-  virtual Status settle_lengths() = 0;
+  virtual Status undo_uncommitted_growth() = 0;
   // Removes home files that no entry names: left by an interrupted creation or removal.
   virtual Status remove_orphans() { return kOk; }
 
@@ -126,27 +126,27 @@ class Directory {
   virtual Result<Device*> permissions_model() { return static_cast<Device*>(nullptr); }
 
  protected:
-  struct Entry {
+  struct ObjectEntry {
     ObjectInfo info;
     std::uint64_t slot = 0;  // in the directory file
     std::shared_ptr<Atomic<std::uint64_t>> committed_lsn = std::make_shared<Atomic<std::uint64_t>>(0);
   };
 
   explicit Directory(StoreFiles& files) : files_(files) {}
-  Entry* find_entry(ObjectId id) MEMLITH_REQUIRES(mutex_);
-  const Entry* find_entry(ObjectId id) const MEMLITH_REQUIRES(mutex_);
+  ObjectEntry* find_entry(ObjectId id) MEMLITH_REQUIRES(mutex_);
+  const ObjectEntry* find_entry(ObjectId id) const MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] Status no_such_object(ObjectId id) const;
   [[nodiscard]] Status no_store() const;
 
   // A change of an object's size in a frame: bytes of object 0.
   [[nodiscard]] virtual std::uint64_t record_bytes() const = 0;
-  [[nodiscard]] virtual std::uint64_t record_offset(const Entry& entry) const = 0;
-  virtual void put_record(FrameWriter& writer, const Entry& entry) MEMLITH_REQUIRES(mutex_) = 0;
+  [[nodiscard]] virtual std::uint64_t record_offset(const ObjectEntry& entry) const = 0;
+  virtual void put_record(FrameWriter& writer, const ObjectEntry& entry) MEMLITH_REQUIRES(mutex_) = 0;
 
   StoreFiles& files_;
   Mutex create_mutex_;   // one create or remove at a time, I/O included; taken before mutex_
   mutable Mutex mutex_;  // held across the append of the directory's changes, not the sync
-  std::vector<Entry> entries_ MEMLITH_GUARDED_BY(mutex_);
+  std::vector<ObjectEntry> entries_ MEMLITH_GUARDED_BY(mutex_);
 
  private:
   static void put_extents(FrameWriter& writer, std::span<const Extent> extents);

@@ -28,15 +28,15 @@ void FileDirectory::read_record(const FileRecord& record) {
   at_home_ = record;
 }
 
-// A marked file is long enough for its mark.
+// A marked file is long enough for its in-use header.
 std::uint64_t FileDirectory::length_at_home() const {
   const LockGuard lock(mutex_);
-  return std::max(at_home_.object.size_bytes, at_home_.own.marked == 0 ? std::uint64_t{0} : kFileMarkBytes);
+  return std::max(at_home_.object.size_bytes, at_home_.own.marked == 0 ? std::uint64_t{0} : kInUseHeaderBytes);
 }
 
 // ---- changes ---------------------------------------------------------------------------------------------------
 
-void FileDirectory::put_record(FrameWriter& writer, const Entry& entry) {
+void FileDirectory::put_record(FrameWriter& writer, const ObjectEntry& entry) {
   MEMLITH_ASSERT(entry.info.id == kFile && committed_.id == kFile.value && committed_.live == 1);
   committed_.size_bytes = entry.info.size_bytes;
   writer.put(&committed_, sizeof committed_);
@@ -62,7 +62,7 @@ Status FileDirectory::set_reserve(ObjectId id, std::uint64_t reserve_bytes, cons
 Status FileDirectory::commit_record(const ObjectInfo& info, const Commit& commit) {
   MEMLITH_ASSERT(info.id == kFile && info.address % kPageBytes == 0);
   const ObjectRecord record{kFile.value, 1, info.size_bytes, info.address, info.reserve_bytes};
-  std::vector<Entry> entries{{info, 0, committed_lsn(kFile)}};
+  std::vector<ObjectEntry> entries{{info, 0, committed_lsn(kFile)}};
   const Extent extent{kDirectory, 0, sizeof record};
   const auto* const source = reinterpret_cast<const std::byte*>(&record);
   MEMLITH_TRY(commit({{&extent, 1}, {&source, 1}, {}}));
@@ -95,7 +95,7 @@ Status FileDirectory::check_before_create() {
 }
 
 Status FileDirectory::check_log_not_removed() {
-  MEMLITH_TRY(check_no_mark(files_));
+  MEMLITH_TRY(check_not_in_use(files_));
   return check_closed_before();
 }
 
@@ -103,7 +103,7 @@ Status FileDirectory::check_log_not_removed() {
 // missing held the newest commits. (The file and its log may also have been renamed while the store was open, and
 // another file has taken the name.)
 Status FileDirectory::check_closed_before() {
-  if (files_.keeps_mark) return kOk;  // the mark in the file tells
+  if (files_.keeps_in_use_header) return kOk;  // the in-use header in the file tells
   const auto page = SeenStats::look(files_.volume, files_.names.stats);
   if (!page.ok()) return kOk;
   MEMLITH_TRY_ASSIGN(const std::optional<FileIdentity> file, files_.volume.identity_of(files_.names.file));
@@ -214,7 +214,7 @@ Status FileDirectory::load(const Overlay&) {
   return kOk;
 }
 
-Status FileDirectory::settle_lengths() {
+Status FileDirectory::undo_uncommitted_growth() {
   MEMLITH_ASSERT(!files_.read_only());
   if (files_.made_log) return kOk;  // make_first() took the length as it was, and flushed the file; the names are, too
   const std::uint64_t wanted = length_at_home();

@@ -29,7 +29,7 @@ class FileDirectory final : public Directory {
   // The file has the length of its record, or load() would have failed; bytes of the log beyond it belong to a time
   // when the file was longer.
   Status check_homes(const Unreachable&) override { return kOk; }
-  Status settle_lengths() override;
+  Status undo_uncommitted_growth() override;
 
   [[nodiscard]] bool has_home(ObjectId id) const override { return id != kDirectory; }
   Status take_record(const Overlay& overlay) override;
@@ -49,8 +49,8 @@ class FileDirectory final : public Directory {
 
  private:
   [[nodiscard]] std::uint64_t record_bytes() const override { return sizeof(ObjectRecord); }
-  [[nodiscard]] std::uint64_t record_offset(const Entry&) const override { return 0; }
-  void put_record(FrameWriter& writer, const Entry& entry) override MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] std::uint64_t record_offset(const ObjectEntry&) const override { return 0; }
+  void put_record(FrameWriter& writer, const ObjectEntry& entry) override MEMLITH_REQUIRES(mutex_);
   // The file is as the record says, in memory and durably.
   Status commit_record(const ObjectInfo& info, const Commit& commit) MEMLITH_REQUIRES(create_mutex_);
   [[nodiscard]] std::uint64_t length_at_home() const;

@@ -60,7 +60,7 @@ std::vector<std::byte> FolderDirectory::file_of(std::span<const ObjectInfo> obje
   return file;
 }
 
-void FolderDirectory::put_record(FrameWriter& writer, const Entry& entry) {
+void FolderDirectory::put_record(FrameWriter& writer, const ObjectEntry& entry) {
   const DirectoryEntry bytes = entry_of(entry.info, files_.log->log_id());
   writer.put(&bytes, sizeof bytes);
 }
@@ -106,7 +106,8 @@ Result<std::uint64_t> FolderDirectory::make_room_for_entry() {
   std::uint64_t slot = 1;
   {
     const LockGuard lock(mutex_);
-    while (std::any_of(entries_.begin(), entries_.end(), [slot](const Entry& e) { return e.slot == slot; })) ++slot;
+    while (std::any_of(entries_.begin(), entries_.end(), [slot](const ObjectEntry& e) { return e.slot == slot; }))
+      ++slot;
   }
   if ((slot + 1) * kDirectoryEntryBytes > file_bytes_) {
     MEMLITH_TRY(reserve_home(kDirectory, 2 * file_bytes_));
@@ -121,7 +122,7 @@ Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commi
   MEMLITH_TRY_ASSIGN(const std::uint64_t slot, make_room_for_entry());
   // ORDER room-before-commit: memory for the entry is allocated before the commit, so that it cannot be lacking once
   // the entry is durable. [test OutOfMemoryStore.ARegionIsMadeOrNot]
-  Entry made{wanted, slot};
+  ObjectEntry made{wanted, slot};
   {
     const LockGuard lock(mutex_);
     made.info.id = ObjectId{next_id_};
@@ -157,10 +158,10 @@ Result<ObjectInfo> FolderDirectory::create(const ObjectInfo& wanted, const Commi
 
 Status FolderDirectory::set_reserve(ObjectId id, std::uint64_t reserve_bytes, const Commit& commit) {
   const LockGuard create_lock(create_mutex_);
-  Entry changed;
+  ObjectEntry changed;
   {
     const LockGuard lock(mutex_);
-    const Entry* const entry = find_entry(id);
+    const ObjectEntry* const entry = find_entry(id);
     if (entry == nullptr) return no_such_object(id);
     changed = *entry;
   }
@@ -179,7 +180,7 @@ Status FolderDirectory::remove(ObjectId id, const Commit& commit, const Checkpoi
   std::byte bytes[2 * kDirectoryEntryBytes] = {};  // the header, and an empty entry
   {
     const LockGuard lock(mutex_);
-    const Entry* const entry = find_entry(id);
+    const ObjectEntry* const entry = find_entry(id);
     if (entry == nullptr) return no_such_object(id);
     extents[1].offset = entry->slot * kDirectoryEntryBytes;
     const DirectoryHeader header = header_bytes(entries_.size() - 1);
@@ -188,7 +189,7 @@ Status FolderDirectory::remove(ObjectId id, const Commit& commit, const Checkpoi
   MEMLITH_TRY(commit_entries(extents, bytes, commit));
   {
     const LockGuard lock(mutex_);
-    std::erase_if(entries_, [id](const Entry& entry) { return entry.info.id == id; });
+    std::erase_if(entries_, [id](const ObjectEntry& entry) { return entry.info.id == id; });
   }
   // ORDER replay-before-unlink: the home file stays as long as the log has frames for the object. [mutant
   // unlink_before_checkpoint]
@@ -259,7 +260,7 @@ Status FolderDirectory::load(const Overlay& overlay) {
   DirectoryHeader header;
   MEMLITH_TRY(read_header(bytes, header));
   const LockGuard lock(mutex_);
-  std::vector<Entry> before;
+  std::vector<ObjectEntry> before;
   before.swap(entries_);
   const Status taken = take_entries(bytes, header);
   if (!taken.ok()) entries_.swap(before);
@@ -401,7 +402,7 @@ Status FolderDirectory::fill_holes() {
   return directory->fill_holes();
 }
 
-Status FolderDirectory::settle_lengths() {
+Status FolderDirectory::undo_uncommitted_growth() {
   if (files_.was_clean) return kOk;
   const auto cut = [this](ObjectId id, std::uint64_t bytes) -> Status {
     MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
@@ -411,7 +412,7 @@ Status FolderDirectory::settle_lengths() {
   const LockGuard create_lock(create_mutex_);
   const LockGuard lock(mutex_);
   std::uint64_t directory_bytes = kDirectoryBytesFirst;
-  for (const Entry& entry : entries_) {
+  for (const ObjectEntry& entry : entries_) {
     MEMLITH_TRY(cut(entry.info.id, entry.info.size_bytes));
     while (directory_bytes < (entry.slot + 1) * kDirectoryEntryBytes) directory_bytes *= 2;
   }
@@ -440,7 +441,7 @@ Result<std::uint64_t> FolderDirectory::size_at_home(ObjectId id) {
   std::uint64_t slot = 0;
   {
     const LockGuard lock(mutex_);
-    const Entry* const entry = find_entry(id);
+    const ObjectEntry* const entry = find_entry(id);
     if (entry == nullptr) return no_such_object(id);
     if (files_.read_only()) return entry->info.size_bytes;  // constant from here on
     slot = entry->slot;

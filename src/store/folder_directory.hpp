@@ -34,7 +34,7 @@ class FolderDirectory final : public Directory {
   Status load(const Overlay& overlay) override;
   Status check_homes(const Unreachable& unreachable) override;
   Status fill_holes() override;
-  Status settle_lengths() override;
+  Status undo_uncommitted_growth() override;
   Status remove_orphans() override;
 
   Result<std::uint64_t> size_at_home(ObjectId id) override;
@@ -43,10 +43,10 @@ class FolderDirectory final : public Directory {
 
  private:
   [[nodiscard]] std::uint64_t record_bytes() const override { return kDirectoryEntryBytes; }
-  [[nodiscard]] std::uint64_t record_offset(const Entry& entry) const override {
+  [[nodiscard]] std::uint64_t record_offset(const ObjectEntry& entry) const override {
     return entry.slot * kDirectoryEntryBytes;
   }
-  void put_record(FrameWriter& writer, const Entry& entry) override MEMLITH_REQUIRES(mutex_);
+  void put_record(FrameWriter& writer, const ObjectEntry& entry) override MEMLITH_REQUIRES(mutex_);
 
   [[nodiscard]] DirectoryHeader header_bytes(std::uint64_t live_count) const MEMLITH_REQUIRES(mutex_);
   // Commits entries, whose bytes are consecutive in memory, and waits until they are durable.

@@ -55,7 +55,7 @@ Result<bool> Follower::look_at_writer() {
 }
 
 bool Follower::nothing_new(LogPosition since) const {
-  if (settled_ != sequence_) return false;
+  if (at_rest_ != sequence_) return false;
   auto next = files_.log->follower(since).next();
   return next.ok() && !next->has_value();
 }
@@ -151,7 +151,7 @@ Result<bool> Follower::follow_nobody() {
     if (!no_flush_here) MEMLITH_TRY(flushed);
   }
   MEMLITH_TRY_ASSIGN(const bool same, superblock_is_the_same());
-  if (same) settled_ = sequence_;
+  if (same) at_rest_ = sequence_;
   return same;
 }
 

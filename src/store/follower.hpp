@@ -63,12 +63,6 @@ class Follower {
   }
 
  private:
-  // A frame that is not known to be durable yet.
-  struct Waiting {
-    Frame frame;
-    std::vector<std::byte> payload;
-  };
-
   Result<bool> look_at_writer();
   Status look_at_log();
   Result<bool> read();
@@ -84,7 +78,7 @@ class Follower {
   std::function<Status()> on_full_;
 
   std::uint64_t sequence_ = 0;  // of the superblock, as of the last look
-  std::uint64_t settled_ = 0;   // likewise, when no process was found writing
+  std::uint64_t at_rest_ = 0;   // likewise, when no process was found writing
   std::uint64_t log_id_ = 0;
   LogPosition at_;
   Lsn durable_;           // everything before it is durable
@@ -92,7 +86,7 @@ class Follower {
   bool writes_ = false;   // a writer is alive,
   bool stalled_ = false;  // but its log is poisoned
   std::uint32_t writer_ = 0;
-  std::vector<Waiting> waiting_;
+  std::vector<PendingFrame> waiting_;  // not known to be durable yet
 };
 
 }  // namespace memlith::core

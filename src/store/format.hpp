@@ -111,12 +111,12 @@ struct SumsPage {  // docs/format.md#sums-page
 };
 static_assert(sizeof(SumsPage) == 512 && std::has_unique_object_representations_v<SumsPage>);
 
-// The bytes of a guarded file, or of one that is in use, in the place of its mark. Part of the record of a one-file
-// store, behind the object.
+// The bytes of a guarded file, or of one that is in use, in the place of its in-use header. Part of the record of a
+// one-file store, behind the object.
 inline constexpr std::uint32_t kOwnOfGuarded = 1;
 inline constexpr std::uint32_t kOwnOfUsed = 2;  // whose own bytes are zeros
 struct OwnBytes {                               // docs/format.md#own-bytes
-  std::uint32_t marked;                         // which mark the file begins with; 0: none, and all is zero
+  std::uint32_t marked;                         // which in-use header the file begins with; 0: none, and all is zero
   std::uint32_t reserved;
   std::uint8_t bytes[16];  // of a shorter file, as many as it has
 };
@@ -134,24 +134,24 @@ static_assert(sizeof(FileRecord) == 56 && std::has_unique_object_representations
 enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
 
 // The first 8 bytes of a SQLite database that is in use: "\x89MEMSQL\n"; 8 that say its moment follow, as with each of
-// these marks. docs/format.md, "The mark".
-inline constexpr std::uint64_t kSqliteMark = 0x0a4c51534d454d89U;
-inline constexpr std::uint64_t kFileMarkBytes = 16;
+// these headers. docs/format.md, "The in-use header".
+inline constexpr std::uint64_t kSqliteInUseMagic = 0x0a4c51534d454d89U;
+inline constexpr std::uint64_t kInUseHeaderBytes = 16;
 inline constexpr std::uint64_t kNoMoment = 0;  // in the place of the moment, if nothing is known of it
 
 // The first 8 bytes of a guarded file, in the place of its own: "\x89MEMLIT\n". docs/format.md, "The guard".
-inline constexpr std::uint64_t kGuardMark = 0x0a54494c4d454d89U;
+inline constexpr std::uint64_t kGuardInUseMagic = 0x0a54494c4d454d89U;
 
 // The first 8 bytes of a file of a heap, a kv store or an application log that is in use: "\x89MEMUSE\n".
-// docs/format.md, "The mark of use". These structures leave the first 16 bytes of their region to it; a closed file has
-// zeros there.
-inline constexpr std::uint64_t kUseMark = 0x0a4553554d454d89U;
+// docs/format.md, "The in-use header". These structures leave the first 16 bytes of their region to it; a closed file
+// has zeros there.
+inline constexpr std::uint64_t kInUseMagic = 0x0a4553554d454d89U;
 
-// True if the first bytes of a region are the mark of use or zeros.
-inline bool is_left_to_mark(const std::byte* first) {
+// True if the first bytes of a region are the in-use header or zeros.
+inline bool is_left_to_in_use_header(const std::byte* first) {
   std::uint64_t words[2];
   std::memcpy(words, first, sizeof words);
-  return words[0] == kUseMark || (words[0] == 0 && words[1] == 0);
+  return words[0] == kInUseMagic || (words[0] == 0 && words[1] == 0);
 }
 
 // True if the 8 bytes are a moment, and not one that a crash tore.
@@ -165,7 +165,7 @@ struct StoreHeader {  // docs/format.md#store-header
   std::uint32_t kind;
   // 4096: a torn write may spoil that much around it; 0: 512, and nothing beside it
   std::uint16_t physical_block_bytes;
-  std::uint16_t marked;  // which mark the file may begin with: 1 SQLite's, 2 the guard's; else 0
+  std::uint16_t marked;  // which in-use header the file may begin with: 1 SQLite's, 2 the guard's; else 0
   ObjectRecord file;     // one-file store: the file as of the tail of the log
   OwnBytes own;          // the same
   // log_id of the store that this one and its copies come from; 0: unknown. What lies in an object and names its store

@@ -1,5 +1,5 @@
-// The guard of a file: from its first commit to a clean close the file begins with a mark, so that a copy that lacks
-// commits of the log is never taken for a current one. docs/format.md, "The guard".
+// The guard of a file: from its first commit to a clean close the file begins with an in-use header, so that a copy
+// that lacks commits of the log is never taken for a current one. docs/format.md, "The guard".
 #include <algorithm>
 #include <array>
 
@@ -11,16 +11,16 @@ Status Store::put_guard() {
   if (!files_.options.guards_file || is_guarded_) return kOk;
   MEMLITH_TRY(check_process());
   OwnBytes own{kOwnOfGuarded, 0, {}};
-  const std::uint64_t has_bytes = std::min(directory_->record_at_home().object.size_bytes, kFileMarkBytes);
+  const std::uint64_t has_bytes = std::min(directory_->record_at_home().object.size_bytes, kInUseHeaderBytes);
   MEMLITH_TRY(read_home_into(kFile, 0, std::as_writable_bytes(std::span(own.bytes)).first(has_bytes)));
-  MEMLITH_TRY(reserve_home(kFile, kFileMarkBytes));
-  const std::array<std::uint64_t, 2> mark{kGuardMark, 0};
-  const std::array<Extent, 2> extents{kOwnExtent, Extent{kFile, 0, kFileMarkBytes}};
+  MEMLITH_TRY(reserve_home(kFile, kInUseHeaderBytes));
+  const std::array<std::uint64_t, 2> header{kGuardInUseMagic, 0};
+  const std::array<Extent, 2> extents{kOwnExtent, Extent{kFile, 0, kInUseHeaderBytes}};
   const std::array<const std::byte*, 2> sources{reinterpret_cast<const std::byte*>(&own),
-                                                reinterpret_cast<const std::byte*>(mark.data())};
+                                                reinterpret_cast<const std::byte*>(header.data())};
   MEMLITH_TRY(commit({extents, sources, {}}));
-  // ORDER guard-before-commits: the mark is in the file, durably, before the log has anything that the file has not.
-  // [mutant guard_not_home]
+  // ORDER guard-before-commits: the in-use header is in the file, durably, before the log has anything that the file
+  // has not. [mutant guard_not_home]
   MEMLITH_TRY(checkpoint());
   is_guarded_ = true;
   return kOk;
@@ -34,7 +34,7 @@ Status Store::end_guard() {
   MEMLITH_TRY(checkpoint());
   MEMLITH_TRY(cut_home_to_size());
   const FileRecord file = directory_->record_at_home();
-  const std::uint64_t has_bytes = std::min(file.object.size_bytes, kFileMarkBytes);
+  const std::uint64_t has_bytes = std::min(file.object.size_bytes, kInUseHeaderBytes);
   const OwnBytes none{};
   const std::array<Extent, 2> extents{kOwnExtent, Extent{kFile, 0, has_bytes}};
   const std::array<const std::byte*, 2> sources{reinterpret_cast<const std::byte*>(&none),

@@ -27,7 +27,7 @@ class HeldTickets {
   }
   void add(HeldTickets& others) noexcept {
     const LockGuard lock(others.mutex_);
-    for (const Held& each : others.all_) add(each.first, each.end);
+    for (const TicketRange& each : others.all_) add(each.first, each.end);
     others.all_.clear();
   }
 
@@ -35,16 +35,16 @@ class HeldTickets {
   // tickets of commits that wait may be. Only rises.
   Lsn durable(Lsn durable_lsn, Lsn limit) {
     const LockGuard lock(mutex_);
-    std::erase_if(all_, [durable_lsn](const Held& each) { return each.end <= durable_lsn; });
+    std::erase_if(all_, [durable_lsn](const TicketRange& each) { return each.end <= durable_lsn; });
     Lsn ticket = std::min(durable_lsn, limit);
-    for (const Held& each : all_) ticket = std::min(ticket, each.first);
+    for (const TicketRange& each : all_) ticket = std::min(ticket, each.first);
     return told_ = std::max(told_, ticket);
   }
   // How far the log has to be durable for the tickets up to `ticket` that are held here; 0: none is.
   Lsn end_for(Lsn ticket) {
     const LockGuard lock(mutex_);
     Lsn end;
-    for (const Held& each : all_) {
+    for (const TicketRange& each : all_) {
       if (each.first < ticket) end = std::max(end, each.end);
     }
     return end;
@@ -52,12 +52,12 @@ class HeldTickets {
 
  private:
   static constexpr std::size_t kMax = 64;
-  struct Held {
+  struct TicketRange {
     Lsn first;
     Lsn end;
   };
   Mutex mutex_;
-  std::vector<Held> all_ MEMLITH_GUARDED_BY(mutex_);
+  std::vector<TicketRange> all_ MEMLITH_GUARDED_BY(mutex_);
   Lsn told_ MEMLITH_GUARDED_BY(mutex_);
 };
 

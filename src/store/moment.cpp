@@ -70,28 +70,28 @@ Status database_without_log(StoreFiles& files) {
 
 bool is_whole_moment(std::uint64_t moment) { return moment == with_checksum(low_bits(moment, kSaidBits)); }
 
-Status FileMoment::read(bool must_be_marked) {
+Status FileMoment::read(bool must_be_in_use) {
   MEMLITH_ASSERT(step_ == Step::begun || step_ == Step::decided);
   step_ = Step::frames_are_read;
   moment_ = {};
-  found_ = lacks_mark_ = false;
+  found_ = lacks_in_use_header_ = false;
   if (!files_.one_file()) return kOk;
-  lacks_mark_ = must_be_marked;
+  lacks_in_use_header_ = must_be_in_use;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  if (size < kFileMarkBytes) return kOk;
-  std::array<std::uint64_t, 2> mark;
-  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
-  if (mark[0] == kGuardMark && !files_.guards) return guarded_without_log(files_);
-  if (mark[0] == kUseMark) {
-    // A file that was closed cleanly with this log has no mark.
-    if (files_.was_clean || files_.guards || files_.keeps_mark) return used_without_log(files_);
-    files_.marks_use = true;
+  if (size < kInUseHeaderBytes) return kOk;
+  std::array<std::uint64_t, 2> header;
+  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(header))));
+  if (header[0] == kGuardInUseMagic && !files_.guards) return guarded_without_log(files_);
+  if (header[0] == kInUseMagic) {
+    // A file that was closed cleanly with this log has no in-use header.
+    if (files_.was_clean || files_.guards || files_.keeps_in_use_header) return used_without_log(files_);
+    files_.structure_in_use = true;
   }
-  if (!files_.may_be_marked() || mark[0] != files_.mark()) return kOk;
-  lacks_mark_ = false;
-  // Otherwise a crash tore the mark or its moment, and the log is the one that they were being written for.
-  if (is_whole_moment(mark[1])) moment_ = mark[1];
+  if (!files_.may_have_in_use_header() || header[0] != files_.in_use_magic()) return kOk;
+  lacks_in_use_header_ = false;
+  // Otherwise a crash tore the in-use header or its moment, and the log is the one that they were being written for.
+  if (is_whole_moment(header[1])) moment_ = header[1];
   return kOk;
 }
 
@@ -119,20 +119,20 @@ Status FileMoment::check() {
               files_.log->recovered().lsn.value);
 }
 
-Status FileMoment::check_marked(bool stays_marked) {
+Status FileMoment::check_in_use_header(bool stays_in_use) {
   take_step(Step::compared, Step::decided);
-  if (!lacks_mark_ || !stays_marked) return kOk;
+  if (!lacks_in_use_header_ || !stays_in_use) return kOk;
   return fail(Errc::corrupt, Detail::open,
               "{}: is not of the same moment as its log {}: the log belongs to a file that was in use, and this one "
-              "has not the mark that such a file begins with. One of the two is a copy of another time; put back the "
-              "two as they were together. To take the file as it is, remove the log. Nothing was changed",
+              "has no in-use header, with which such a file begins. One of the two is a copy of another time; put back "
+              "the two as they were together. To take the file as it is, remove the log. Nothing was changed",
               files_.path(), files_.log_device->path());
 }
 
 Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) {
   MEMLITH_ASSERT(step_ == Step::frames_are_read || step_ == Step::decided);
   MEMLITH_ASSERT(whole.lsn <= reach.lsn);
-  if (!files_.may_be_marked()) return kOk;
+  if (!files_.may_have_in_use_header()) return kOk;
   const std::uint64_t moment = moment_of(whole, reach, files_.log->log_id());
   const auto bytes = std::as_bytes(std::span(&moment, 1));
   std::uint64_t coming = 0;
@@ -144,29 +144,30 @@ Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) 
     coming_bytes += count;
     return kOk;
   }));
-  if (coming_bytes == sizeof coming && coming == files_.mark()) MEMLITH_TRY(overlay.apply(kFile, sizeof coming, bytes));
+  if (coming_bytes == sizeof coming && coming == files_.in_use_magic())
+    MEMLITH_TRY(overlay.apply(kFile, sizeof coming, bytes));
 
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  if (size < kFileMarkBytes) return kOk;
-  std::array<std::uint64_t, 2> mark;
-  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(mark))));
-  if (mark[0] != files_.mark() || mark[1] == moment) return kOk;
+  if (size < kInUseHeaderBytes) return kOk;
+  std::array<std::uint64_t, 2> header;
+  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(header))));
+  if (header[0] != files_.in_use_magic() || header[1] == moment) return kOk;
   MEMLITH_TRY(file->write(sizeof(std::uint64_t), bytes));
   return file->flush();
 }
 
-Status check_no_mark(StoreFiles& files) {
+Status check_not_in_use(StoreFiles& files) {
   MEMLITH_TRY_ASSIGN(const bool there, files.volume.exists(files.names.file));
   if (!there) return kOk;
   MEMLITH_TRY_ASSIGN(Device* const file, files.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  if (size < kFileMarkBytes) return kOk;
-  std::uint64_t mark = 0;
-  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(&mark, 1))));
-  if (mark == kGuardMark) return guarded_without_log(files);
-  if (mark == kUseMark) return used_without_log(files);
-  return mark == kSqliteMark ? database_without_log(files) : kOk;
+  if (size < kInUseHeaderBytes) return kOk;
+  std::uint64_t header = 0;
+  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(&header, 1))));
+  if (header == kGuardInUseMagic) return guarded_without_log(files);
+  if (header == kInUseMagic) return used_without_log(files);
+  return header == kSqliteInUseMagic ? database_without_log(files) : kOk;
 }
 
 }  // namespace memlith::core

@@ -173,17 +173,17 @@ Status Opening::read_header() {
   if (files_.whole_blocks()) {
     files_.options.replay_bytes_max = std::min(files_.options.replay_bytes_max, kGatheredWithBlocksMax);
   }
-  files_.keeps_mark = files_.keeps_mark || header.marked == kMarkedBySqlite;
+  files_.keeps_in_use_header = files_.keeps_in_use_header || header.marked == kMarkedBySqlite;
   return find_guard(header);
 }
 
 Status Opening::find_guard(const StoreHeader& header) {
   files_.guards = files_.options.guards_file || (header.marked == kMarkedByGuard && !files_.was_clean);
   if (!files_.guards) return kOk;
-  if (files_.keeps_mark) {
+  if (files_.keeps_in_use_header) {
     return fail(Errc::invalid, Detail::open,
-                "{}: the file cannot have the mark of a SQLite database and the mark of the guard; if it was used with "
-                "a guard before, run `memlith recover` on it",
+                "{}: the file cannot have the in-use headers of a SQLite database and of a guarded file; if it was "
+                "used with a guard before, run `memlith recover` on it",
                 files_.path());
   }
   if (files_.whole_blocks()) {

@@ -43,18 +43,18 @@ void Overlay::make_room(Page& page) {
   if (page.capacity() - page.size() >= 2) return;
   const std::size_t before = page.capacity();
   page.reserve(std::max(kPiecesFirst, 2 * before));
-  bytes_held_ += (page.capacity() - before) * sizeof(Piece);
+  bytes_held_ += (page.capacity() - before) * sizeof(Fragment);
 }
 
 // Removes everything inside [begin, end); pieces that cross a border keep the part outside. There is room for one more.
 void Overlay::cut_out(Page& page, std::uint32_t begin, std::uint32_t end) {
   MEMLITH_ASSERT(begin < end && end <= kPageBytes);
   MEMLITH_ASSERT(page.size() < page.capacity());
-  auto first = std::partition_point(page.begin(), page.end(), [begin](const Piece& p) { return p.end() <= begin; });
+  auto first = std::partition_point(page.begin(), page.end(), [begin](const Fragment& p) { return p.end() <= begin; });
   if (first == page.end() || first->begin >= end) return;
   if (first->begin < begin && first->end() > end) {
-    const Piece rest{first->data + (end - first->begin), static_cast<std::uint16_t>(end),
-                     static_cast<std::uint16_t>(first->end() - end)};
+    const Fragment rest{first->data + (end - first->begin), static_cast<std::uint16_t>(end),
+                        static_cast<std::uint16_t>(first->end() - end)};
     first->bytes = static_cast<std::uint16_t>(begin - first->begin);
     page.insert(first + 1, rest);
     return;
@@ -75,7 +75,7 @@ void Overlay::cut_out(Page& page, std::uint32_t begin, std::uint32_t end) {
 
 Status Overlay::apply_to_page(Page& page, std::uint32_t begin, std::span<const std::byte> bytes) {
   const auto at_or_after = [begin](const Page& pieces) {
-    return std::partition_point(pieces.begin(), pieces.end(), [begin](const Piece& p) { return p.begin < begin; });
+    return std::partition_point(pieces.begin(), pieces.end(), [begin](const Fragment& p) { return p.begin < begin; });
   };
   // The common case: the same bytes again.
   const auto same = at_or_after(page);
@@ -94,7 +94,7 @@ Status Overlay::apply_to_page(Page& page, std::uint32_t begin, std::span<const s
 
 bool Overlay::is_in_order(const Page& page) {
   std::uint32_t end = 0;
-  for (const Piece& piece : page) {
+  for (const Fragment& piece : page) {
     if (piece.bytes == 0 || piece.begin < end || piece.end() > kPageBytes) return false;
     end = piece.end();
   }
@@ -139,7 +139,7 @@ Status Overlay::for_each(ObjectId object, const Visit& visit) const {
   std::span<const std::byte> bytes;
   for (const auto& [number, leaf] : found->second) {
     for (std::uint64_t i = 0; i < kLeafPages; ++i) {
-      for (const Piece& piece : leaf[i]) {
+      for (const Fragment& piece : leaf[i]) {
         const std::uint64_t begin = (number * kLeafPages + i) * kPageBytes + piece.begin;
         if (!bytes.empty() && begin == offset + bytes.size() && piece.data == bytes.data() + bytes.size()) {
           bytes = {bytes.data(), bytes.size() + piece.bytes};
@@ -161,7 +161,7 @@ Status Overlay::copy_to(ObjectId object, std::uint64_t offset, std::span<std::by
   for (std::uint64_t page = offset / kPageBytes; page * kPageBytes < end; ++page) {
     const auto leaf = found->second.find(page / kLeafPages);
     if (leaf == found->second.end()) continue;
-    for (const Piece& piece : leaf->second[page % kLeafPages]) {
+    for (const Fragment& piece : leaf->second[page % kLeafPages]) {
       const std::uint64_t at = page * kPageBytes + piece.begin;
       const std::uint64_t from = std::max(at, offset);
       const std::uint64_t to = std::min(at + piece.bytes, end);

@@ -41,13 +41,13 @@ class Overlay {
   void clear();
 
  private:
-  struct Piece {
+  struct Fragment {
     std::byte* data;      // in an arena
     std::uint16_t begin;  // in its page
     std::uint16_t bytes;  // up to a page
     [[nodiscard]] std::uint32_t end() const { return std::uint32_t{begin} + bytes; }
   };
-  using Page = std::vector<Piece>;  // in order of their begin, none overlapping
+  using Page = std::vector<Fragment>;  // in order of their begin, none overlapping
   static constexpr std::uint64_t kLeafPages = 64;
   using Leaf = std::array<Page, kLeafPages>;
   using Leaves = std::map<std::uint64_t, Leaf>;  // by the number of the first page, divided by kLeafPages

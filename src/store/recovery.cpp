@@ -14,12 +14,12 @@ Status Recovery::run() {
   MEMLITH_TRY(replay_.moment().check());
   MEMLITH_TRY(replay_.check());
   const FileRecord file = directory_.record_at_home();
-  MEMLITH_TRY(replay_.moment().check_marked(file.own.marked != 0));
+  MEMLITH_TRY(replay_.moment().check_in_use_header(file.own.marked != 0));
   MEMLITH_TRY(directory_.load(replay_.overlay()));
   MEMLITH_TRY(directory_.check_homes(replay_.unreachable()));
   replay_.forget_unreachable();
   if (!files_.read_only()) return bring_home();
-  // A reader sees the file's own bytes in the place of the mark.
+  // A reader sees the file's own bytes in the place of the in-use header.
   return file.own.marked != 0 ? replay_.lay_over(std::as_bytes(std::span(file.own.bytes)), file.object.size_bytes)
                               : kOk;
 }
@@ -79,7 +79,7 @@ Status Recovery::gather(const Frame& frame) {
 }
 
 Status Recovery::gather_waiting() {
-  for (Waiting& each : waiting_) {
+  for (PendingFrame& each : waiting_) {
     each.frame.payload = each.payload;
     MEMLITH_TRY(gather(each.frame));
   }
@@ -104,7 +104,7 @@ Status Recovery::bring_home() {
   // An archive has what is before this place, and not what the file has become. A marked file is as the log says, and
   // its moment names the chain.
   const bool is_empty = files_.was_clean && log.tail() == log.recovered();
-  if (files_.file_was_changed && is_empty && !replay_.moment().is_marked()) log.break_chain();
+  if (files_.file_was_changed && is_empty && !replay_.moment().has_in_use_header()) log.break_chain();
   MEMLITH_TRY(directory_.fill_holes());
   // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Only frames
   // that are on the medium go home. Otherwise a power cut between two home files would keep half of a commit. [mutant
@@ -113,13 +113,13 @@ Status Recovery::bring_home() {
   if (!replay_.overlay().objects().empty()) MEMLITH_TRY(replay_.note_moment(log.tail(), log.recovered()));
   MEMLITH_TRY(replay_.write_home(nullptr));
   replay_.forget_unreachable();  // as check_homes() found it
-  MEMLITH_TRY(directory_.settle_lengths());
+  MEMLITH_TRY(directory_.undo_uncommitted_growth());
   MEMLITH_TRY(replay_.flush_homes());
   for (const ObjectInfo& info : directory_.objects()) MEMLITH_TRY(files_.sums.keep(info.id, info.size_bytes));
   MEMLITH_TRY(replay_.flush_sums());
   replay_.assert_at_rest();
-  MEMLITH_TRY(replay_.blocks().settle());
-  // ORDER home-before-moment: as in Checkpointer::settle(). [test Crash.EveryOperation]
+  MEMLITH_TRY(replay_.blocks().renew());
+  // ORDER home-before-moment: as in Checkpointer::free_frames(). [test Crash.EveryOperation]
   MEMLITH_TRY(replay_.note_moment(log.recovered(), log.recovered()));
   // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
   // home_not_flushed_by_recovery]

@@ -21,13 +21,6 @@ class Recovery {
   Status run();
 
  private:
-  // A frame that did not fit into the overlay; it waits until a later frame proves that the content of the overlay is
-  // durable.
-  struct Waiting {
-    Frame frame;
-    std::vector<std::byte> payload;
-  };
-
   Status flush_log();
   Status gather_log();
   Status take(const Frame& frame);
@@ -42,7 +35,8 @@ class Recovery {
   LogPosition tail_;
   LogPosition gathered_;  // what is in the overlay or at home
   std::uint64_t frames_bytes_ = 0;
-  std::vector<Waiting> waiting_;
+  // Did not fit into the overlay: they wait until a later frame proves that the content of the overlay is durable.
+  std::vector<PendingFrame> waiting_;
 };
 
 }  // namespace memlith::core

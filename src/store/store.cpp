@@ -183,7 +183,7 @@ Status Store::start() {
   });
   checkpointer_.start(*background_, *publisher_);
   is_guarded_ = directory_->record_at_home().own.marked == kOwnOfGuarded;
-  files_.marks_use = directory_->record_at_home().own.marked == kOwnOfUsed;
+  files_.structure_in_use = directory_->record_at_home().own.marked == kOwnOfUsed;
   enter(StoreState::writable);
   return files_.options.guards_file ? kOk : end_guard();
 }
@@ -260,7 +260,7 @@ Status Store::finish() {
   assert_state();
   enter(StoreState::closing);
   KeptFailure mark;
-  mark.keep(is_guarded_ ? end_guard() : end_use_mark());
+  mark.keep(is_guarded_ ? end_guard() : end_in_use_header());
   stop_jobs();
   assert_state();
   if (!mark.ok()) return mark.tell();
@@ -393,15 +393,15 @@ Result<std::vector<std::byte>> Store::read_home(ObjectId id) {
 Status Store::read_home_into(ObjectId id, std::uint64_t offset, std::span<std::byte> target) {
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
   MEMLITH_TRY(device->read(offset, target));
-  if (!files_.guards || id != kFile || offset >= kFileMarkBytes) return kOk;
+  if (!files_.guards || id != kFile || offset >= kInUseHeaderBytes) return kOk;
   const OwnBytes own = directory_->record_at_home().own;
-  const std::uint64_t count = std::min<std::uint64_t>(target.size(), kFileMarkBytes - offset);
+  const std::uint64_t count = std::min<std::uint64_t>(target.size(), kInUseHeaderBytes - offset);
   if (own.marked != 0) std::memcpy(target.data(), own.bytes + offset, count);
   return kOk;
 }
 
 bool Store::read_cached_home(ObjectId id, std::uint64_t offset, std::span<std::byte> target) {
-  if (files_.guards && id == kFile && offset < kFileMarkBytes) return false;  // the file begins with bytes of its own
+  if (files_.guards && id == kFile && offset < kInUseHeaderBytes) return false;  // the home has the in-use header there
   const auto device = files_.homes.get(id);
   return device.ok() && (*device)->read_cached(offset, target);
 }

@@ -224,7 +224,7 @@ class Store {
   [[nodiscard]] std::uint64_t origin() const { return files_.origin; }
   [[nodiscard]] const Log& log() const { return *files_.log; }
   [[nodiscard]] bool was_clean() const { return files_.was_clean; }
-  [[nodiscard]] bool marks_sqlite() const { return files_.keeps_mark; }
+  [[nodiscard]] bool marks_sqlite() const { return files_.keeps_in_use_header; }
   [[nodiscard]] const StoreCounters& counters() const { return files_.counters; }
   // Null in a read-only store. The caller fills the histograms; publish_stats() copies the counters.
   [[nodiscard]] StatsPage* stats() const { return publisher_ != nullptr ? &publisher_->page() : nullptr; }
@@ -251,15 +251,16 @@ class Store {
   // One-file stores: removes the log's name, unless the name leads to another store's log by now.
   Status remove_log();
 
-  // With StoreOptions::guards_file: the file begins with the mark of the guard before this returns ok. A caller that
-  // commits to the file calls this first, and commits the file's own first kFileMarkBytes to kOwnBytesOffset of
-  // kDirectory.
+  // With StoreOptions::guards_file: the file begins with the in-use header of the guard before this returns ok. A
+  // caller that commits to the file calls this first, and commits the file's own first kInUseHeaderBytes to
+  // kOwnBytesOffset of kDirectory.
   Status put_guard();
   [[nodiscard]] bool is_guarded() const { return is_guarded_; }
-  // For structures that leave the first 16 bytes of their region to the mark of use, and have `magic` behind it: the
-  // file of a one-file store begins with the mark before this returns ok, until the store is closed. A file with other
-  // bytes there stays as it is; so do all others. `is_new`: zeros are in the place of the magic. One thread at a time.
-  Status mark_use(std::uint64_t magic, bool is_new);
+  // For structures that leave the first 16 bytes of their region to the in-use header, and have `magic` behind it: the
+  // file of a one-file store begins with the in-use header before this returns ok, until the store is closed. A file
+  // with other bytes there stays as it is; so do all others. `is_new`: zeros are in the place of the magic. One thread
+  // at a time.
+  Status put_in_use_header(std::uint64_t magic, bool is_new);
 
   // True if this process is a forked child, which shares the store's files and must not use them.
   [[nodiscard]] bool in_forked_child() const { return process_mark_ != 0 && process_mark_ != process_mark(); }
@@ -276,7 +277,7 @@ class Store {
   Status start();
   Status finish();  // everything of close() except releasing the locks
   Status end_guard();
-  Status end_use_mark();
+  Status end_in_use_header();
   void stop_jobs();
   void drop_stats();
   void count_capture(std::span<const Extent> extents);

@@ -116,7 +116,7 @@ Status SumsFile::reserve(std::uint64_t home_bytes) {
   return size < wanted ? device_->reserve(wanted) : kOk;
 }
 
-Status SumsFile::settle(std::uint64_t home_bytes) {
+Status SumsFile::fit(std::uint64_t home_bytes) {
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, device_->size());
   MEMLITH_TRY(reserve(home_bytes));
   MEMLITH_TRY(device_->fill_holes());
@@ -193,7 +193,7 @@ Status Sums::keep(ObjectId object, std::uint64_t home_bytes) {
   }
   if (file != nullptr) {
     unflushed_[object] = file;
-    status = file->settle(home_bytes);
+    status = file->fit(home_bytes);
   }
   if (status.ok() || (status.category != Errc::no_space && status.category != Errc::permission)) return status;
   // There is no room for sums. The store can be used without them, but then none that are out of date may be left.

@@ -55,7 +55,7 @@ class SumsFile {
   // Reserves the space of the sums of a home of that many bytes. What the home has grown by since is zeros.
   Status reserve(std::uint64_t home_bytes);
   // The same for a file that was found: of what it lacks nothing is known.
-  Status settle(std::uint64_t home_bytes);
+  Status fit(std::uint64_t home_bytes);
   // Writes what set() has changed; a flush makes it durable.
   Status write();
   Status flush();

@@ -500,9 +500,9 @@ void cut_the_standby(StoreKind kind, std::uint64_t seed, Faults& faults) {
     ASSERT_TRUE(restorer.begin(*plan, replica).ok()) << last_error_text();
     // In two pieces, so that there are frames behind a tail that has moved.
     ASSERT_TRUE(restorer.feed(replica, plan->full, world.lsns[world.lsns.size() / 2]).ok()) << last_error_text();
-    ASSERT_TRUE(replica.settle().ok()) << last_error_text();
+    ASSERT_TRUE(replica.checkpoint().ok()) << last_error_text();
     ASSERT_TRUE(restorer.feed(replica, plan->full, plan->until).ok()) << last_error_text();
-    ASSERT_TRUE(replica.settle().ok()) << last_error_text();
+    ASSERT_TRUE(replica.checkpoint().ok()) << last_error_text();
   }
   const SimTrace& trace = disk.trace();
   const std::string log_name = StoreNames(kind, world.options.file_name).log;

@@ -345,7 +345,7 @@ TEST_F(KvBadInput, CorruptPages) {
     store.reset();
   }
   std::string other = sound;
-  other[16] ^= 1;  // behind the bytes of the mark of use
+  other[16] ^= 1;  // behind the bytes of the in-use header
   write_file(file, other);
   auto damaged_store = Store::open(folder_ / "store", {});
   ASSERT_TRUE(damaged_store);

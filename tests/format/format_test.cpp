@@ -103,9 +103,9 @@ TEST(FormatDocument, SpellsTheMagicNumbers) {
   EXPECT_EQ(spelled(kBlocksMagic), "MEMLBLK\n");
   EXPECT_EQ(spelled(kSumsMagic), "MEMLSUM\n");
   EXPECT_EQ(kSumUnknown, 0xffffffffu);
-  EXPECT_EQ(spelled(kGuardMark), "\x89MEMLIT\n");
-  EXPECT_EQ(spelled(kUseMark), "\x89MEMUSE\n");
-  EXPECT_EQ(spelled(kSqliteMark), "\x89MEMSQL\n");
+  EXPECT_EQ(spelled(kGuardInUseMagic), "\x89MEMLIT\n");
+  EXPECT_EQ(spelled(kInUseMagic), "\x89MEMUSE\n");
+  EXPECT_EQ(spelled(kSqliteInUseMagic), "\x89MEMSQL\n");
   EXPECT_FALSE(is_whole_moment(kNoMoment)) << "a mark without a moment would be taken for one of LSN 0";
   EXPECT_EQ(spelled(kSlotMagic), "SLOT");
   EXPECT_EQ(spelled(kFrameMagic), "FRAM");

@@ -93,13 +93,13 @@ class Client {
   [[nodiscard]] const Counts& counts() const { return counts_; }
 
  private:
-  struct Place {
+  struct Record {
     int map;
     int index;
     [[nodiscard]] std::string name() const { return std::to_string(index); }
     [[nodiscard]] std::string key() const { return Journal::key_of(Journal::map_of(map), index); }
   };
-  Place draw() {
+  Record draw() {
     return {static_cast<int>(random_.below(Journal::kMaps)), static_cast<int>(random_.below(Journal::kKeysOfMap))};
   }
 
@@ -146,56 +146,56 @@ class Client {
     finish();
   }
   void read() {
-    const Place place = draw();
-    const auto value = transaction_->get(maps_[place.map], place.name());
+    const Record drawn = draw();
+    const auto value = transaction_->get(maps_[drawn.map], drawn.name());
     if (!goes_on(value.status())) return;
     Seen seen;
     if (value->has_value()) seen.emplace(**value);
-    recorded_.actions.push_back({Action::Kind::read, place.key(), seen, {}, {}});
+    recorded_.actions.push_back({Action::Kind::read, drawn.key(), seen, {}, {}});
   }
   void put() {
-    const Place place = draw();
+    const Record drawn = draw();
     const std::string value = journal_.fresh_value();
-    if (!goes_on(transaction_->put(maps_[place.map], place.name(), value))) return;
-    wrote(place, value);
+    if (!goes_on(transaction_->put(maps_[drawn.map], drawn.name(), value))) return;
+    wrote(drawn, value);
   }
   void remove() {
-    const Place place = draw();
-    const auto removed = transaction_->remove(maps_[place.map], place.name());
+    const Record drawn = draw();
+    const auto removed = transaction_->remove(maps_[drawn.map], drawn.name());
     if (!goes_on(removed.status())) return;
     // A record that was not there was read; nothing was written.
     if (*removed) {
-      wrote(place, std::nullopt);
+      wrote(drawn, std::nullopt);
     } else {
-      recorded_.actions.push_back({Action::Kind::read, place.key(), std::nullopt, {}, {}});
+      recorded_.actions.push_back({Action::Kind::read, drawn.key(), std::nullopt, {}, {}});
     }
   }
   // Expects what the client read before, no value, or a value that any client wrote once.
   void put_if() {
-    const Place place = draw();
+    const Record drawn = draw();
     Seen expected;
     if (random_.one_in(2)) {
-      const auto value = transaction_->get(maps_[place.map], place.name());
+      const auto value = transaction_->get(maps_[drawn.map], drawn.name());
       if (!goes_on(value.status())) return;
       if (value->has_value()) expected.emplace(**value);
-      recorded_.actions.push_back({Action::Kind::read, place.key(), expected, {}, {}});
+      recorded_.actions.push_back({Action::Kind::read, drawn.key(), expected, {}, {}});
     } else if (random_.one_in(2)) {
       expected = stale_;
     }
     const Seen value = random_.one_in(4) ? Seen() : Seen(journal_.fresh_value());
-    const auto done = transaction_->put_if(maps_[place.map], place.name(), expected, value);
+    const auto done = transaction_->put_if(maps_[drawn.map], drawn.name(), expected, value);
     if (!goes_on(done.status())) return;
     ++(*done ? counts_.swaps : counts_.refused_swaps);
-    recorded_.actions.push_back({*done ? Action::Kind::read : Action::Kind::differs, place.key(), expected, {}, {}});
-    if (*done && (expected || value)) wrote(place, value);
+    recorded_.actions.push_back({*done ? Action::Kind::read : Action::Kind::differs, drawn.key(), expected, {}, {}});
+    if (*done && (expected || value)) wrote(drawn, value);
   }
   void remove_range() {
-    const Place place = draw();
+    const Record drawn = draw();
     const int other = static_cast<int>(random_.below(Journal::kKeysOfMap));
-    const Bounds bounds = bounds_of(std::min(place.index, other), std::max(place.index, other));
+    const Bounds bounds = bounds_of(std::min(drawn.index, other), std::max(drawn.index, other));
     std::uint64_t count = 0;
-    if (!goes_on(transaction_->remove_range(maps_[place.map], bounds.from, bounds.to, count))) return;
-    const std::string map = Journal::map_of(place.map);
+    if (!goes_on(transaction_->remove_range(maps_[drawn.map], bounds.from, bounds.to, count))) return;
+    const std::string map = Journal::map_of(drawn.map);
     const std::string first = Journal::key_of(map, bounds.low);
     const std::string last = Journal::key_of(map, bounds.high);
     if (count == 0) {  // that is a scan, which found nothing
@@ -208,13 +208,13 @@ class Client {
   }
   // A commit of its own, of some records behind all that there are; mostly a transaction uses the map.
   void append() {
-    const Place place = draw();
-    const std::string map = Journal::map_of(place.map);
+    const Record drawn = draw();
+    const std::string map = Journal::map_of(drawn.map);
     recorded_ = {};
     recorded_.began = journal_.now();
     const std::string last = Journal::key_of(map, Journal::kKeysOfMap - 1);
-    recorded_.actions.push_back({Action::Kind::scan, place.key(), std::nullopt, last, {}});
-    int next = place.index;
+    recorded_.actions.push_back({Action::Kind::scan, drawn.key(), std::nullopt, last, {}});
+    int next = drawn.index;
     std::string name;
     std::string value;
     const auto source = [&](std::string_view& key, std::string_view& content) {
@@ -228,7 +228,7 @@ class Client {
       return true;
     };
     std::uint64_t count = 0;
-    const core::Status done = kv_.append(maps_[place.map], source, count);
+    const core::Status done = kv_.append(maps_[drawn.map], source, count);
     recorded_.ended = journal_.now();
     if (!done.ok()) {
       EXPECT_EQ(count, 0u);
@@ -242,10 +242,10 @@ class Client {
     }
     journal_.add(std::move(recorded_));
   }
-  void wrote(const Place& place, Seen value) {
+  void wrote(const Record& drawn, Seen value) {
     if (value) stale_ = value;
     recorded_.wrote = true;
-    recorded_.actions.push_back({Action::Kind::write, place.key(), std::move(value), {}, {}});
+    recorded_.actions.push_back({Action::Kind::write, drawn.key(), std::move(value), {}, {}});
   }
   // Places from `low` to `high`, both included, as a range: the last key has no other behind it.
   struct Bounds {
@@ -262,14 +262,14 @@ class Client {
   }
   // All records that a cursor has which is kept to a range or to a prefix, in one of the two directions.
   void scan_within() {
-    const Place place = draw();
+    const Record drawn = draw();
     const bool forward = random_.one_in(2);
-    const int other = random_.one_in(3) ? place.index : static_cast<int>(random_.below(Journal::kKeysOfMap));
-    const Bounds bounds = bounds_of(std::min(place.index, other), std::max(place.index, other));
-    const std::string map = Journal::map_of(place.map);
-    core::kv::Cursor cursor(*transaction_, maps_[place.map]);
+    const int other = random_.one_in(3) ? drawn.index : static_cast<int>(random_.below(Journal::kKeysOfMap));
+    const Bounds bounds = bounds_of(std::min(drawn.index, other), std::max(drawn.index, other));
+    const std::string map = Journal::map_of(drawn.map);
+    core::kv::Cursor cursor(*transaction_, maps_[drawn.map]);
     if (bounds.low == bounds.high) {
-      ASSERT_OK(cursor.set_prefix(place.name()));
+      ASSERT_OK(cursor.set_prefix(drawn.name()));
     } else {
       ASSERT_OK(cursor.set_bounds(bounds.from, bounds.to));
     }
@@ -290,16 +290,16 @@ class Client {
   }
   // Records from a key on, in both directions, as many as it likes.
   void scan() {
-    const Place place = draw();
+    const Record drawn = draw();
     const bool forward = random_.one_in(2);
     const int last = static_cast<int>(random_.below(Journal::kKeysOfMap));
-    const int low = forward ? std::min(place.index, last) : 0;
-    const int high = forward ? std::max(place.index, last) : last;
-    core::kv::Cursor cursor(*transaction_, maps_[place.map]);
+    const int low = forward ? std::min(drawn.index, last) : 0;
+    const int high = forward ? std::max(drawn.index, last) : last;
+    core::kv::Cursor cursor(*transaction_, maps_[drawn.map]);
     Action action{Action::Kind::scan,
-                  Journal::key_of(Journal::map_of(place.map), low),
+                  Journal::key_of(Journal::map_of(drawn.map), low),
                   std::nullopt,
-                  Journal::key_of(Journal::map_of(place.map), high),
+                  Journal::key_of(Journal::map_of(drawn.map), high),
                   {}};
     // Forward from `low` to above `high`; backward from the end to below the first record.
     for (bool started = false;; started = true) {
@@ -311,7 +311,7 @@ class Client {
       const auto record = cursor.current();
       if (!goes_on(record.status())) return;
       ASSERT_TRUE(record->has_value());
-      const std::string key = Journal::map_of(place.map) + "/" + std::string((*record)->key);
+      const std::string key = Journal::map_of(drawn.map) + "/" + std::string((*record)->key);
       if (forward && key > action.end) break;
       if (key <= action.end) action.found.emplace(key, std::string((*record)->value));
     }

@@ -217,8 +217,8 @@ void World::step() {
   }
 }
 
-void World::settle() {
-  note("settle");
+void World::reopen_and_compare() {
+  note("reopen and compare");
   for (ModelStore& store : stores_) {
     if (store.handle != nullptr) close(store);
   }

@@ -104,7 +104,7 @@ class World {
   // One step, drawn at random.
   void step();
   // Closes everything, reopens every store and compares all of it.
-  void settle();
+  void reopen_and_compare();
 
  private:
   struct Step {

@@ -237,7 +237,7 @@ void expect_patience(StoreKind kind, int enough, std::initializer_list<Errc> way
     }
     Faults faults;
     const auto copied = copy(readers_volume, world.options, faults, std::chrono::hours(10));
-    faults.settle();
+    faults.judge();
     EXPECT_EQ(done, enough);
     ASSERT_TRUE(copied.has_value());
     EXPECT_EQ(copied->content, world.states.back());

@@ -214,7 +214,7 @@ class Rot : public ::testing::Test {
   static void expect_sound(Trial trial, std::uint64_t seeds) {
     Faults faults;
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) trial(seed, faults);
-    faults.settle();
+    faults.judge();
   }
   static void expect_noticed(Mutant mutant, Trial trial) {
     SCOPED_TRACE(static_cast<int>(mutant));
@@ -222,7 +222,7 @@ class Rot : public ::testing::Test {
     Faults faults;
     for (std::uint64_t seed = 1; seed <= 10 && faults.found == 0; ++seed) trial(seed, faults);
     active_mutant = Mutant::none;
-    faults.settle();
+    faults.judge();
   }
 };
 

@@ -177,7 +177,7 @@ struct Faults {
     ++found;
     if (first.empty()) first = what;
   }
-  void settle() const {
+  void judge() const {
     if (planted) {
       EXPECT_GT(found, 0u) << "the planted fault was not noticed";
     } else {
@@ -192,7 +192,7 @@ using Trial = void (*)(StoreKind kind, std::uint64_t seed, Faults& faults);
 inline void expect_sound(Trial trial, StoreKind kind, std::uint64_t seeds = 3) {
   Faults faults;
   for (std::uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFatalFailure(); ++seed) trial(kind, seed, faults);
-  faults.settle();
+  faults.judge();
 }
 
 inline void expect_noticed(Mutant mutant, Trial trial, StoreKind kind, std::uint64_t seeds = 20) {
@@ -201,7 +201,7 @@ inline void expect_noticed(Mutant mutant, Trial trial, StoreKind kind, std::uint
   Faults faults;
   for (std::uint64_t seed = 1; seed <= seeds && faults.found == 0; ++seed) trial(kind, seed, faults);
   active_mutant = Mutant::none;
-  faults.settle();
+  faults.judge();
 }
 
 class OfBothKinds : public ::testing::TestWithParam<StoreKind> {};

@@ -44,7 +44,7 @@ bool has_commands(const ArchiveArguments& arguments) {
 }
 
 // With commands there is no TARGET, and what follows moves up.
-MaybeFailure settle_words(ArchiveArguments& arguments, bool target_first) {
+MaybeFailure assign_words(ArchiveArguments& arguments, bool target_first) {
   const bool commands = has_commands(arguments);
   if (commands && target_first && arguments.to.empty()) std::swap(arguments.from, arguments.to);
   std::string& target = target_first ? arguments.from : arguments.to;
@@ -226,7 +226,7 @@ MaybeFailure follow(const ArchiveArguments& arguments) {
 
 MaybeFailure run_archive(const ArchiveArguments& given) {
   ArchiveArguments arguments = given;
-  if (MaybeFailure failure = settle_words(arguments, arguments.follow)) return failure;
+  if (MaybeFailure failure = assign_words(arguments, arguments.follow)) return failure;
   if (arguments.from.empty() && !arguments.follow) return tool_failure(MEMLITH_INVALID, "STORE is missing");
   if (arguments.to.empty() && arguments.follow) return tool_failure(MEMLITH_INVALID, "DEST is missing");
   catch_interrupts();
@@ -237,7 +237,7 @@ MaybeFailure run_archive(const ArchiveArguments& given) {
 
 MaybeFailure run_list(const ArchiveArguments& given) {
   ArchiveArguments arguments = given;
-  if (MaybeFailure failure = settle_words(arguments, true)) return failure;
+  if (MaybeFailure failure = assign_words(arguments, true)) return failure;
   const memlith_archive_target target = target_of(arguments, arguments.from);
   std::vector<memlith_archive_run> runs;
   std::vector<std::string> whys;
@@ -334,7 +334,7 @@ MaybeFailure parse_moment(const std::string& at, memlith_restore_options& option
 
 MaybeFailure run_restore(const ArchiveArguments& given) {
   ArchiveArguments arguments = given;
-  if (MaybeFailure failure = settle_words(arguments, true)) return failure;
+  if (MaybeFailure failure = assign_words(arguments, true)) return failure;
   if (arguments.to.empty() && !arguments.dry_run) return tool_failure(MEMLITH_INVALID, "DEST is missing");
   memlith_restore_options options{};
   options.struct_size = sizeof options;

@@ -45,7 +45,7 @@ class LoggedStore final : public KvStore {
     return waits_ ? failure_of(log_->write(), "writing the log") : failure_of(log_->write_weak(), "writing the log");
   }
   // Everything that was logged is in the kv store.
-  [[nodiscard]] MaybeFailure settle() {
+  [[nodiscard]] MaybeFailure wait_until_moved() {
     MEMLITH_TOOL_TRY(failure_of(log_->write(), "writing the log"));
     return mover_.wait(newest_);
   }
@@ -64,7 +64,7 @@ class LoggedSession final : public MemlithSession {
       : MemlithSession(use, std::move(writer), std::move(reader)), store_(store) {}
   MaybeFailure put(std::string_view key, std::string_view value) override { return store_.log(kPut, key, value); }
   MaybeFailure remove(std::string_view key) override { return store_.log(kRemove, key, {}); }
-  MaybeFailure finish() override { return store_.settle(); }
+  MaybeFailure finish() override { return store_.wait_until_moved(); }
 
  private:
   LoggedStore& store_;

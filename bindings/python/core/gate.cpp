@@ -133,13 +133,13 @@ void Gate::leave() {
 
 bool Gate::begin(const OwnerPtr& owner, std::optional<double> wait) {
   if (owner != nullptr && held_by(owner)) return false;
-  struct Waiting {
+  struct CountedWait {
     Gate& gate;
-    explicit Waiting(Gate& given) : gate(given) {
+    explicit CountedWait(Gate& given) : gate(given) {
       const std::lock_guard lock(gate.mutex_);
       ++gate.waiting_;
     }
-    ~Waiting() {
+    ~CountedWait() {
       const std::lock_guard lock(gate.mutex_);
       --gate.waiting_;
       gate.changed_.notify_all();

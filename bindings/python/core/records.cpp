@@ -58,7 +58,7 @@ void Records::close() {
   check(memlith_kv_close(std::exchange(handle_, nullptr)));
 }
 
-void Records::settle() {
+void Records::persist_waiting() {
   const std::int32_t code = memlith_kv_persist(handle_);
   switch (memlith_category(code)) {
     case MEMLITH_NO_SPACE:

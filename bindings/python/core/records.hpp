@@ -39,7 +39,7 @@ class Records {
   ~Records() = default;  // touches nothing: of a store that was closed, or of a forked child
   void close();
   // Before a close: makes durable what waits. Fails if there is no room for it yet, and not if the store is poisoned.
-  void settle();
+  void persist_waiting();
 
   // The dictionary of that name; creates it with that kind. INCOMPATIBLE if it was created with another kind.
   std::shared_ptr<Dictionary> dictionary(const std::string& name, const std::string& kind);

@@ -116,11 +116,11 @@ Store::~Store() {
 }
 
 // Commits of weak dictionaries become durable, or there is no room for them: then close() would lose them.
-void Store::settle() {
+void Store::persist_waiting() {
   if (inherited()) return;
   const Unlocked unlocked;
   const std::shared_lock lock(lock_);
-  if (handle_ != nullptr && records_ != nullptr && !read_only_) records_->settle();
+  if (handle_ != nullptr && records_ != nullptr && !read_only_) records_->persist_waiting();
 }
 
 void Store::close() {
@@ -648,7 +648,7 @@ void define_store(nb::module_& module) {
       .def("close", &Store::close)
       .def_prop_ro("closed", &Store::closed)
       .def_prop_ro("inherited", &Store::inherited)
-      .def("settle", &Store::settle)
+      .def("persist_waiting", &Store::persist_waiting)
       .def("persist", &Store::persist)
       .def("persist_async", &Store::persist_async)
       .def("wait", &Store::wait, nb::arg("ticket"))

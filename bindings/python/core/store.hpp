@@ -34,7 +34,7 @@ class Store {
   Store& operator=(const Store&) = delete;
   ~Store();
 
-  void settle();
+  void persist_waiting();
   void close();
   bool closed() const { return handle_ == nullptr; }
   bool inherited() const { return ::getpid() != process_; }

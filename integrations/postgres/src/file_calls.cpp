@@ -17,9 +17,9 @@ int FileCalls::before_creation(std::string_view path) {
       newest = pages_.newest_number();
     }
     if (!waiting_.wait(Waiting::For::home, newest)) return EIO;
-    pages_.memory().settle_wanted.store(1);
+    pages_.memory().checkpoint_wanted.store(1);
     pages_.announce();
-    if (!waiting_.wait(Waiting::For::settled, newest)) return EIO;
+    if (!waiting_.wait(Waiting::For::checkpointed, newest)) return EIO;
   }
 }
 
@@ -137,7 +137,7 @@ int FileCalls::record_cut(FileRef ref, std::uint32_t blocks, std::uint64_t& wait
       if (file == nullptr || file->state != FileState::live) return 0;
       full = pages_.memory().filling.load();
       if (pages_.has_room()) {
-        const bool has_pages = file->page_batch > pages_.memory().settled.load();
+        const bool has_pages = file->page_batch > pages_.memory().checkpointed.load();
         pages_.put_length(ref, blocks);
         if (has_pages) wait_for = full;
         return 0;
@@ -199,7 +199,7 @@ int FileCalls::record_longer(FileRef ref) {
       const Pages::Lock lock(pages_);
       const SharedFile* const file = pages_.file(ref);
       if (file == nullptr || file->state != FileState::live) return 0;
-      if (file->cut_batch <= pages_.memory().settled.load()) return 0;
+      if (file->cut_batch <= pages_.memory().checkpointed.load()) return 0;
       if (pages_.has_room()) {
         pages_.put_longer(ref, file->blocks);
         return 0;

@@ -32,7 +32,7 @@ class FileAccess {
 class Waiting {
  public:
   virtual ~Waiting() = default;
-  enum class For : std::uint8_t { durable, home, settled };
+  enum class For : std::uint8_t { durable, home, checkpointed };
   // Until the counter has come to that batch; the batch is wanted.
   virtual bool wait(For what, std::uint64_t batch) = 0;
 };

@@ -76,7 +76,7 @@ class Keeper {
         cluster_(std::move(cluster)),
         log_(std::move(log)),
         homes_(cluster_.data()),
-        page_log_(*log_, homes_, log_->settle_bytes()) {}
+        page_log_(*log_, homes_, log_->checkpoint_bytes()) {}
 
   Result<void> begin() {
     if (pages_.memory().started.load() != 0) return page_log_.resume();
@@ -279,7 +279,7 @@ Result<Recovered> recover(const std::string& data, const std::string& log) {
   Result<std::unique_ptr<StoredLog>> stored = open_log(*cluster);
   if (!stored) return stored.error();
   FileHomes homes(cluster->data());
-  PageLog pages(**stored, homes, (*stored)->settle_bytes());
+  PageLog pages(**stored, homes, (*stored)->checkpoint_bytes());
   const Result<Replayed> replayed = replay_into(*cluster, **stored, pages);
   if (!replayed) return replayed.error();
   if (Result<void> closed = (*stored)->close(); !closed) return closed.error();
@@ -291,7 +291,7 @@ Result<Recovered> recover(const std::string& data, const std::string& log) {
 
 std::uint64_t KeeperWaiting::counter(For what) const {
   const SharedMemory& memory = pages_.memory();
-  if (what == For::settled) return memory.settled.load();
+  if (what == For::checkpointed) return memory.checkpointed.load();
   return what == For::home ? memory.home.load() : memory.durable.load();
 }
 
@@ -318,7 +318,7 @@ void KeeperWaiting::look_after_keeper() {
 
 bool KeeperWaiting::wait(For what, std::uint64_t batch) {
   SharedMemory& memory = pages_.memory();
-  if (counter(what) < batch && what != For::settled) pages_.want(batch);
+  if (counter(what) < batch && what != For::checkpointed) pages_.want(batch);
   for (unsigned waits = 1;; ++waits) {
     const std::uint32_t ticket = pages_.ticket();
     if (memory.failed.load() != 0) return false;

@@ -97,8 +97,8 @@ Result<Replayed> PageLog::replay() {
 }
 
 Result<void> PageLog::resume() {
-  // How much there is, is not known: the next settling comes soon.
-  unsettled_bytes_ = settle_bytes_;
+  // How much there is, is not known: the next checkpoint comes soon.
+  since_checkpoint_bytes_ = checkpoint_bytes_;
   return {};
 }
 
@@ -126,10 +126,10 @@ void PageLog::assemble(Pages& pages, const Batch& batch) {
 Result<void> PageLog::log_batch(Pages& pages, const Batch& batch) {
   assemble(pages, batch);
   if (!log_.has_room(entry_.size())) {
-    if (Result<void> settled = settle(pages); !settled) return settled;
+    if (Result<void> done = checkpoint(pages); !done) return done;
   }
   if (Result<void> appended = log_.append(entry_); !appended) return appended;
-  unsettled_bytes_ += entry_.size();
+  since_checkpoint_bytes_ += entry_.size();
   return {};
 }
 
@@ -172,16 +172,16 @@ Result<void> PageLog::write_homes(Pages& pages, const Batch& batch) {
 Result<bool> PageLog::step(Pages& pages) {
   const Batch* batch = nullptr;
   bool is_logged = false;
-  bool settle_wanted = false;
+  bool checkpoint_wanted = false;
   {
     const Pages::Lock lock(pages);
     batch = pages.seal();
     is_logged = pages.memory().durable.load() >= pages.sealed_number();
-    settle_wanted = pages.memory().settle_wanted.load() != 0;
+    checkpoint_wanted = pages.memory().checkpoint_wanted.load() != 0;
   }
   if (batch == nullptr) {
-    if (!settle_wanted && unsettled_bytes_ < settle_bytes_) return false;
-    if (Result<void> settled = settle(pages); !settled) return settled.error();
+    if (!checkpoint_wanted && since_checkpoint_bytes_ < checkpoint_bytes_) return false;
+    if (Result<void> done = checkpoint(pages); !done) return done.error();
     return true;
   }
   // ORDER pages-log-before-home: a page that is torn at home is made whole from the log, so the log has to have it
@@ -221,11 +221,11 @@ Result<void> PageLog::empty_log() {
     if (!batch) return batch.error();
     if (!batch->has_value()) break;
   }
-  unsettled_bytes_ = 0;
+  since_checkpoint_bytes_ = 0;
   return log_.consume();
 }
 
-Result<void> PageLog::settle(Pages& pages) {
+Result<void> PageLog::checkpoint(Pages& pages) {
   std::vector<Dirty> dirty;
   std::set<std::string> removed;  // one file of each folder
   std::uint64_t number = 0;
@@ -252,7 +252,7 @@ Result<void> PageLog::settle(Pages& pages) {
   }
   if (Result<void> emptied = empty_log(); !emptied) return emptied;
   const Pages::Lock lock(pages);
-  pages.set_settled(number);
+  pages.set_checkpointed(number);
   return {};
 }
 
@@ -262,7 +262,7 @@ Result<void> PageLog::finish(Pages& pages) {
     if (const Result<bool> done = step(pages); !done) return done.error();
   }
   open_.clear();
-  return settle(pages);
+  return checkpoint(pages);
 }
 
 }  // namespace memlith_postgres

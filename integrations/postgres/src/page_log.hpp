@@ -1,7 +1,7 @@
 // The page log: what the keeper does with sealed batches. Floor: postgres.
 //
 // A batch goes to the log first; when it is durable there, its pages are written home, through the page cache and
-// without a flush. Before the log is full, the homes are flushed and the log starts over (settle). After a crash,
+// without a flush. Before the log is full, the homes are flushed and the log starts over (checkpoint). After a crash,
 // replay brings what the log has home: a page is whole then, with everything that was acknowledged.
 //
 // The log and the homes are parameters here, so that the tests run this code on the simulated disk.
@@ -65,15 +65,15 @@ struct Replayed {
 
 class PageLog {
  public:
-  PageLog(BatchLog& log, Homes& homes, std::uint64_t settle_bytes)
-      : log_(log), homes_(homes), settle_bytes_(settle_bytes) {}
+  PageLog(BatchLog& log, Homes& homes, std::uint64_t checkpoint_bytes)
+      : log_(log), homes_(homes), checkpoint_bytes_(checkpoint_bytes) {}
 
   // Before the server starts: brings home what the log has, flushes it, and leaves the log empty.
   // Errors: CORRUPT - a batch is damaged; the log stays as it is.
   Result<Replayed> replay();
   // In the place of replay, when an earlier keeper has died and the server goes on.
   Result<void> resume();
-  // Does what there is to do: a batch, or a settling. False: there was nothing.
+  // Does what there is to do: a batch, or a checkpoint. False: there was nothing.
   Result<bool> step(Pages& pages);
   // Everything home, flushed, and the log empty.
   Result<void> finish(Pages& pages);
@@ -94,14 +94,14 @@ class PageLog {
   Result<void> write_homes(Pages& pages, const Batch& batch);
   Result<HomeFile*> home_of(Pages& pages, std::uint32_t index);
   void assemble(Pages& pages, const Batch& batch);
-  Result<void> settle(Pages& pages);
+  Result<void> checkpoint(Pages& pages);
   Result<void> flush_homes(Pages& pages, const std::vector<Dirty>& dirty);
   Result<void> empty_log();
 
   BatchLog& log_;
   Homes& homes_;
-  const std::uint64_t settle_bytes_;
-  std::uint64_t unsettled_bytes_ = 0;
+  const std::uint64_t checkpoint_bytes_;
+  std::uint64_t since_checkpoint_bytes_ = 0;
   std::string entry_;
   std::map<FileKey, std::unique_ptr<HomeFile>> open_;                       // while the server runs
   std::map<std::string, std::unique_ptr<HomeFile>, std::less<>> replayed_;  // while replaying; null: there is none

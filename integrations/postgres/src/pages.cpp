@@ -300,9 +300,9 @@ void Pages::set_home() {
   announce();
 }
 
-void Pages::set_settled(std::uint64_t number) {
-  memory_->settled.store(number);
-  memory_->settle_wanted.store(0);
+void Pages::set_checkpointed(std::uint64_t number) {
+  memory_->checkpointed.store(number);
+  memory_->checkpoint_wanted.store(0);
   std::uint32_t gone = 0;
   for (std::uint32_t index = 0; index < memory_->files; ++index) {
     SharedFile& file = memory_->file[index];

@@ -3,7 +3,7 @@
 //
 // Two batches take turns. One is filled by the processes that write pages; the other, if it is sealed, is being written
 // by the keeper: to the log, then home. A page that is in one of them is read from there. Batches have numbers; the
-// counters say up to which batch everything is durable in the log, written home, and flushed at home (settled).
+// counters say up to which batch everything is durable in the log, written home, and flushed at home (checkpointed).
 //
 // A PROCESS MAY DIE ANYWHERE, also while it holds the lock: every change is either one store of a counter, or is staged
 // first and done again by the process that takes the lock next (repair). The lock is a robust mutex; waiting is done on
@@ -101,8 +101,8 @@ struct SharedMemory {
   std::atomic<std::uint64_t> wanted{0};   // everything up to here is to be written soon
   std::atomic<std::uint64_t> durable{0};
   std::atomic<std::uint64_t> home{0};
-  std::atomic<std::uint64_t> settled{0};
-  std::atomic<std::uint32_t> settle_wanted{0};
+  std::atomic<std::uint64_t> checkpointed{0};
+  std::atomic<std::uint32_t> checkpoint_wanted{0};
   std::atomic<std::uint32_t> finish_wanted{0};
   std::atomic<std::uint32_t> finished{0};
   std::atomic<std::uint32_t> failed{0};   // nothing is acknowledged any more
@@ -148,11 +148,13 @@ class Pages {
   FileRef find_file(std::uint64_t device, std::uint64_t inode);
   // Null if the entry belongs to another file by now.
   SharedFile* file(FileRef file);
-  // The records of a removed file stay until they are settled.
+  // The records of a removed file stay until a checkpoint.
   void remove_file(FileRef file);
   // True if the log may still have records of a file of that name that was removed.
   bool has_removed(std::string_view path);
-  [[nodiscard]] bool is_in_log(const SharedFile& file) const { return file.newest_batch > memory_->settled.load(); }
+  [[nodiscard]] bool is_in_log(const SharedFile& file) const {
+    return file.newest_batch > memory_->checkpointed.load();
+  }
 
   // The newest content of the page, if it is on its way; valid while the lock is held.
   const std::byte* find_page(FileRef file, std::uint32_t block);
@@ -172,7 +174,7 @@ class Pages {
   Batch* seal();
   void set_durable();
   void set_home();
-  void set_settled(std::uint64_t number);
+  void set_checkpointed(std::uint64_t number);
   [[nodiscard]] std::uint64_t sealed_number() const { return memory_->filling.load() - 1; }
 
   // ---- without the lock

@@ -15,7 +15,7 @@ class StoredLog final : public BatchLog {
   // `bytes` is the size of a new one.
   static Result<std::unique_ptr<StoredLog>> open(const std::string& store, std::uint64_t bytes);
   // Large enough that it starts over only now and then, and a batch always finds room behind.
-  [[nodiscard]] std::uint64_t settle_bytes() const { return bytes_ / 2; }
+  [[nodiscard]] std::uint64_t checkpoint_bytes() const { return bytes_ / 2; }
   [[nodiscard]] bool is_empty() const;
   Result<void> close();
 

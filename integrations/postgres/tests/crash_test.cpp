@@ -169,7 +169,7 @@ class Story {
 
   void keeper(Random& random) {
     if (random.one_in(2)) world_.pages().want(world_.memory().filling.load());
-    if (random.one_in(6)) world_.memory().settle_wanted.store(1);
+    if (random.one_in(6)) world_.memory().checkpoint_wanted.store(1);
     ASSERT_TRUE(page_log_->step(world_.pages()).ok());
   }
 

@@ -43,7 +43,7 @@ TEST(PagesTest, APageIsReadFromTheNewestBatchUntilItIsHome) {
   EXPECT_FALSE(world.pages().is_empty());
 }
 
-TEST(PagesTest, ARemovedFileKeepsItsEntryUntilTheLogIsSettled) {
+TEST(PagesTest, ARemovedFileKeepsItsEntryUntilTheCheckpoint) {
   SharedWorld world;
   const FileRef file = world.add(10, "base/5/1");
   world.put(file, 0, 1);
@@ -57,7 +57,7 @@ TEST(PagesTest, ARemovedFileKeepsItsEntryUntilTheLogIsSettled) {
   EXPECT_FALSE(world.pages().find_file(1, 10)) << "another file may have that inode";
   const FileRef other = world.pages().add_file(1, 10, "base/5/2", 0);
   EXPECT_NE(other.index, file.index);
-  world.pages().set_settled(1);
+  world.pages().set_checkpointed(1);
   EXPECT_FALSE(world.pages().has_removed("base/5/1"));
 }
 

@@ -161,8 +161,10 @@ class SteppingWaiting final : public Waiting {
   SteppingWaiting(Pages& pages, PageLog& log) : pages_(pages), log_(log) {}
   bool wait(For what, std::uint64_t batch) override {
     const SharedMemory& memory = pages_.memory();
-    const auto& counter = what == For::settled ? memory.settled : what == For::home ? memory.home : memory.durable;
-    if (counter.load() < batch && what != For::settled) pages_.want(batch);
+    const auto& counter = what == For::checkpointed ? memory.checkpointed
+                          : what == For::home       ? memory.home
+                                                    : memory.durable;
+    if (counter.load() < batch && what != For::checkpointed) pages_.want(batch);
     while (counter.load() < batch) {
       if (!log_.step(pages_).ok()) return false;
     }

@@ -198,10 +198,11 @@ static void set_ours(client* c) {
     addReplyErrorFormat(c, "CONFIG SET failed - %s", why);
     return;
   }
-  if (memlith_keeper) {
+  if (memlith_datastore) {
     server.aof_fsync = memlith_config.weak ? AOF_FSYNC_EVERYSEC : AOF_FSYNC_ALWAYS;
-    keeper_set_durability(memlith_keeper, memlith_config.weak ? KEEPER_WEAK : KEEPER_STRONG, memlith_config.window_ms);
-    if (!memlith_config.weak && keeper_write(memlith_keeper) != 0) memlith_die("cannot write the log");
+    datastore_set_durability(memlith_datastore, memlith_config.weak ? DATASTORE_WEAK : DATASTORE_STRONG,
+                             memlith_config.window_ms);
+    if (!memlith_config.weak && datastore_write(memlith_datastore) != 0) memlith_die("cannot write the log");
   }
   addReply(c, shared.ok);
 }
@@ -228,13 +229,13 @@ void __wrap_configSetCommand(client* c) {
     set_ours(c);
     return;
   }
-  const char* why = memlith_keeper ? refused(c) : NULL;
+  const char* why = memlith_datastore ? refused(c) : NULL;
   if (why) {
     addReplyErrorFormat(c, "CONFIG SET failed - %s", why);
     return;
   }
   __real_configSetCommand(c);
-  if (!memlith_keeper) return;
+  if (!memlith_datastore) return;
   /* From now on the user has said it. */
   for (int i = 2; i + 1 < c->argc; i += 2) {
     if (!strcasecmp(c->argv[i]->ptr, "save")) users.has_save = 1;

@@ -136,7 +136,7 @@ static int add_value(int db, sds key, long long expire) {
   rio from;
   int error;
   rioInitWithBuffer(&from, payload);
-  if (db == KEEPER_STATE_DB) {
+  if (db == DATASTORE_STATE_DB) {
     int is_position = !strcmp(key, RECORD_POSITION);
     sdsfree(key);
     if (!is_position) return add_functions(&from);
@@ -173,7 +173,7 @@ static int collect_part(void* context, uint32_t number, const char* bytes, size_
 
 static int add_parts(int db, sds key, long long expire, uint64_t id) {
   struct parts parts = {sdsempty(), 0};
-  int status = keeper_load_parts(memlith_keeper, id, collect_part, &parts) == 0 ? C_OK : C_ERR;
+  int status = datastore_load_parts(memlith_datastore, id, collect_part, &parts) == 0 ? C_OK : C_ERR;
   if (status == C_OK) tracker_found(db, key, id, sdslen(payload), parts.tails, sdslen(parts.tail));
   if (status == C_OK) status = add_value(db, key, expire);
   if (status == C_OK && parts.tails) {
@@ -190,7 +190,7 @@ static int add_parts(int db, sds key, long long expire, uint64_t id) {
 
 static int load_record(void* context, int db, const char* name, size_t name_bytes, const char* record, size_t bytes) {
   UNUSED(context);
-  if (db != KEEPER_STATE_DB && !has_database(db, "kv store")) return -1;
+  if (db != DATASTORE_STATE_DB && !has_database(db, "kv store")) return -1;
   int64_t expire;
   if (bytes < 9) return -1;
   int flags = record[0];
@@ -277,24 +277,24 @@ static int import_rdb(int* imported) {
 
 static int load_all(void) {
   monotime began = getMonotonicUs();
-  if (keeper_load(memlith_keeper, load_record, NULL) != 0) return C_ERR;
-  if (keeper_sweep(memlith_keeper, tracker_alive, NULL) != 0) return C_ERR;
+  if (datastore_load(memlith_datastore, load_record, NULL) != 0) return C_ERR;
+  if (datastore_sweep(memlith_datastore, tracker_alive, NULL) != 0) return C_ERR;
   monotime records = getMonotonicUs();
-  if (keeper_replay(memlith_keeper, replay_entry, NULL) != 0) return C_ERR;
+  if (datastore_replay(memlith_datastore, replay_entry, NULL) != 0) return C_ERR;
   serverLog(LL_NOTICE, "memlith: kv store loaded in %.3f seconds, log in %.3f seconds", (double)(records - began) / 1e6,
             (double)(getMonotonicUs() - records) / 1e6);
   return C_OK;
 }
 
 int memlith_load(int* imported) {
-  if (keeper_is_new(memlith_keeper)) {
+  if (datastore_is_new(memlith_datastore)) {
     int done = import_aof(imported);
     if (done == AOF_NOT_EXIST) return import_rdb(imported);
     return *imported ? C_OK : C_ERR;
   }
   /* At DEBUG LOADAOF a thread runs, and there is more than at a start. */
-  if (keeper_stop(memlith_keeper) != 0 || keeper_forget(memlith_keeper) != 0) {
-    serverLog(LL_WARNING, "memlith: %s", keeper_error(memlith_keeper));
+  if (datastore_stop(memlith_datastore) != 0 || datastore_forget(memlith_datastore) != 0) {
+    serverLog(LL_WARNING, "memlith: %s", datastore_error(memlith_datastore));
     return C_ERR;
   }
   tracker_reset();
@@ -302,14 +302,14 @@ int memlith_load(int* imported) {
   int state = server.aof_state;
   client* before = server.current_client;
   server.aof_state = AOF_OFF;
-  startLoading(keeper_records(memlith_keeper), RDBFLAGS_AOF_PREAMBLE, 0);
+  startLoading(datastore_records(memlith_datastore), RDBFLAGS_AOF_PREAMBLE, 0);
   if (server.db[0].dict && dictSize(server.db[0].dict) == 0) {
-    dictExpand(server.db[0].dict, keeper_records(memlith_keeper));
+    dictExpand(server.db[0].dict, datastore_records(memlith_datastore));
   }
   runner = server.current_client = createAOFClient();
   payload = sdsempty();
   int status = load_all();
-  if (status != C_OK) serverLog(LL_WARNING, "memlith: cannot load the data: %s", keeper_error(memlith_keeper));
+  if (status != C_OK) serverLog(LL_WARNING, "memlith: cannot load the data: %s", datastore_error(memlith_datastore));
   sdsfree(payload);
   freeClient(runner);
   server.current_client = before;

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "redis/src/keeper.hpp"
+#include "redis/src/datastore.hpp"
 
 namespace memlith_redis {
 
@@ -57,7 +57,7 @@ void Mover::set_durability(int durability, std::uint64_t window_ms) {
     const std::lock_guard lock(mutex_);
     window_ms_ = window_ms;
   }
-  weak_ = durability == KEEPER_WEAK;
+  weak_ = durability == DATASTORE_WEAK;
   flush_.notify_all();
 }
 

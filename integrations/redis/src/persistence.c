@@ -1,4 +1,4 @@
-/* Redis's append-only file, replaced: what Redis would append goes to the log of the keeper. plugin redis.
+/* Redis's append-only file, replaced: what Redis would append goes to the log of the datastore. plugin redis.
  *
  * ORDER. Redis flushes before it sends replies (beforeSleep), and the whole of what was fed since the last flush is one
  * entry, so a crash keeps all of a transaction or nothing. A cut is made right after a flush: what the databases hold
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-keeper* memlith_keeper;
+datastore* memlith_datastore;
 
 #define CUT_KEYS 512
 #define CUT_BYTES (1 << 20)
@@ -31,7 +31,7 @@ static long long cut_us_last, cut_us_max;
 
 void memlith_die(const char* what) {
   serverLog(LL_WARNING, "memlith: %s: %s. Exiting, because nothing can be made durable any more; restart the server.",
-            what, memlith_keeper ? keeper_error(memlith_keeper) : "");
+            what, memlith_datastore ? datastore_error(memlith_datastore) : "");
   _exit(1);
 }
 
@@ -52,7 +52,7 @@ static void cut(void) {
     tracker_cut();
   }
   position_say();
-  if (keeper_cut(memlith_keeper) != 0) memlith_die("cannot write the kv store");
+  if (datastore_cut(memlith_datastore) != 0) memlith_die("cannot write the kv store");
   appended = 0;
   last_cut = getMonotonicUs();
   cut_us_last = (long long)(last_cut - began);
@@ -80,8 +80,8 @@ static void cut_if_due(void) {
 int memlith_full_cut(void) {
   int said = tracker_cut_all() == C_OK;
   if (said) position_say();
-  if (!said || keeper_cut(memlith_keeper) != 0 || keeper_settle(memlith_keeper) != 0) {
-    serverLog(LL_WARNING, "memlith: cannot write the kv store: %s", keeper_error(memlith_keeper));
+  if (!said || datastore_cut(memlith_datastore) != 0 || datastore_checkpoint(memlith_datastore) != 0) {
+    serverLog(LL_WARNING, "memlith: cannot write the kv store: %s", datastore_error(memlith_datastore));
     return C_ERR;
   }
   appended = 0;
@@ -95,7 +95,7 @@ int memlith_full_cut(void) {
 void __real_feedAppendOnlyFile(int db, robj** argv, int argc);
 void __wrap_feedAppendOnlyFile(int db, robj** argv, int argc) {
   __real_feedAppendOnlyFile(db, argv, argc);
-  if (!memlith_keeper) return;
+  if (!memlith_datastore) return;
   const char* name = argv[0]->ptr;
   if (!strcasecmp(name, "multi")) in_transaction = 1;
   if (!strcasecmp(name, "exec")) in_transaction = 0;
@@ -112,22 +112,22 @@ static void note_room(int has_room) {
                                  : "memlith: the disk has no room; writes are refused until there is");
 }
 
-/* Appends what Redis has fed, and the position in the replication stream behind it. KEEPER_NO_ROOM: nothing was done;
- * then no cut may be made either, because the keys are ahead of the log. */
+/* Appends what Redis has fed, and the position in the replication stream behind it. DATASTORE_NO_ROOM: nothing was
+ * done; then no cut may be made either, because the keys are ahead of the log. */
 static int append_entry(void) {
   size_t fed = sdslen(server.aof_buf);
   mstime_t latency;
   latencyStartMonitor(latency);
   server.aof_buf = position_note(server.aof_buf);
   size_t bytes = sdslen(server.aof_buf);
-  int status = keeper_append(memlith_keeper, server.aof_buf, bytes);
-  if (status == KEEPER_NO_ROOM && brought) memlith_die("no room for a key that another server removes");
-  if (status == KEEPER_NO_ROOM) {
+  int status = datastore_append(memlith_datastore, server.aof_buf, bytes);
+  if (status == DATASTORE_NO_ROOM && brought) memlith_die("no room for a key that another server removes");
+  if (status == DATASTORE_NO_ROOM) {
     sdssubstr(server.aof_buf, 0, fed);
     return status;
   }
   if (status != 0) memlith_die("cannot write the log");
-  if (brought && memlith_config.weak && keeper_write(memlith_keeper) != 0) memlith_die("cannot write the log");
+  if (brought && memlith_config.weak && datastore_write(memlith_datastore) != 0) memlith_die("cannot write the log");
   brought = 0;
   latencyEndMonitor(latency);
   latencyAddSampleIfNeeded("memlith-log", latency);
@@ -147,28 +147,28 @@ static int append_entry(void) {
  * no change to write for a while writes the position alone, so that a crash then leaves the one that its peers know. */
 static int position_is_due(void) {
   return sdslen(server.aof_buf) == 0 && is_whole() && !replaced && server.aof_state == AOF_ON &&
-         keeper_has_room(memlith_keeper) && getMonotonicUs() - last_entry >= CUT_US && position_has_moved();
+         datastore_has_room(memlith_datastore) && getMonotonicUs() - last_entry >= CUT_US && position_has_moved();
 }
 
 void __real_flushAppendOnlyFile(int force);
 void __wrap_flushAppendOnlyFile(int force) {
-  if (!memlith_keeper) {
+  if (!memlith_datastore) {
     __real_flushAppendOnlyFile(force);
     return;
   }
-  if (keeper_failed(memlith_keeper)) memlith_die("a write in the background failed");
+  if (datastore_failed(memlith_datastore)) memlith_die("a write in the background failed");
   if (replaced && is_whole() && server.aof_state == AOF_ON) {
     /* This has the effects of what was fed, too. */
     if (memlith_full_cut() != C_OK) memlith_die("cannot write the kv store");
     sdsclear(server.aof_buf);
     server.aof_selected_db = -1;
   }
-  if (sdslen(server.aof_buf) > 0 && !in_transaction && !replaced && append_entry() == KEEPER_NO_ROOM) {
+  if (sdslen(server.aof_buf) > 0 && !in_transaction && !replaced && append_entry() == DATASTORE_NO_ROOM) {
     note_room(0);
     return;
   }
-  note_room(keeper_has_room(memlith_keeper));
-  if (force && memlith_config.weak && keeper_write(memlith_keeper) != 0) memlith_die("cannot write the log");
+  note_room(datastore_has_room(memlith_datastore));
+  if (force && memlith_config.weak && datastore_write(memlith_datastore) != 0) memlith_die("cannot write the log");
   if (position_is_due()) append_entry();
   cut_if_due();
 }
@@ -176,24 +176,24 @@ void __wrap_flushAppendOnlyFile(int force) {
 /* ---- opening and closing ----------------------------------------------------------------------------------------- */
 
 static void close_at_exit(void) {
-  if (!memlith_keeper || getpid() != owner) return;
+  if (!memlith_datastore || getpid() != owner) return;
   if (!detached && server.aof_state == AOF_ON && !server.loading) {
     flushAppendOnlyFile(1);
-    int has_room = sdslen(server.aof_buf) == 0 && keeper_has_room(memlith_keeper);
+    int has_room = sdslen(server.aof_buf) == 0 && datastore_has_room(memlith_datastore);
     if (!has_room) serverLog(LL_WARNING, "memlith: the disk has no room for the last writes: they are lost");
     if (has_room && is_whole()) cut();
   }
-  keeper* closing = memlith_keeper;
-  memlith_keeper = NULL;
-  if (keeper_close(closing) != 0) {
+  datastore* closing = memlith_datastore;
+  memlith_datastore = NULL;
+  if (datastore_close(closing) != 0) {
     serverLog(LL_WARNING, "memlith: the store was not closed cleanly; the next start recovers it");
   }
 }
 
-static void open_keeper(void) {
+static void open_datastore(void) {
   char why[1024];
-  memlith_keeper = keeper_open(memlith_config.folder, memlith_config.log_bytes, why, sizeof why);
-  if (!memlith_keeper) {
+  memlith_datastore = datastore_open(memlith_config.folder, memlith_config.log_bytes, why, sizeof why);
+  if (!memlith_datastore) {
     serverLog(LL_WARNING, "memlith: cannot open the store \"%s\": %s", memlith_config.folder, why);
     exit(1);
   }
@@ -212,16 +212,16 @@ void __wrap_aofLoadManifestFromDisk(void) {
     return;
   }
   server.aof_manifest = NULL; /* DEBUG LOADAOF has freed it */
-  if (!memlith_keeper) open_keeper();
+  if (!memlith_datastore) open_datastore();
 }
 
 int __real_loadAppendOnlyFiles(aofManifest* manifest);
 int __wrap_loadAppendOnlyFiles(aofManifest* manifest) {
   if (!memlith_config.on) return __real_loadAppendOnlyFiles(manifest);
   int imported = 0;
-  int failed =
-      memlith_load(&imported) != C_OK ||
-      keeper_start(memlith_keeper, memlith_config.weak ? KEEPER_WEAK : KEEPER_STRONG, memlith_config.window_ms) != 0;
+  int failed = memlith_load(&imported) != C_OK ||
+               datastore_start(memlith_datastore, memlith_config.weak ? DATASTORE_WEAK : DATASTORE_STRONG,
+                               memlith_config.window_ms) != 0;
   if (failed || (imported && memlith_full_cut() != C_OK)) return AOF_FAILED;
   if (!has_started) position_take();
   has_started = 1;
@@ -241,7 +241,7 @@ int __wrap_aofDelHistoryFiles(void) { return memlith_config.on ? C_OK : __real_a
 /* A replica begins to load another data set; the old one stays durable until the new one is. */
 void __real_stopAppendOnly(void);
 void __wrap_stopAppendOnly(void) {
-  if (!memlith_keeper) {
+  if (!memlith_datastore) {
     __real_stopAppendOnly();
     return;
   }
@@ -253,7 +253,7 @@ void __wrap_stopAppendOnly(void) {
 
 int __real_startAppendOnly(void);
 int __wrap_startAppendOnly(void) {
-  if (!memlith_keeper) return __real_startAppendOnly();
+  if (!memlith_datastore) return __real_startAppendOnly();
   if (memlith_full_cut() != C_OK) return C_ERR;
   sdsclear(server.aof_buf);
   server.aof_selected_db = -1;
@@ -284,8 +284,8 @@ static void close_store_in_child(void) {
 int __real_redisFork(int purpose);
 int __wrap_redisFork(int purpose) {
   int child = __real_redisFork(purpose);
-  if (child == 0 && memlith_keeper && store_path[0]) {
-    memlith_keeper = NULL;
+  if (child == 0 && memlith_datastore && store_path[0]) {
+    memlith_datastore = NULL;
     close_store_in_child();
   }
   return child;
@@ -295,7 +295,7 @@ int __wrap_redisFork(int purpose) {
 
 void __real_bgrewriteaofCommand(client* c);
 void __wrap_bgrewriteaofCommand(client* c) {
-  if (!memlith_keeper) {
+  if (!memlith_datastore) {
     __real_bgrewriteaofCommand(c);
     return;
   }
@@ -305,25 +305,25 @@ void __wrap_bgrewriteaofCommand(client* c) {
 /* DEBUG RELOAD with options changes the data behind the log's back; the next flush is before its reply. */
 void __real_debugCommand(client* c);
 void __wrap_debugCommand(client* c) {
-  int reload = memlith_keeper && c->argc > 2 && !strcasecmp(c->argv[1]->ptr, "reload");
+  int reload = memlith_datastore && c->argc > 2 && !strcasecmp(c->argv[1]->ptr, "reload");
   __real_debugCommand(c);
   if (reload) memlith_replaced();
 }
 
 static sds facts_of(sds to) {
-  keeper_facts facts;
-  if (!memlith_keeper) return sdscat(to, "memlith_enabled:0\r\n");
+  datastore_facts facts;
+  if (!memlith_datastore) return sdscat(to, "memlith_enabled:0\r\n");
   to = sdscatprintf(to,
                     "memlith_enabled:1\r\nmemlith_durability:%s\r\nmemlith_window_ms:%llu\r\nmemlith_attached:%d\r\n",
                     memlith_config.weak ? "weak" : "strong", memlith_config.window_ms, !detached);
-  if (keeper_get_facts(memlith_keeper, &facts) != 0) return sdscat(to, "memlith_status:err\r\n");
+  if (datastore_get_facts(memlith_datastore, &facts) != 0) return sdscat(to, "memlith_status:err\r\n");
   return sdscatprintf(
       to,
       "memlith_status:%s\r\nmemlith_log_size:%llu\r\nmemlith_log_used:%llu\r\nmemlith_log_newest_entry:%llu\r\n"
       "memlith_log_durable_entry:%llu\r\nmemlith_kv_entry:%llu\r\nmemlith_kv_waiting_bytes:%llu\r\n"
       "memlith_kv_records:%llu\r\nmemlith_kv_region_bytes:%llu\r\nmemlith_changed_keys:%zu\r\nmemlith_cuts:%llu\r\n"
       "memlith_cut_last_us:%lld\r\nmemlith_cut_max_us:%lld\r\nmemlith_waits_for_room:%llu\r\n",
-      keeper_failed(memlith_keeper) ? "err" : "ok", (unsigned long long)facts.log_bytes,
+      datastore_failed(memlith_datastore) ? "err" : "ok", (unsigned long long)facts.log_bytes,
       (unsigned long long)facts.log_used, (unsigned long long)facts.entries, (unsigned long long)facts.durable,
       (unsigned long long)facts.cut, (unsigned long long)facts.waiting_bytes, (unsigned long long)facts.records,
       (unsigned long long)facts.region_bytes, tracker_changed(), (unsigned long long)facts.cuts, cut_us_last,

@@ -134,13 +134,13 @@ static void show_restored_id(void) {
 
 void __real_replicationSetMaster(char* ip, int port);
 void __wrap_replicationSetMaster(char* ip, int port) {
-  if (memlith_keeper) show_restored_id();
+  if (memlith_datastore) show_restored_id();
   __real_replicationSetMaster(ip, port);
 }
 
 void __real_replicaofCommand(client* c);
 void __wrap_replicaofCommand(client* c) {
-  if (!memlith_keeper || server.masterhost || server.cluster_enabled) {
+  if (!memlith_datastore || server.masterhost || server.cluster_enabled) {
     __real_replicaofCommand(c);
     return;
   }

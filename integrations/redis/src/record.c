@@ -16,7 +16,7 @@
 
 void record_key_of(record_key* made, sds key) {
   size_t bytes = sdslen(key);
-  made->is_long = bytes >= KEEPER_KEY_BYTES_MAX;
+  made->is_long = bytes >= DATASTORE_KEY_BYTES_MAX;
   if (!made->is_long) {
     made->bytes[0] = 'k';
     memcpy(made->bytes + 1, key, bytes);
@@ -51,18 +51,18 @@ static uint64_t put(int db, const record_key* name, int flags, long long expire,
   size_t value = sdslen(record) - head;
   *bytes = value;
   if (value <= RECORD_WHOLE_MAX) {
-    keeper_put(memlith_keeper, db, name->bytes, name->size, record, sdslen(record));
+    datastore_put(memlith_datastore, db, name->bytes, name->size, record, sdslen(record));
     return 0;
   }
-  uint64_t id = keeper_new_object(memlith_keeper);
+  uint64_t id = datastore_new_object(memlith_datastore);
   uint32_t number = 0;
   for (size_t at = 0; at < value; at += RECORD_PART_BYTES) {
     size_t part = value - at < RECORD_PART_BYTES ? value - at : RECORD_PART_BYTES;
-    keeper_put_part(memlith_keeper, id, number++, record + head + at, part);
+    datastore_put_part(memlith_datastore, id, number++, record + head + at, part);
   }
   sds pointer = append_head(sdsempty(), flags | RECORD_PARTS, expire, key);
   pointer = sdscatlen(pointer, &id, sizeof id);
-  keeper_put(memlith_keeper, db, name->bytes, name->size, pointer, sdslen(pointer));
+  datastore_put(memlith_datastore, db, name->bytes, name->size, pointer, sdslen(pointer));
   sdsfree(pointer);
   return id;
 }
@@ -111,7 +111,7 @@ uint64_t record_put_functions(void) {
   int saved = rdbSaveFunctions(&to) != -1;
   buffer = to.io.buffer.ptr;
   if (!saved) memlith_die("functions cannot be serialised");
-  uint64_t id = put(KEEPER_STATE_DB, &name, 0, -1, key, buffer, head, &bytes);
+  uint64_t id = put(DATASTORE_STATE_DB, &name, 0, -1, key, buffer, head, &bytes);
   sdsfree(key);
   return id;
 }
@@ -123,7 +123,7 @@ void record_put_position(sds text) {
   begin_buffer();
   buffer = append_head(buffer, 0, -1, key);
   buffer = sdscatsds(buffer, text);
-  keeper_put(memlith_keeper, KEEPER_STATE_DB, name.bytes, name.size, buffer, sdslen(buffer));
+  datastore_put(memlith_datastore, DATASTORE_STATE_DB, name.bytes, name.size, buffer, sdslen(buffer));
   sdsfree(key);
 }
 
@@ -131,6 +131,6 @@ void record_remove_position(void) {
   record_key name;
   sds key = sdsnew(RECORD_POSITION);
   record_key_of(&name, key);
-  keeper_remove(memlith_keeper, KEEPER_STATE_DB, name.bytes, name.size);
+  datastore_remove(memlith_datastore, DATASTORE_STATE_DB, name.bytes, name.size);
   sdsfree(key);
 }

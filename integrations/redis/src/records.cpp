@@ -2,7 +2,7 @@
 #include <array>
 #include <charconv>
 
-#include "redis/src/keeper.hpp"
+#include "redis/src/datastore.hpp"
 
 namespace memlith_redis {
 

@@ -6,7 +6,7 @@
 
 #include <server.h> /* first: it says which system this is */
 
-#include "keeper.h"
+#include "datastore.h"
 
 extern int ProcessingEventsWhileBlocked; /* of Redis; no header has it */
 
@@ -22,7 +22,7 @@ extern struct memlith_config memlith_config;
 int memlith_users_appendonly(void); /* as the configuration has it: 1 yes, 0 no, -1 it says nothing */
 
 /* persistence.c: the one store of this server; NULL if there is none. */
-extern keeper* memlith_keeper;
+extern datastore* memlith_datastore;
 /* Ends the server: nothing can be made durable any more. */
 void memlith_die(const char* what) __attribute__((noreturn));
 int memlith_full_cut(void);  /* C_ERR: failed */
@@ -45,7 +45,7 @@ void tracker_reset(void); /* nothing has changed, no value has parts */
 void tracker_note(int db, robj** argv, int argc);
 size_t tracker_changed(void);
 int tracker_wants_everything(void); /* a command was seen whose keys are not known */
-void tracker_cut(void);             /* says what has changed to the keeper */
+void tracker_cut(void);             /* says what has changed to the datastore */
 int tracker_cut_all(void);          /* says all that there is, in pieces */
 /* A record that was found has parts: its object, the bytes of its value, and the commands behind it. */
 void tracker_found(int db, sds key, uint64_t id, uint64_t base_bytes, uint32_t tails, uint64_t tail_bytes);
@@ -58,7 +58,7 @@ int tracker_alive(void* context, uint64_t id);
 #define RECORD_PART_BYTES (1 << 20)
 #define RECORD_WHOLE_MAX 2048 /* bytes of a value that is not in parts */
 typedef struct record_key {
-  unsigned char bytes[KEEPER_KEY_BYTES_MAX];
+  unsigned char bytes[DATASTORE_KEY_BYTES_MAX];
   size_t size;
   int is_long;
 } record_key;

@@ -7,7 +7,7 @@
  * restart would have the keys again, and if the slot comes back, new commands would be added to old values. */
 static int is_removed_with_its_slot(redisDb* db, robj* key) {
   int in_command = server.current_client && !ProcessingEventsWhileBlocked;
-  return memlith_keeper && server.cluster_enabled && !in_command && !server.loading && db->id == 0 && iAmMaster() &&
+  return memlith_datastore && server.cluster_enabled && !in_command && !server.loading && db->id == 0 && iAmMaster() &&
          server.cluster->slots[keyHashSlot(key->ptr, (int)sdslen(key->ptr))] != server.cluster->myself;
 }
 
@@ -27,7 +27,7 @@ int __wrap_dbDelete(redisDb* db, robj* key) {
  * it has loaded it.) */
 long long __real_emptyData(int db, int flags, void(callback)(dict*));
 long long __wrap_emptyData(int db, int flags, void(callback)(dict*)) {
-  if (memlith_keeper && server.cluster_enabled && server.aof_state != AOF_OFF && !server.loading) memlith_replaced();
+  if (memlith_datastore && server.cluster_enabled && server.aof_state != AOF_OFF && !server.loading) memlith_replaced();
   return __real_emptyData(db, flags, callback);
 }
 
@@ -35,7 +35,7 @@ long long __wrap_emptyData(int db, int flags, void(callback)(dict*)) {
  * replies are sent, like the data: which slots are moving, whose replica this server is. */
 void __real_clusterBeforeSleep(void);
 void __wrap_clusterBeforeSleep(void) {
-  if (memlith_keeper && server.cluster->todo_before_sleep & CLUSTER_TODO_SAVE_CONFIG) {
+  if (memlith_datastore && server.cluster->todo_before_sleep & CLUSTER_TODO_SAVE_CONFIG) {
     server.cluster->todo_before_sleep |= CLUSTER_TODO_FSYNC_CONFIG;
   }
   __real_clusterBeforeSleep();

@@ -70,7 +70,7 @@ int tracker_wants_everything(void) { return everything; }
 
 void tracker_found(int db, sds key, uint64_t id, uint64_t base_bytes, uint32_t tails, uint64_t tail_bytes) {
   dictAdd(alive, (void*)(uintptr_t)id, NULL);
-  if (db == KEEPER_STATE_DB) {
+  if (db == DATASTORE_STATE_DB) {
     functions_object = id;
     return;
   }
@@ -121,12 +121,12 @@ static void note_only_key(int db, robj* key, robj** argv, int argc) {
 static void empty(int db) {
   dictIterator* each = dictGetIterator(tracks[db].objects);
   dictEntry* entry;
-  while ((entry = dictNext(each)) != NULL) keeper_drop_object(memlith_keeper, ((object*)dictGetVal(entry))->id);
+  while ((entry = dictNext(each)) != NULL) datastore_drop_object(memlith_datastore, ((object*)dictGetVal(entry))->id);
   dictReleaseIterator(each);
   dictEmpty(tracks[db].objects, NULL);
   changed -= dictSize(tracks[db].changed);
   dictEmpty(tracks[db].changed, NULL);
-  keeper_empty_db(memlith_keeper, db);
+  datastore_empty_db(memlith_datastore, db);
 }
 
 static int database_in(robj* argument) {
@@ -155,7 +155,7 @@ static int note_special(redisCommandProc* proc, int db, robj** argv, int argc) {
     track held = tracks[one];
     tracks[one] = tracks[other];
     tracks[other] = held;
-    keeper_swap_dbs(memlith_keeper, one, other);
+    datastore_swap_dbs(memlith_datastore, one, other);
     return 1;
   }
   if (proc == functionLoadCommand || proc == functionDeleteCommand || proc == functionFlushCommand ||
@@ -195,14 +195,14 @@ static void note_keys(struct redisCommand* command, int db, robj** argv, int arg
 }
 
 static void forget_object(int db, sds key, object* it) {
-  keeper_drop_object(memlith_keeper, it->id);
+  datastore_drop_object(memlith_datastore, it->id);
   dictDelete(tracks[db].objects, key);
 }
 
 static void say_removed(int db, sds key) {
   record_key name;
   record_key_of(&name, key);
-  keeper_remove(memlith_keeper, db, name.bytes, name.size);
+  datastore_remove(memlith_datastore, db, name.bytes, name.size);
 }
 
 /* SET, and DEL of one key, say all there is to say, so the key need not be looked up at the cut. 1: it was one, and has
@@ -279,7 +279,7 @@ static void say_key(int db, sds key) {
   object* it = dictSize(tracks[db].objects) ? dictFetchValue(tracks[db].objects, key) : NULL;
   if (entry && it && !it->stale && it->tails < TAILS_MAX) {
     if (!it->pending) return;
-    keeper_add_part(memlith_keeper, it->id, RECORD_TAIL + it->tails++, it->pending, sdslen(it->pending));
+    datastore_add_part(memlith_datastore, it->id, RECORD_TAIL + it->tails++, it->pending, sdslen(it->pending));
     sdsfree(it->pending);
     it->pending = NULL;
     return;
@@ -293,7 +293,7 @@ static void say_key(int db, sds key) {
 }
 
 static void say_functions(void) {
-  if (functions_object) keeper_drop_object(memlith_keeper, functions_object);
+  if (functions_object) datastore_drop_object(memlith_datastore, functions_object);
   functions_object = record_put_functions();
   functions_changed = 0;
 }
@@ -314,15 +314,15 @@ void tracker_cut(void) {
 }
 
 int tracker_cut_all(void) {
-  keeper_void(memlith_keeper);
+  datastore_void(memlith_datastore);
   for (int db = 0; db < server.dbnum; db++) empty(db);
   for (int db = 0; db < server.dbnum; db++) {
     dictIterator* each = dictGetSafeIterator(server.db[db].dict);
     dictEntry* entry;
     while ((entry = dictNext(each)) != NULL) {
       say_value(db, dictGetKey(entry), dictGetVal(entry));
-      if (keeper_cut_bytes(memlith_keeper) < 8 * RECORD_PART_BYTES) continue;
-      if (keeper_cut_piece(memlith_keeper) != 0) {
+      if (datastore_cut_bytes(memlith_datastore) < 8 * RECORD_PART_BYTES) continue;
+      if (datastore_cut_piece(memlith_datastore) != 0) {
         dictReleaseIterator(each);
         return C_ERR;
       }

@@ -104,7 +104,7 @@ class Cluster:
 
     def wait(self, seconds=60):
         """Until all nodes that run see the same, and all slots are served; then {master: [its replicas]}."""
-        def settled():
+        def agreed():
             seen = [self.look(each) for each in self.alive()]
             kinds = [{port: each[0] for port, each in found.items()} for found, _ in seen]
             is_whole = all(is_ok for _, is_ok in seen) and all(each == kinds[0] for each in kinds)
@@ -112,7 +112,7 @@ class Cluster:
             failed = all(found[port][3] == (port in down) for found, _ in seen for port in found)
             return is_whole and len(kinds[0]) == len(self.nodes) and (failed or not down) and seen[0][0]
 
-        found = until(settled, "the cluster is whole", seconds)
+        found = until(agreed, "the cluster is whole", seconds)
         shards = {}
         for port, (is_master, name, _, is_down) in found.items():
             if is_master and not (is_down and port not in {each.port for each in self.alive()}):

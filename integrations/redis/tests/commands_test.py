@@ -56,7 +56,7 @@ int rename(const char* from, const char* to) {
 """
 
 
-class Place:
+class Servers:
     def __init__(self, given):
         self.program, self.plain, self.work = given.program, given.plain, given.work / "commands"
 
@@ -87,13 +87,13 @@ def digest(client):
     return client("DEBUG", "DIGEST")
 
 
-def settled(server, client):
+def caught_up(server, client):
     """Waits until the kv store has all of the log."""
     for _ in range(2000):
         info = server.info(client)
         if info["memlith_kv_entry"] == info["memlith_log_newest_entry"]:
             return info
-        client("SET", "settle", "x")
+        client("SET", "filler", "x")
         time.sleep(0.02)
     raise AssertionError(f"the kv store does not catch up: {info}")
 
@@ -103,8 +103,8 @@ def restarted(server):
     return server.start().client()
 
 
-def test_restarts(place):
-    server = place.server("restarts", directives=[("memlith-log-size", "1mb")]).fresh().start()
+def test_restarts(servers):
+    server = servers.server("restarts", directives=[("memlith-log-size", "1mb")]).fresh().start()
     client = server.client()
     for seed in range(5):
         fill(client, seed, databases=(2 * seed, 2 * seed + 1))
@@ -119,7 +119,7 @@ def test_restarts(place):
         client = restarted(server)
         assert digest(client) == before, f"after a kill, {seed}"
         assert client("XPENDING", f"group{seed}", "g")[0] == 1
-        settled(server, client)
+        caught_up(server, client)
         before = digest(client)
         client = restarted(server)
         assert digest(client) == before, f"after a kill of a server whose log is empty, {seed}"
@@ -133,9 +133,9 @@ def test_restarts(place):
     server.stop()
 
 
-def test_grown_values(place):
+def test_grown_values(servers):
     """Values that grow by commands, those that become small again, and those that other keys are made of."""
-    server = place.server("grown", directives=[("memlith-log-size", "1mb")]).fresh().start()
+    server = servers.server("grown", directives=[("memlith-log-size", "1mb")]).fresh().start()
     client = server.client()
     for round_number in range(3):
         for part in range(120):
@@ -153,22 +153,22 @@ def test_grown_values(place):
         client("DEL", "text")
         client("LTRIM", "list", 0, 3)
         client("RENAME", "hash", "renamed")
-        settled(server, client)
+        caught_up(server, client)
         before = digest(client)
         client = restarted(server)
         assert digest(client) == before, f"small again, {round_number}"
-    settled(server, client)
+    caught_up(server, client)
     client("FLUSHALL")
     assert client("DBSIZE") == 0
     client = restarted(server)
     assert client("DBSIZE") == 0, "after FLUSHALL"
-    client("SET", "settle", 1)
+    client("SET", "filler", 1)
     server.stop()
     server.start().stop()
 
 
-def test_expiry(place):
-    server = place.server("expiry").fresh().start()
+def test_expiry(servers):
+    server = servers.server("expiry").fresh().start()
     client = server.client()
     client("SET", "soon", "x", "PX", 300)
     client("SET", "kept", "x", "PX", 10 ** 9)
@@ -188,8 +188,8 @@ def test_expiry(place):
     server.stop()
 
 
-def test_scripts_and_functions(place):
-    server = place.server("scripts").fresh().start()
+def test_scripts_and_functions(servers):
+    server = servers.server("scripts").fresh().start()
     client = server.client()
     library = "#!lua name=lib\nredis.register_function('add', function(keys, args) " \
               "return redis.call('INCRBY', keys[1], args[1]) end)"
@@ -201,15 +201,15 @@ def test_scripts_and_functions(place):
     assert client("FCALL", "add", 1, "n", 5) == 10
     assert client("LLEN", "l") == 1000 and client("GET", "random") == chosen
     client("FUNCTION", "DELETE", "lib")
-    settled(server, client)
+    caught_up(server, client)
     client = restarted(server)
     refused(lambda: client("FCALL", "add", 1, "n", 5), "Function not found")
     server.stop()
 
 
-def test_long_script(place):
+def test_long_script(servers):
     """While a script runs, Redis serves events and flushes: what the script has done so far is not durable alone."""
-    server = place.server("long", directives=[("busy-reply-threshold", 1)]).fresh().start()
+    server = servers.server("long", directives=[("busy-reply-threshold", 1)]).fresh().start()
     for ending in ("kill", "SHUTDOWN"):
         client, other = server.client(), server.client()
         client("SET", "n", 0)
@@ -238,8 +238,8 @@ def test_long_script(place):
     server.stop()
 
 
-def test_config(place):
-    server = place.server("config", directives=[("memlith-window-ms", 700)]).fresh().start()
+def test_config(servers):
+    server = servers.server("config", directives=[("memlith-window-ms", 700)]).fresh().start()
     client = server.client()
     flat = client("CONFIG", "GET", "memlith*", "maxclients")
     found = dict(zip(flat[::2], flat[1::2]))
@@ -266,12 +266,12 @@ def test_config(place):
     for lines, words in (([("memlith-log-size", "5")], "must be 1mb to 1024gb"),
                          ([("memlith-durability", "some")], "'strong' or 'weak'"),
                          ([("memlith-nothing", "1")], "Bad directive")):
-        said = place.server("refused", directives=lines).fresh().refuses_to_start()
+        said = servers.server("refused", directives=lines).fresh().refuses_to_start()
         assert words in said, said
 
 
-def test_commands(place):
-    server = place.server("commands").fresh().start()
+def test_commands(servers):
+    server = servers.server("commands").fresh().start()
     client = server.client()
     fill(client, 7)
     before = digest(client)
@@ -303,9 +303,9 @@ def test_commands(place):
     server.stop()
 
 
-def test_child_does_not_hold_the_store(place):
+def test_child_does_not_hold_the_store(servers):
     """A server that is killed while a child saves starts again at once."""
-    server = place.server("child", directives=[("rdb-key-save-delay", 1_000_000)]).fresh().start()
+    server = servers.server("child", directives=[("rdb-key-save-delay", 1_000_000)]).fresh().start()
     client = server.client()
     for i in range(20):
         client("SET", i, i)
@@ -318,16 +318,16 @@ def test_child_does_not_hold_the_store(place):
     server.stop()
 
 
-def test_import(place):
+def test_import(servers):
     """A new store takes what an RDB file has; from then on the file is not read."""
-    plain = place.server("import", memlith=None).fresh().start()
+    plain = servers.server("import", memlith=None).fresh().start()
     client = plain.client()
     fill(client, 11)
     before = digest(client)
     client("SAVE")
     plain.kill()
     (plain.folder / "redis.conf").unlink()
-    server = place.server("import").start()
+    server = servers.server("import").start()
     client = server.client()
     assert digest(client) == before, "here"
     client("SELECT", 0)
@@ -338,9 +338,9 @@ def test_import(place):
     server.stop()
 
 
-def test_import_append_only(place):
+def test_import_append_only(servers):
     """A new store takes what a plain server would have loaded: the append-only file, not an older RDB file."""
-    plain = place.server("import-aof", memlith=None, directives=[("appendonly", "yes")]).fresh().start()
+    plain = servers.server("import-aof", memlith=None, directives=[("appendonly", "yes")]).fresh().start()
     client = plain.client()
     fill(client, 12)
     client("SAVE")
@@ -358,10 +358,10 @@ def test_import_append_only(place):
     shutil.copytree(plain.folder, kept)
 
     # The configuration does not say which of the two it was.
-    said = place.server("import-aof").refuses_to_start()
+    said = servers.server("import-aof").refuses_to_start()
     assert "'appendonly yes' loads it" in said, said
     conf.unlink()
-    server = place.server("import-aof", directives=[("appendonly", "yes")]).start()
+    server = servers.server("import-aof", directives=[("appendonly", "yes")]).start()
     client = server.client()
     assert digest(client) == before, "not what the append-only file has"
     info = server.info(client)
@@ -376,12 +376,12 @@ def test_import_append_only(place):
 
     shutil.rmtree(server.folder)
     shutil.copytree(kept, server.folder)
-    server = place.server("import-aof", directives=[("appendonly", "no")]).start()
+    server = servers.server("import-aof", directives=[("appendonly", "no")]).start()
     assert digest(server.client()) == older, "not what the RDB file has"
     server.stop()
 
     # As Redis 6 and before wrote it: one file.
-    server = place.server("import-aof", directives=[("appendonly", "yes")]).fresh()
+    server = servers.server("import-aof", directives=[("appendonly", "yes")]).fresh()
     (server.folder / "appendonly.aof").write_bytes(b"".join(encode(["SET", f"key{i}", i]) for i in range(50)))
     client = server.start().client()
     assert client("DBSIZE") == 50 and client("GET", "key49") == b"49"
@@ -391,11 +391,11 @@ def test_import_append_only(place):
     shutil.rmtree(kept)
 
 
-def test_the_way_back(place):
+def test_the_way_back(servers):
     """CONFIG REWRITE leaves what the user had, so that a plain server starts with the RDB file that was saved."""
     users = [("appendfsync", "everysec"), ("save", "900 7")]
     for lines, kept in (([], []), (users, ["appendfsync everysec", "save 900 7"]), ([("appendonly", "no")], [])):
-        server = Server(place.program, place.work / "back", "strong", lines).fresh().start()
+        server = Server(servers.program, servers.work / "back", "strong", lines).fresh().start()
         client = server.client()
         client("SET", "a", 1)
         client("CONFIG", "SET", "maxmemory-samples", 7)
@@ -416,10 +416,10 @@ def test_the_way_back(place):
         assert client("GET", "a") == b"1"
         server.stop()
         conf.write_text("".join(f"{line}\n" for line in config if not line.startswith("memlith")), encoding="utf-8")
-        plain = Server(place.plain, server.folder, None).start()
+        plain = Server(servers.plain, server.folder, None).start()
         assert plain.client()("GET", "a") == b"1", "a plain server starts empty beside a good dump.rdb"
         plain.stop()
-    server = Server(place.program, place.work / "back", "strong").fresh().start()
+    server = Server(servers.program, servers.work / "back", "strong").fresh().start()
     client = server.client()
     client("CONFIG", "SET", "save", "100 5")
     client("CONFIG", "SET", "crash-memcheck-enabled", "no")
@@ -429,13 +429,13 @@ def test_the_way_back(place):
     server.stop()
 
 
-def test_a_kill_in_a_rewrite(place):
+def test_a_kill_in_a_rewrite(servers):
     """The configuration has the directives of memlith whenever it has been replaced."""
-    library, fail = place.work / "dies.so", place.work / "fail"
-    place.work.mkdir(parents=True, exist_ok=True)
+    library, fail = servers.work / "dies.so", servers.work / "fail"
+    servers.work.mkdir(parents=True, exist_ok=True)
     subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=DIES_AT_RENAME, text=True,
                    check=True)
-    server = place.server("rewrite", environment=dict(os.environ, LD_PRELOAD=str(library), FAIL_FILE=str(fail)))
+    server = servers.server("rewrite", environment=dict(os.environ, LD_PRELOAD=str(library), FAIL_FILE=str(fail)))
     client = server.fresh().start().client()
     client("SET", "a", 1)
     fail.touch()
@@ -452,11 +452,11 @@ def test_a_kill_in_a_rewrite(place):
     server.stop()
 
 
-def replicate(place, name, master_memlith, replica_memlith):
-    master = place.server(f"{name}-master", master_memlith, [("repl-diskless-sync-delay", 0), ("bind", "127.0.0.1")])
+def replicate(servers, name, master_memlith, replica_memlith):
+    master = servers.server(f"{name}-master", master_memlith, [("repl-diskless-sync-delay", 0), ("bind", "127.0.0.1")])
     port = free_port()
     master.directives = [(key, port if key == "port" else value) for key, value in master.directives]
-    replica = place.server(f"{name}-replica", replica_memlith)
+    replica = servers.server(f"{name}-replica", replica_memlith)
     master.fresh().start()
     replica.fresh().start()
     leader, follower = master.client(), replica.client()
@@ -491,26 +491,26 @@ def replicate(place, name, master_memlith, replica_memlith):
     master.stop()
 
 
-def test_replica_of_plain(place):
-    replicate(place, "of-plain", None, "strong")
+def test_replica_of_plain(servers):
+    replicate(servers, "of-plain", None, "strong")
 
 
-def test_master_of_plain(place):
-    replicate(place, "master", "strong", None)
+def test_master_of_plain(servers):
+    replicate(servers, "master", "strong", None)
 
 
-def test_both(place):
-    replicate(place, "both", "weak", "weak")
+def test_both(servers):
+    replicate(servers, "both", "weak", "weak")
 
 
-def test_refusals(place):
-    one, other = place.server("one").fresh().start(), place.server("other").fresh().start()
+def test_refusals(servers):
+    one, other = servers.server("one").fresh().start(), servers.server("other").fresh().start()
     for server, changes in ((one, 50), (other, 60)):
         client = server.client()
         fill(client, 3, changes)
-        settled(server, client)
+        caught_up(server, client)
         server.stop()
-    kept = place.work / "kept"
+    kept = servers.work / "kept"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(one.folder / "memlith", kept)
     theirs = other.folder / "memlith"
@@ -530,15 +530,15 @@ def test_refusals(place):
         assert "cannot open the store" in said and words in said, said
         shutil.rmtree(one.folder / "memlith")
         shutil.copytree(kept, one.folder / "memlith")
-    held = place.server("one").start()
+    held = servers.server("one").start()
     said_by = subprocess.run([one.program, one.folder / "redis.conf", "--unixsocket", "s2", "--logfile", ""],
                              cwd=one.folder, capture_output=True, text=True, timeout=60, check=False)
     assert said_by.returncode != 0 and "cannot open the store" in said_by.stdout, said_by
     held.stop()
-    few = place.server("few").fresh().start()
+    few = servers.server("few").fresh().start()
     client = few.client(12)
     client("SET", "a", 1)
-    settled(few, client)
+    caught_up(few, client)
     few.stop()
     config = few.folder / "redis.conf"
     config.write_text(config.read_text(encoding="utf-8") + "databases 4\n", encoding="utf-8")
@@ -555,17 +555,17 @@ def later_version(store):
         region.write(page)
 
 
-def test_failing_disk(place):
+def test_failing_disk(servers):
     """A write whose flush failed is never acknowledged, and the server ends."""
-    place.work.mkdir(parents=True, exist_ok=True)
-    (place.work / "failing.c").write_text(FAILING_DISK, encoding="utf-8")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", place.work / "failing.so", place.work / "failing.c", "-ldl"],
-                   check=True)
+    servers.work.mkdir(parents=True, exist_ok=True)
+    (servers.work / "failing.c").write_text(FAILING_DISK, encoding="utf-8")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", servers.work / "failing.so", servers.work / "failing.c",
+                    "-ldl"], check=True)
     for memlith in ("strong", "weak"):
-        fail = place.work / "fail"
+        fail = servers.work / "fail"
         fail.unlink(missing_ok=True)
-        environment = os.environ | {"LD_PRELOAD": str(place.work / "failing.so"), "FAIL_FILE": str(fail)}
-        server = place.server(f"failing-{memlith}", memlith, [("memlith-window-ms", 10)], environment=environment)
+        environment = os.environ | {"LD_PRELOAD": str(servers.work / "failing.so"), "FAIL_FILE": str(fail)}
+        server = servers.server(f"failing-{memlith}", memlith, [("memlith-window-ms", 10)], environment=environment)
         client = server.fresh().start().client()
         client("SET", "a", 1)
         client("CONFIG", "SET", "memlith-durability", "strong")  # "a" is durable now
@@ -590,15 +590,15 @@ def test_failing_disk(place):
 class SmallDisk:
     """A file system of 24 MiB in a mount namespace of its own, and a program that runs a server there."""
 
-    def __init__(self, place):
-        self.path = (place.work / "small-disk").resolve()
+    def __init__(self, servers):
+        self.path = (servers.work / "small-disk").resolve()
         self.path.mkdir(parents=True, exist_ok=True)
         script = 'mount -t tmpfs -o size=24m none "$0" && echo ready && exec sleep 3600'
         self.holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", script, self.path], stdout=subprocess.PIPE)
         self.mounted = self.holder.stdout.readline() == b"ready\n"
-        self.program = place.work / "on-small-disk"
+        self.program = servers.work / "on-small-disk"
         self.program.write_text(f"#!/bin/sh\nexec nsenter --mount=/proc/{self.holder.pid}/ns/mnt -- "
-                                f"{pathlib.Path(place.program).resolve()} \"$@\"\n", encoding="utf-8")
+                                f"{pathlib.Path(servers.program).resolve()} \"$@\"\n", encoding="utf-8")
         self.program.chmod(0o755)
         self.filler = pathlib.Path(f"/proc/{self.holder.pid}/root{self.path}/filler")
 
@@ -628,20 +628,20 @@ def until_accepted(client, *command):
     raise AssertionError("writes are still refused")
 
 
-def test_full_disk(place):
+def test_full_disk(servers):
     """A weak server whose disk has no room refuses writes, goes on reading, and keeps what it has acknowledged."""
-    disk = SmallDisk(place)
+    disk = SmallDisk(servers)
     if not disk.mounted:
         print("test_full_disk: cannot mount a tmpfs", flush=True)
         return
     try:
-        keep_writes_on(disk, place)
+        keep_writes_on(disk, servers)
     finally:
         disk.end()
 
 
-def keep_writes_on(disk, place):
-    server = Server(disk.program, place.work / "full", "weak",
+def keep_writes_on(disk, servers):
+    server = Server(disk.program, servers.work / "full", "weak",
                     [SAVE_NOTHING, ("memlith-dir", disk.path / "store"), ("memlith-log-size", "1mb"),
                      ("memlith-window-ms", 10)])
     client = server.fresh().start().client()
@@ -681,7 +681,7 @@ def main():
     options.add_argument("--only", default="")
     given = options.parse_args()
     skip_without(given.program)
-    run_tests(globals(), given.only, Place(given))
+    run_tests(globals(), given.only, Servers(given))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ DIRECTIVES = [("bind", "127.0.0.1"), ("save", '""'), ("memlith-log-size", "2mb")
 CLIENTS = 2
 
 
-class Place:
+class Servers:
     def __init__(self, given, chance):
         self.program, self.work, self.chance = given.program, given.work / "replication", chance
         self.rounds, self.minutes = given.rounds, given.minutes
@@ -64,25 +64,25 @@ def pause(chance, most):
     time.sleep(chance.random() ** 2 * most)
 
 
-def rounds_of(place):
+def rounds_of(servers):
     began, number = time.monotonic(), 0
-    while number < place.rounds or time.monotonic() - began < place.minutes * 60:
+    while number < servers.rounds or time.monotonic() - began < servers.minutes * 60:
         yield number
         number += 1
 
 
-def test_kills(place):
+def test_kills(servers):
     """Master, replica and the replica's replica."""
-    chance = place.chance
+    chance = servers.chance
     for durability in ("strong", "weak"):
         window = [("memlith-window-ms", 30)]
-        master = place.server(f"{durability}-master", durability, directives=window)
-        replica = place.server(f"{durability}-replica", durability, master, window)
-        below = place.server(f"{durability}-below", durability, replica, window)
+        master = servers.server(f"{durability}-master", durability, directives=window)
+        replica = servers.server(f"{durability}-replica", durability, master, window)
+        below = servers.server(f"{durability}-below", durability, replica, window)
         in_step(master, replica), in_step(replica, below)
         models = [Model(random.Random(chance.random())) for _ in range(CLIENTS)]
         kills = partial = full = 0
-        for number in rounds_of(place):
+        for number in rounds_of(servers):
             # A weak master loses what its clients know of; the model is about replicas then.
             some = [replica, below] if durability == "weak" and number % 2 else [master, replica, below]
             killed = chance.sample(some, chance.randrange(1, 3))
@@ -133,10 +133,10 @@ def fill(server, seed, changes=200):
     client.close()
 
 
-def test_a_replica_goes_on(place):
+def test_a_replica_goes_on(servers):
     """Whatever ends it: no full resynchronisation, while the master's backlog has what it missed."""
-    master = place.server("on-master")
-    replica = place.server("on-replica", "strong", master)
+    master = servers.server("on-master")
+    replica = servers.server("on-replica", "strong", master)
     in_step(master, replica)
     full = int(replication(master)["sync_full"])
     for number, end in enumerate((replica.kill, replica.stop, replica.kill)):
@@ -168,11 +168,11 @@ def test_a_replica_goes_on(place):
     master.stop()
 
 
-def test_a_master_goes_on(place):
+def test_a_master_goes_on(servers):
     """A master that was shut down, or killed while nothing was written: its replica needs no data. One that lost what
     the replica has takes the replica's data away."""
-    master = place.server("off-master")
-    replica = place.server("off-replica", "strong", master)
+    master = servers.server("off-master")
+    replica = servers.server("off-replica", "strong", master)
     in_step(master, replica)
     fill(master, 1)
     in_step(master, replica)
@@ -207,12 +207,12 @@ def test_a_master_goes_on(place):
     master.stop()
 
 
-def test_a_failed_master_comes_back(place):
+def test_a_failed_master_comes_back(servers):
     """As a replica of what was its replica: with a partial resynchronisation if it has nothing that the new master does
     not have, else it loads all data."""
     for has_more in (False, True):
-        master = place.server("back-master")
-        replica = place.server("back-replica", "strong", master)
+        master = servers.server("back-master")
+        replica = servers.server("back-replica", "strong", master)
         in_step(master, replica)
         fill(master, 5)
         in_step(master, replica)
@@ -240,11 +240,11 @@ def test_a_failed_master_comes_back(place):
         replica.stop()
 
 
-def test_wait(place):
+def test_wait(servers):
     """Writes that WAIT confirmed are on the disk of the replica, whichever server is killed then."""
-    for number in range(max(3, place.rounds // 4)):
-        master = place.server("wait-master")
-        replica = place.server("wait-replica", "strong", master)
+    for number in range(max(3, servers.rounds // 4)):
+        master = servers.server("wait-master")
+        replica = servers.server("wait-replica", "strong", master)
         in_step(master, replica)
         confirmed = [0]
 
@@ -261,8 +261,8 @@ def test_wait(place):
         thread = threading.Thread(target=run)
         thread.start()
         until(lambda: confirmed[0] > 0, "a confirmation")
-        time.sleep(place.chance.random() * 0.5)
-        for each in place.chance.sample([master, replica], 2):
+        time.sleep(servers.chance.random() * 0.5)
+        for each in servers.chance.sample([master, replica], 2):
             each.kill()
         thread.join()
         client = replica.start().client()
@@ -272,10 +272,10 @@ def test_wait(place):
         replica.stop()
 
 
-def test_keys_of_others_are_durable(place):
+def test_keys_of_others_are_durable(servers):
     """The key of a MIGRATE is durable before its source removes it, with weak durability, too."""
     weak = [("memlith-window-ms", 60000)]
-    source, target = place.server("source", "weak", directives=weak), place.server("target", "weak", directives=weak)
+    source, target = (servers.server(name, "weak", directives=weak) for name in ("source", "target"))
     client = source.client()
     client("SET", "a", 1), client("RPUSH", "b", *range(3000)), client("SET", "c", 3)
     client("CONFIG", "SET", "memlith-durability", "strong")  # all is durable on the source
@@ -291,11 +291,11 @@ def test_keys_of_others_are_durable(place):
 
 
 class Sentinels:
-    def __init__(self, place, master):
+    def __init__(self, servers, master):
         self.servers = []
         for number in range(3):
             port = free_port()
-            one = Server(place.program, place.work / f"sentinel{number}", None)
+            one = Server(servers.program, servers.work / f"sentinel{number}", None)
             one.directives = [("port", port), ("bind", "127.0.0.1"), ("unixsocket", "s"), ("dir", one.folder),
                               ("logfile", "log"), ("sentinel", f"monitor m 127.0.0.1 {master.port} 2"),
                               ("sentinel", "down-after-milliseconds m 3000"), ("sentinel", "failover-timeout m 4000"),
@@ -314,7 +314,7 @@ class Sentinels:
         client.close()
         return {name.decode(): value for name, value in zip(fields[::2], fields[1::2])}
 
-    def settled(self, nodes):
+    def agreed_master(self, nodes):
         """The master, once all Sentinels name the same one of these nodes, and the others are its replicas. (On a slow
         machine they may name another one meanwhile.)"""
         ports = {int(self.of(one)["port"]) for one in self.servers}
@@ -328,16 +328,16 @@ class Sentinels:
         return found and found[0]
 
 
-def test_sentinel(place):
+def test_sentinel(servers):
     """A master and two replicas under three Sentinels. Any replica may be promoted, so a write is safe when both have
     confirmed it."""
-    nodes = [place.server("sentinel-0")]
-    nodes += [place.server(f"sentinel-{number}", "strong", nodes[0]) for number in (1, 2)]
+    nodes = [servers.server("sentinel-0")]
+    nodes += [servers.server(f"sentinel-{number}", "strong", nodes[0]) for number in (1, 2)]
     for each in nodes[1:]:
         in_step(nodes[0], each)
-    sentinels = Sentinels(place, nodes[0])
+    sentinels = Sentinels(servers, nodes[0])
     master, count, lost = nodes[0], 0, 0
-    for number in range(max(2, place.rounds // 8)):
+    for number in range(max(2, servers.rounds // 8)):
         confirmed, acknowledged = [count], [count]
 
         def run():
@@ -355,18 +355,18 @@ def test_sentinel(place):
         thread = threading.Thread(target=run)
         thread.start()
         until(lambda: confirmed[0] > count, "a confirmation of both replicas")
-        time.sleep(place.chance.random() * 0.5)
+        time.sleep(servers.chance.random() * 0.5)
         master.kill()
         thread.join()
         dead = master
-        master = until(lambda: sentinels.settled([each for each in nodes if each is not dead]), "a failover")
+        master = until(lambda: sentinels.agreed_master([each for each in nodes if each is not dead]), "a failover")
         client = master.client()
         count = int(client("GET", "count"))
         assert count >= confirmed[0], f"round {number}: both replicas confirmed {confirmed[0]}, {count} are left"
         assert [int(each) for each in client("LRANGE", "counts", 0, -1)] == list(range(1, count + 1))
         lost += max(0, acknowledged[0] - count)
         dead.start()
-        master = until(lambda: sentinels.settled(nodes), "the old master is a replica")
+        master = until(lambda: sentinels.agreed_master(nodes), "the old master is a replica")
         for each in nodes:
             if each is not master:
                 in_step(master, each)
@@ -390,7 +390,7 @@ def main():
     given = options.parse_args()
     skip_without(given.program)
     chance = seeded_random("the changes and the times, not how threads run")
-    run_tests(globals(), given.only, Place(given, chance))
+    run_tests(globals(), given.only, Servers(given, chance))
 
 
 if __name__ == "__main__":

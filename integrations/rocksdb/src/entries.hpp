@@ -1,10 +1,10 @@
 // The entries of the journal. Floor: rocksdb.
 //
 // The journal is an application log. An entry begins with a Head. What entries before it say stays true:
-//   data      bytes of a log, from an offset on, which were durable when the entry was
-//   settled   claims: the file of a log had `bytes` bytes on the medium, with this checksum
-//   gone      the log was removed or renamed on purpose
-//   released  everything before has reached the files, and the journal makes no claim any more
+//   data        bytes of a log, from an offset on, which were durable when the entry was
+//   checkpoint  claims: the file of a log had `bytes` bytes on the medium, with this checksum
+//   gone        the log was removed or renamed on purpose
+//   released    everything before has reached the files, and the journal makes no claim any more
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace memlith_rocksdb {
 
-enum class Kind : std::uint32_t { data = 1, settled = 2, gone = 3, released = 4 };
+enum class Kind : std::uint32_t { data = 1, checkpoint = 2, gone = 3, released = 4 };
 
 struct Head {
   Kind kind = Kind::data;
@@ -38,27 +38,28 @@ inline std::string entry_of(const Head& head, std::string_view content = {}) {
 }
 
 inline std::string entry_of(const std::vector<Claim>& claims) {
-  return entry_of({.kind = Kind::settled, .count = static_cast<std::uint32_t>(claims.size())},
+  return entry_of({.kind = Kind::checkpoint, .count = static_cast<std::uint32_t>(claims.size())},
                   {reinterpret_cast<const char*>(claims.data()), claims.size() * sizeof(Claim)});
 }
 
-struct Entry {
+struct JournalEntry {
   Head head;
   std::string_view content;
 };
 
 // Nothing: no version of memlith writes such an entry.
-inline std::optional<Entry> entry_in(std::string_view bytes) {
-  Entry entry;
+inline std::optional<JournalEntry> entry_in(std::string_view bytes) {
+  JournalEntry entry;
   if (bytes.size() < sizeof entry.head) return std::nullopt;
   std::memcpy(&entry.head, bytes.data(), sizeof entry.head);
   entry.content = bytes.substr(sizeof entry.head);
   if (entry.head.kind < Kind::data || entry.head.kind > Kind::released) return std::nullopt;
-  if (entry.head.kind == Kind::settled && entry.content.size() != entry.head.count * sizeof(Claim)) return std::nullopt;
+  if (entry.head.kind == Kind::checkpoint && entry.content.size() != entry.head.count * sizeof(Claim))
+    return std::nullopt;
   return entry;
 }
 
-inline std::vector<Claim> claims_of(const Entry& entry) {
+inline std::vector<Claim> claims_of(const JournalEntry& entry) {
   std::vector<Claim> claims(entry.head.count);
   if (!claims.empty()) std::memcpy(claims.data(), entry.content.data(), entry.content.size());
   return claims;

@@ -55,8 +55,8 @@ const std::unordered_map<std::string, rocksdb::OptionTypeInfo>& option_types() {
       {"entry_bytes_max",
        {offsetof(memlith::RocksdbOptions, entry_bytes_max), OptionType::kUInt64T, OptionVerificationType::kNormal,
         OptionTypeFlags::kNone}},
-      {"settle_bytes",
-       {offsetof(memlith::RocksdbOptions, settle_bytes), OptionType::kUInt64T, OptionVerificationType::kNormal,
+      {"checkpoint_bytes",
+       {offsetof(memlith::RocksdbOptions, checkpoint_bytes), OptionType::kUInt64T, OptionVerificationType::kNormal,
         OptionTypeFlags::kNone}},
       {"journal_bytes",
        {offsetof(memlith::RocksdbOptions, journal_bytes), OptionType::kUInt64T, OptionVerificationType::kNormal,
@@ -90,10 +90,10 @@ rocksdb::Status FileSystem::PrepareOptions(const rocksdb::ConfigOptions& options
     return rocksdb::Status::NotSupported("memlith stands on RocksDB's POSIX file system only, not on", target_->Name());
   }
   constexpr std::uint64_t kLeast = 4096;
-  if (options_.entry_bytes_max < kLeast || options_.settle_bytes < kLeast ||
-      options_.journal_bytes < 2 * (options_.settle_bytes + options_.entry_bytes_max) + (2 << 20)) {
+  if (options_.entry_bytes_max < kLeast || options_.checkpoint_bytes < kLeast ||
+      options_.journal_bytes < 2 * (options_.checkpoint_bytes + options_.entry_bytes_max) + (2 << 20)) {
     return rocksdb::Status::InvalidArgument(
-        "memlith: entry_bytes_max and settle_bytes are at least 4096, and journal_bytes twice their sum and 2 MiB");
+        "memlith: entry_bytes_max and checkpoint_bytes are at least 4096, and journal_bytes twice their sum and 2 MiB");
   }
   return FileSystemWrapper::PrepareOptions(options);
 }

@@ -68,8 +68,8 @@ Result<void> File::sync_data() const {
 }
 
 // The locks of this process. No thread holds the mutex at a fork, so the child may use it.
-struct FolderLock::Held {
-  explicit Held(const std::string& folder) {
+struct FolderLock::LockedFolder {
+  explicit LockedFolder(const std::string& folder) {
     static std::once_flag handlers;
     std::call_once(handlers,
                    [] { (void)::pthread_atfork([] { mutex().lock(); }, [] { mutex().unlock(); }, &give_up_in_child); });
@@ -77,13 +77,13 @@ struct FolderLock::Held {
     descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     all().insert(this);
   }
-  ~Held() {
+  ~LockedFolder() {
     const std::lock_guard guard(mutex());
     all().erase(this);
     if (descriptor >= 0) ::close(descriptor);
   }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
+  LockedFolder(const LockedFolder&) = delete;
+  LockedFolder& operator=(const LockedFolder&) = delete;
 
   int descriptor = -1;  // also in a child
 
@@ -93,12 +93,12 @@ struct FolderLock::Held {
     static auto* const one = new std::mutex;
     return *one;
   }
-  static std::set<Held*>& all() {
-    static auto* const one = new std::set<Held*>;
+  static std::set<LockedFolder*>& all() {
+    static auto* const one = new std::set<LockedFolder*>;
     return *one;
   }
   static void give_up_in_child() {
-    for (Held* each : all()) {
+    for (LockedFolder* each : all()) {
       if (each->descriptor >= 0) ::close(std::exchange(each->descriptor, -1));
     }
     mutex().unlock();
@@ -112,7 +112,7 @@ FolderLock::~FolderLock() = default;
 
 Result<FolderLock> FolderLock::take(const std::string& folder) {
   FolderLock lock;
-  lock.held_ = std::make_unique<Held>(folder);
+  lock.held_ = std::make_unique<LockedFolder>(folder);
   if (lock.held_->descriptor < 0) return errno_error("cannot open the folder " + folder);
   if (::flock(lock.held_->descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno != EWOULDBLOCK) return errno_error("cannot lock the folder " + folder);

@@ -54,8 +54,8 @@ class FolderLock {
   static Result<FolderLock> take(const std::string& folder);
 
  private:
-  struct Held;
-  std::unique_ptr<Held> held_;
+  struct LockedFolder;
+  std::unique_ptr<LockedFolder> held_;
 };
 
 Result<void> sync_folder(const std::string& path);

@@ -28,24 +28,24 @@ Error damaged(const std::string& what) {
                                     "`memlith rocksdb release --accept-damage DB` to keep what there is");
 }
 
-struct Piece {
+struct LoggedBytes {
   std::uint64_t offset = 0;
   std::string bytes;
 };
 struct Known {
   Claim claim;
-  std::vector<Piece> pieces;
+  std::vector<LoggedBytes> pieces;
   bool is_gone = false;
 };
 // The journal's knowledge of each log.
 using Knowledge = std::map<std::uint64_t, Known>;
 
-void learn(Knowledge& knowledge, const Entry& entry) {
+void learn(Knowledge& knowledge, const JournalEntry& entry) {
   switch (entry.head.kind) {
     case Kind::data:
       knowledge[entry.head.number].pieces.push_back({entry.head.offset, std::string(entry.content)});
       break;
-    case Kind::settled:
+    case Kind::checkpoint:
       for (const Claim& each : claims_of(entry)) {
         Claim& claim = knowledge[each.number].claim;
         if (each.bytes >= claim.bytes) claim = each;
@@ -104,7 +104,7 @@ class GiveBack {
       const Result<std::optional<memlith::LogEntry>> read = log_->read();
       if (!read) return without_journal(read.error());
       if (!read->has_value()) return {};
-      const std::optional<Entry> entry = entry_in((*read)->content);
+      const std::optional<JournalEntry> entry = entry_in((*read)->content);
       if (!entry) {
         return Error(MEMLITH_INCOMPATIBLE, "entry " + std::to_string((*read)->number) + " of the journal in " +
                                                store_path(folder_) + " is of another version of memlith");
@@ -123,7 +123,7 @@ class GiveBack {
     Result<File> file = File::open(path, O_RDWR);
     if (!file) return file.error();
     std::uint64_t covered = known.claim.bytes;
-    for (const Piece& piece : known.pieces) {
+    for (const LoggedBytes& piece : known.pieces) {
       if (piece.offset > covered && !known.is_gone) {
         const std::string what = "the journal lacks bytes " + std::to_string(covered) + " to " +
                                  std::to_string(piece.offset) + " of the log " + plain;

@@ -38,7 +38,7 @@ Journal::Journal(std::string folder, const RocksdbOptions& options, FolderLock l
       folder_lock_(std::move(lock)),
       store_(std::move(store)),
       log_(std::move(log)),
-      settler_([this] { run_settler(); }) {}
+      checkpointer_([this] { run_checkpointer(); }) {}
 
 Result<std::shared_ptr<Journal>> Journal::open(const std::string& folder, const RocksdbOptions& options) {
   Result<FolderLock> lock = FolderLock::take(folder);
@@ -64,7 +64,7 @@ Journal::~Journal() {
     stops_ = true;
   }
   changed_.notify_all();
-  if (settler_.joinable()) settler_.join();
+  if (checkpointer_.joinable()) checkpointer_.join();
 }
 
 Result<void> Journal::healthy() {
@@ -133,7 +133,7 @@ Result<void> Journal::flush_file(LogFile& log) {
 Result<void> Journal::hand_over(LogFile& log) {
   const std::uint64_t content = log.entry_.size() - sizeof(Head);
   if (!log.is_much_ && content == 0) return {};
-  if (log.is_much_ || unsettled_.load(std::memory_order_relaxed) + kRoomForClaims > options_.journal_bytes) {
+  if (log.is_much_ || since_checkpoint_.load(std::memory_order_relaxed) + kRoomForClaims > options_.journal_bytes) {
     return flush_file(log);
   }
   if (log.owed_ && !append_claim(log)) return flush_file(log);
@@ -141,7 +141,7 @@ Result<void> Journal::hand_over(LogFile& log) {
   std::memcpy(log.entry_.data(), &head, sizeof head);
   const Result<std::uint64_t> number = log_.append(log.entry_);
   if (!number) return lacks_room(number.error()) ? flush_file(log) : poison(number.error());
-  unsettled_.fetch_add(log.entry_.size() + sizeof(Head), std::memory_order_relaxed);
+  since_checkpoint_.fetch_add(log.entry_.size() + sizeof(Head), std::memory_order_relaxed);
   log.entry_.resize(sizeof(Head));
   return {};
 }
@@ -155,7 +155,7 @@ Result<void> Journal::write_or_flush(const std::vector<std::shared_ptr<LogFile>>
       if (Result<void> flushed = flush_file(*log); !flushed) return flushed;
     }
   }
-  if (unsettled_.load(std::memory_order_relaxed) >= options_.settle_bytes) changed_.notify_one();
+  if (since_checkpoint_.load(std::memory_order_relaxed) >= options_.checkpoint_bytes) changed_.notify_one();
   return {};
 }
 
@@ -200,7 +200,7 @@ Result<void> Journal::forget(std::uint64_t number, bool flush) {
   }
   const std::string entry = entry_of({.kind = Kind::gone, .number = number});
   Result<std::uint64_t> told = log_.append(entry);
-  if (!told && told.error().category() == MEMLITH_FULL && settle().ok()) told = log_.append(entry);
+  if (!told && told.error().category() == MEMLITH_FULL && checkpoint().ok()) told = log_.append(entry);
   if (!told) return lacks_room(told.error()) ? told.error() : poison(told.error());
   const Result<void> written = log_.write();
   return written || lacks_room(written.error()) ? written : poison(written.error());
@@ -228,10 +228,10 @@ Result<void> Journal::consume(std::uint64_t upto) {
   return upto == 0 ? Result<void>() : log_.consume(upto);
 }
 
-Result<void> Journal::settle() {
-  const std::lock_guard lock(settling_);
+Result<void> Journal::checkpoint() {
+  const std::lock_guard lock(checkpoint_mutex_);
   if (Result<void> fine = healthy(); !fine) return fine;
-  const std::uint64_t bytes = unsettled_.load(std::memory_order_relaxed);
+  const std::uint64_t bytes = since_checkpoint_.load(std::memory_order_relaxed);
   const Result<memlith_applog_info> info = log_.info();
   if (!info) return info.error();
   // An entry up to here about a log that is not in the list is about one that is gone.
@@ -251,25 +251,26 @@ Result<void> Journal::settle() {
     return lacks_room(written.error()) ? written : poison(written.error());
   }
   if (const Result<void> consumed = consume(info->newest); !consumed) return poison(consumed.error());
-  unsettled_.fetch_sub(bytes, std::memory_order_relaxed);
+  since_checkpoint_.fetch_sub(bytes, std::memory_order_relaxed);
   return {};
 }
 
-void Journal::run_settler() {
+void Journal::run_checkpointer() {
   std::unique_lock lock(mutex_);
   while (!stops_) {
-    changed_.wait_for(lock, std::chrono::seconds(1),
-                      [this] { return stops_ || unsettled_.load(std::memory_order_relaxed) >= options_.settle_bytes; });
-    if (stops_ || unsettled_.load(std::memory_order_relaxed) < options_.settle_bytes) continue;
+    changed_.wait_for(lock, std::chrono::seconds(1), [this] {
+      return stops_ || since_checkpoint_.load(std::memory_order_relaxed) >= options_.checkpoint_bytes;
+    });
+    if (stops_ || since_checkpoint_.load(std::memory_order_relaxed) < options_.checkpoint_bytes) continue;
     lock.unlock();
-    const Result<void> settled = settle();
+    const Result<void> done = checkpoint();
     lock.lock();
-    if (!settled) changed_.wait_for(lock, kPauseAfterFailure, [this] { return stops_; });
+    if (!done) changed_.wait_for(lock, kPauseAfterFailure, [this] { return stops_; });
   }
 }
 
 Result<void> Journal::finish() {
-  if (Result<void> settled = settle(); !settled) return settled;
+  if (Result<void> done = checkpoint(); !done) return done;
   const Result<std::uint64_t> number = log_.append(entry_of({.kind = Kind::released}));
   if (!number) return number.error();
   if (Result<void> written = log_.write(); !written) return poison(written.error());

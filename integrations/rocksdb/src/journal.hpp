@@ -3,8 +3,9 @@
 // A log stays an ordinary file, which every append reaches at once, through the page cache: readers of live logs,
 // backups and a killed process find it as RocksDB leaves it. What the disk is asked to keep goes another way: a sync of
 // few bytes puts them into an application log of a memlith store as well, which costs one write and one flush where the
-// growing file would cost three and two. A thread behind settles: it flushes the files, notes their length and checksum
-// in the journal, and consumes what the journal has for them. A sync of many bytes flushes the file itself.
+// growing file would cost three and two. A thread behind makes checkpoints: it flushes the files, notes their length
+// and checksum in the journal, and consumes what the journal has for them. A sync of many bytes flushes the file
+// itself.
 //
 // PROMISE. When sync() has returned without an error, every byte that was appended to the log before the call survives
 // a power cut, once recover() has run. After a failed flush nothing is acknowledged any more.
@@ -94,9 +95,9 @@ class Journal {
   Result<void> append_claim(LogFile& log);
   // After hand_over: makes it durable.
   Result<void> write_or_flush(const std::vector<std::shared_ptr<LogFile>>& logs);
-  Result<void> settle();
+  Result<void> checkpoint();
   Result<void> consume(std::uint64_t upto);
-  void run_settler();
+  void run_checkpointer();
 
   const std::string folder_;
   const RocksdbOptions options_;
@@ -110,11 +111,12 @@ class Journal {
   std::string poison_;  // why nothing is acknowledged any more
   bool stops_ = false;
 
-  std::mutex settling_;                      // one at a time reads and consumes
-  std::uint64_t read_ = 0;                   // guarded by settling_
-  std::atomic<bool> is_poisoned_{false};     // for a look without mutex_; set after poison_
-  std::atomic<std::uint64_t> unsettled_{0};  // bytes of entries since the last settling; a hint, pairs with nothing
-  std::thread settler_;
+  std::mutex checkpoint_mutex_;           // one at a time reads and consumes
+  std::uint64_t read_ = 0;                // guarded by checkpoint_mutex_
+  std::atomic<bool> is_poisoned_{false};  // for a look without mutex_; set after poison_
+  std::atomic<std::uint64_t> since_checkpoint_{
+      0};  // bytes of entries since the last checkpoint; a hint, pairs with nothing
+  std::thread checkpointer_;
 };
 
 }  // namespace memlith_rocksdb

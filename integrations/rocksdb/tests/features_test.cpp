@@ -348,10 +348,10 @@ TEST(RocksdbFeatures, FromAnOptionsString) {
   std::shared_ptr<rocksdb::FileSystem> file_system;
   ASSERT_FINE(rocksdb::FileSystem::CreateFromString(config, "memlith://", &file_system));
   EXPECT_STREQ(file_system->Name(), "memlith");
-  ASSERT_FINE(rocksdb::FileSystem::CreateFromString(config, "id=memlith;settle_bytes=65536", &file_system));
+  ASSERT_FINE(rocksdb::FileSystem::CreateFromString(config, "id=memlith;checkpoint_bytes=65536", &file_system));
   const auto* options = file_system->GetOptions<memlith::RocksdbOptions>("MemlithOptions");
   ASSERT_NE(options, nullptr);
-  EXPECT_EQ(options->settle_bytes, 65536U);
+  EXPECT_EQ(options->checkpoint_bytes, 65536U);
   EXPECT_TRUE(rocksdb::FileSystem::CreateFromString(config, "id=memlith;journal_bytes=5", &file_system)
                   .IsInvalidArgument());
 }

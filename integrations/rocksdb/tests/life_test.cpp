@@ -29,20 +29,20 @@ const Step fork_a_helper{"fork_a_helper", [](const std::string& folder) {
                            while (helper == 0) ::pause();
                            memlith::test::write_file(folder + "/helper", std::to_string(helper));
                          }};
-rocksdb::Options settling() {
-  static rocksdb::Env* const env = memlith_env({.settle_bytes = 4096});
+rocksdb::Options small_checkpoints() {
+  static rocksdb::Env* const env = memlith_env({.checkpoint_bytes = 4096});
   rocksdb::Options options = with_memlith();
   options.env = env;
   return options;
 }
 // Until the thread behind has flushed the file, and the journal claims its length and checksum.
-const Step write_settled{"write_settled", [](const std::string& folder) {
-                           auto* db = open(folder + "/db", settling()).release();
-                           put(*db, 0, 100);
-                           ::usleep(1500000);
-                           put(*db, 100, 101);
-                           ::usleep(300000);
-                         }};
+const Step write_checkpointed{"write_checkpointed", [](const std::string& folder) {
+                                auto* db = open(folder + "/db", small_checkpoints()).release();
+                                put(*db, 0, 100);
+                                ::usleep(1500000);
+                                put(*db, 100, 101);
+                                ::usleep(300000);
+                              }};
 const Step write_much{"write_much", [](const std::string& folder) {
                         auto* db = open(folder + "/db", with_memlith()).release();
                         rocksdb::WriteOptions unsynced;
@@ -76,7 +76,7 @@ TEST(RocksdbLife, ADatabaseIsTakenOver) {
 }
 
 TEST(RocksdbLife, AKilledProcessLosesNothing) {
-  for (const char* step : {"write_100", "write_100_unsynced", "write_settled"}) {
+  for (const char* step : {"write_100", "write_100_unsynced", "write_checkpointed"}) {
     const TempFolder folder;
     run_step(step, folder);
     EXPECT_GE(count(*open(folder / "db", with_memlith())), 100) << step;
@@ -148,7 +148,7 @@ void flip(const std::string& path, std::uint64_t offset) {
 
 TEST(RocksdbLife, DamageIsReportedWhereStockDropsWritesSilently) {
   const TempFolder folder;
-  run_step("write_settled", folder);
+  run_step("write_checkpointed", folder);
   const std::uint64_t log = kept_logs(folder / "db").at(0);
   flip(kept_path(folder / "db", log), 3000);
   rocksdb::DB* db = nullptr;
@@ -165,7 +165,7 @@ TEST(RocksdbLife, DamageIsReportedWhereStockDropsWritesSilently) {
 
 TEST(RocksdbLife, AMissingLogIsReported) {
   const TempFolder folder;
-  run_step("write_settled", folder);
+  run_step("write_checkpointed", folder);
   fs::remove(kept_path(folder / "db", kept_logs(folder / "db").at(0)));
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(with_memlith(), folder / "db", &db);

@@ -80,10 +80,10 @@ class Load {
     if (given_.absolute) options.wal_recovery_mode = rocksdb::WALRecoveryMode::kAbsoluteConsistency;
     if (!given_.stock) {
       std::shared_ptr<rocksdb::FileSystem> file_system;
-      // Small enough that settling happens all the time.
+      // Small enough that checkpoints happen all the time.
       const Status made = memlith::NewRocksdbFileSystem(rocksdb::FileSystem::Default(),
                                                         {.entry_bytes_max = 64 << 10,
-                                                         .settle_bytes = 128 << 10,
+                                                         .checkpoint_bytes = 128 << 10,
                                                          .journal_bytes = 4 << 20},
                                                         &file_system);
       if (!made.ok()) return made;

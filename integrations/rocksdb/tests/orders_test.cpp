@@ -111,7 +111,7 @@ TEST(RocksdbOrders, TheStoreIsPutAwayBeforeItIsRemoved) {
 // Giving back stops at the renaming; then the log goes, as RocksDB without memlith removes it once it is obsolete.
 TEST(RocksdbOrders, AReleasedJournalMissesNothing) {
   const TempFolder folder;
-  run_step("write_settled", folder);
+  run_step("write_checkpointed", folder);
   const std::uint64_t log = kept_logs(folder / "db").at(0);
   const std::string plain = plain_path(folder / "db", log);
   fs::remove(plain);

@@ -34,7 +34,7 @@ constexpr unsigned kAddressInData = ~0u;  // none is found
 
 bool opens(std::string_view name) { return std::find(kOpens.begin(), kOpens.end(), name) != kOpens.end(); }
 
-struct Range {
+struct AddressRange {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
   [[nodiscard]] bool has(std::uintptr_t address) const { return begin <= address && address < end; }
@@ -51,14 +51,14 @@ struct Reference {
 struct Object {
   std::string path;  // empty: the program
   std::uintptr_t base = 0;
-  std::vector<Range> ranges;
-  Range fixed;  // read-only since the loader has finished
+  std::vector<AddressRange> ranges;
+  AddressRange fixed;  // read-only since the loader has finished
   std::string soname;
   std::vector<std::string> needed;
   std::vector<Reference> references;
 
   [[nodiscard]] bool has(std::uintptr_t address) const {
-    return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) { return range.has(address); });
+    return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) { return range.has(address); });
   }
   [[nodiscard]] bool refers_to_opening() const {
     return std::any_of(references.begin(), references.end(), [](const Reference& each) { return opens(each.name); });
@@ -123,7 +123,7 @@ Object read_object(const dl_phdr_info& info) {
   const ElfW(Dyn)* dynamic = nullptr;
   for (int i = 0; i < info.dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = info.dlpi_phdr[i];
-    const Range range{object.base + header.p_vaddr, object.base + header.p_vaddr + header.p_memsz};
+    const AddressRange range{object.base + header.p_vaddr, object.base + header.p_vaddr + header.p_memsz};
     if (header.p_type == PT_LOAD) object.ranges.push_back(range);
     if (header.p_type == PT_GNU_RELRO) object.fixed = {range.begin / page * page, range.end / page * page};
     if (header.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(range.begin);

@@ -157,7 +157,7 @@ Status Database::commit_stored() {
   changes_.clear();
   const std::uint64_t kept_end = std::min(now, before);
   std::uint64_t counted_end = 0;  // of the pages that are counted as captured
-  for (const UndoLog::Change& change : undo_.settle(*image_)) {
+  for (const UndoLog::Change& change : undo_.merge(*image_)) {
     if (change.offset >= kept_end) break;
     const std::uint64_t bytes = std::min(change.bytes, kept_end - change.offset);
     changes_.add(change.offset, bytes, image_->find(change.offset, bytes));

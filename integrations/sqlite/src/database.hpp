@@ -244,8 +244,8 @@ class Database final : private Used {
   core::Status mark();
 
   // database_use.cpp
-  core::Status settle() override;
-  [[nodiscard]] bool is_unsettled() const override;
+  core::Status make_ordinary() override;
+  [[nodiscard]] bool is_not_ordinary() const override;
   core::Status end() override;
   core::Status begin_use(Holder& holder);
   void end_use_if_idle(Holder& holder);

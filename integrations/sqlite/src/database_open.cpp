@@ -328,7 +328,7 @@ Status Database::open_store() {
   options.kind = core::StoreKind::one_file;
   options.file_name = file_name_;
   options.file = locks_.host()->file();
-  options.keeps_mark = true;
+  options.keeps_in_use_header = true;
   options.create = !read_only_;
   options.read_only = read_only_;
   if (options.log_bytes == 0) options.log_bytes = options_.log_bytes;
@@ -448,7 +448,7 @@ Status Database::mark() {
   MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
   MEMLITH_TRY(store_->checkpoint());
   mark_is_home_ = true;
-  usage_->note_unsettled();
+  usage_->note_not_ordinary();
   return kOk;
 }
 

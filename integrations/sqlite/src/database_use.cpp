@@ -47,12 +47,12 @@ Status Database::pin(Holder& holder) {
 
 // ---- idle ----------------------------------------------------------------------------------------------------------
 
-bool Database::is_unsettled() const { return store_ != nullptr && !read_only_ && mark_is_home_; }
+bool Database::is_not_ordinary() const { return store_ != nullptr && !read_only_ && mark_is_home_; }
 
 // The mark is the exception: a program that is killed while its database is idle leaves an ordinary file. The next
 // commit puts the mark back.
-Status Database::settle() {
-  if (!is_unsettled() || lags_.load(std::memory_order_relaxed) || part_.is_open || part_.end_failed) return kOk;
+Status Database::make_ordinary() {
+  if (!is_not_ordinary() || lags_.load(std::memory_order_relaxed) || part_.is_open || part_.end_failed) return kOk;
   if (!in_wal() && !unchanged()) return kOk;
   // Older snapshots may be longer than what is committed, and the file is about to be cut.
   const std::uint64_t bytes = committed_.load(std::memory_order_relaxed);

@@ -40,14 +40,14 @@ MemoryFile::Chunk::~Chunk() {
 
 std::uint64_t MemoryFile::chunk_bytes(std::size_t chunk) { return chunk < kSmallChunks ? kSmallBytes : kLargeBytes; }
 
-MemoryFile::Place MemoryFile::place_of(std::uint64_t offset) {
+MemoryFile::ChunkOffset MemoryFile::chunk_offset(std::uint64_t offset) {
   constexpr std::uint64_t kSmall = kSmallChunks * kSmallBytes;
   if (offset < kSmall) return {offset / kSmallBytes, offset % kSmallBytes, kSmallBytes - offset % kSmallBytes};
   const std::uint64_t beyond = offset - kSmall;
   return {kSmallChunks + beyond / kLargeBytes, beyond % kLargeBytes, kLargeBytes - beyond % kLargeBytes};
 }
 
-std::size_t MemoryFile::chunks_for(std::uint64_t bytes) { return bytes == 0 ? 0 : place_of(bytes - 1).chunk + 1; }
+std::size_t MemoryFile::chunks_for(std::uint64_t bytes) { return bytes == 0 ? 0 : chunk_offset(bytes - 1).chunk + 1; }
 
 // ---- the file ----------------------------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ std::uint64_t MemoryFile::read(std::uint64_t offset, void* target, std::uint64_t
   const std::uint64_t total = std::min(bytes, size_ - offset);
   auto* to = static_cast<std::byte*>(target);
   for (std::uint64_t done = 0; done < total;) {
-    const Place at = place_of(offset + done);
+    const ChunkOffset at = chunk_offset(offset + done);
     const std::uint64_t step = std::min(total - done, at.left);
     std::memcpy(to + done, chunks_[at.chunk].memory + at.inside, step);
     done += step;
@@ -67,7 +67,7 @@ std::uint64_t MemoryFile::read(std::uint64_t offset, void* target, std::uint64_t
 
 void MemoryFile::zero(std::uint64_t begin, std::uint64_t end) {
   while (begin < end) {
-    const Place at = place_of(begin);
+    const ChunkOffset at = chunk_offset(begin);
     const std::uint64_t step = std::min(end - begin, at.left);
     std::memset(chunks_[at.chunk].memory + at.inside, 0, step);
     begin += step;
@@ -81,7 +81,7 @@ void MemoryFile::write(std::uint64_t offset, const void* source, std::uint64_t b
   if (offset > size_) zero(size_, offset);
   const auto* from = static_cast<const std::byte*>(source);
   for (std::uint64_t done = 0; done < bytes;) {
-    const Place at = place_of(offset + done);
+    const ChunkOffset at = chunk_offset(offset + done);
     const std::uint64_t step = std::min(bytes - done, at.left);
     std::memcpy(chunks_[at.chunk].memory + at.inside, from + done, step);
     done += step;
@@ -129,7 +129,7 @@ std::uint64_t MemoryFile::size() const {
 const std::byte* MemoryFile::find(std::uint64_t offset, std::uint64_t bytes) const {
   const std::shared_lock lock(mutex_);
   if (bytes == 0 || offset + bytes > size_) return nullptr;
-  const Place at = place_of(offset);
+  const ChunkOffset at = chunk_offset(offset);
   return bytes <= at.left ? chunks_[at.chunk].memory + at.inside : nullptr;
 }
 

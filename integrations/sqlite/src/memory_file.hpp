@@ -46,12 +46,12 @@ class MemoryFile {
     ~Chunk();
   };
   // The place of an offset: the chunk, the position in the chunk, and how many bytes of the chunk follow.
-  struct Place {
+  struct ChunkOffset {
     std::size_t chunk;
     std::uint64_t inside;
     std::uint64_t left;
   };
-  static Place place_of(std::uint64_t offset);
+  static ChunkOffset chunk_offset(std::uint64_t offset);
   static std::uint64_t chunk_bytes(std::size_t chunk);
   static std::size_t chunks_for(std::uint64_t bytes);
   void make_room(std::uint64_t bytes);

@@ -23,7 +23,7 @@ class Tender {
   void remove(const std::shared_ptr<Usage>& usage) MEMLITH_EXCLUDES(mutex_);
 
  private:
-  struct Entry {
+  struct Tended {
     std::shared_ptr<Usage> usage;
     std::optional<Usage::Time> next;
   };
@@ -37,7 +37,7 @@ class Tender {
 
   core::Mutex mutex_;
   core::ConditionVariable changed_;
-  std::map<const Usage*, Entry> entries_ MEMLITH_GUARDED_BY(mutex_);
+  std::map<const Usage*, Tended> entries_ MEMLITH_GUARDED_BY(mutex_);
   const Usage* in_hand_ MEMLITH_GUARDED_BY(mutex_) = nullptr;  // the thread tends it, without the mutex
   bool runs_ MEMLITH_GUARDED_BY(mutex_) = false;
   bool woken_ MEMLITH_GUARDED_BY(mutex_) = false;

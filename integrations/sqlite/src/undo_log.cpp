@@ -50,10 +50,10 @@ void UndoLog::zero(Image& image, std::uint64_t offset, std::uint64_t bytes) {
 void UndoLog::limit(const Image& image) {
   if (old_.size() <= limit_bytes_) return;
   rebuild(image);
-  limit_bytes_ = std::max(settle_bytes_, 2 * static_cast<std::uint64_t>(old_.size()));
+  limit_bytes_ = std::max(merge_bytes_, 2 * static_cast<std::uint64_t>(old_.size()));
 }
 
-const std::vector<UndoLog::Change>& UndoLog::settle(const Image& image) {
+const std::vector<UndoLog::Change>& UndoLog::merge(const Image& image) {
   if (!in_order(changes_)) rebuild(image);
   return changes_;
 }
@@ -62,7 +62,7 @@ void UndoLog::rebuild(const Image& image) {
   std::vector<Change> changes = changes_;
   std::sort(changes.begin(), changes.end(),
             [](const Change& one, const Change& other) { return one.offset < other.offset; });
-  UndoLog settled;
+  UndoLog merged;
   std::vector<std::byte> before;
   std::vector<Change> group;
   for (auto first = changes.begin(); first != changes.end();) {
@@ -79,12 +79,12 @@ void UndoLog::rebuild(const Image& image) {
       std::memcpy(before.data() + (change.offset - first->offset), old_.data() + change.kept, change.bytes);
     }
     for_each_difference(before.data(), after, before.size(), [&](std::uint64_t begin, std::uint64_t count) {
-      settled.keep(first->offset + begin, before.data() + begin, count);
+      merged.keep(first->offset + begin, before.data() + begin, count);
     });
     first = last;
   }
-  changes_ = std::move(settled.changes_);
-  old_ = std::move(settled.old_);
+  changes_ = std::move(merged.changes_);
+  old_ = std::move(merged.old_);
 }
 
 void UndoLog::roll_back(Image& image) {
@@ -97,7 +97,7 @@ void UndoLog::roll_back(Image& image) {
 void UndoLog::clear() {
   changes_.clear();
   old_.clear();
-  limit_bytes_ = settle_bytes_;
+  limit_bytes_ = merge_bytes_;
   if (old_.capacity() > kSpareBytesMax) old_ = {};
   if (changes_.capacity() * sizeof(Change) > kSpareBytesMax) changes_ = {};
 }

@@ -22,8 +22,7 @@ class UndoLog {
     std::size_t kept;  // where the old bytes lie
   };
 
-  explicit UndoLog(std::uint64_t settle_bytes = kSettleBytes)
-      : settle_bytes_(settle_bytes), limit_bytes_(settle_bytes) {}
+  explicit UndoLog(std::uint64_t merge_bytes = kMergeBytes) : merge_bytes_(merge_bytes), limit_bytes_(merge_bytes) {}
 
   [[nodiscard]] bool empty() const { return changes_.empty(); }
 
@@ -34,7 +33,7 @@ class UndoLog {
 
   // The runs in which the image differs from the last commit, or was zeroed, in order and apart from each other. Valid
   // until the next call.
-  const std::vector<Change>& settle(const Image& image);
+  const std::vector<Change>& merge(const Image& image);
 
   // Restores the image to the last commit.
   void roll_back(Image& image);
@@ -42,16 +41,16 @@ class UndoLog {
   void clear();
 
  private:
-  static constexpr std::uint64_t kSettleBytes = 16 * core::kMiB;
+  static constexpr std::uint64_t kMergeBytes = 16 * core::kMiB;
   static constexpr std::size_t kSpareBytesMax = 4 * core::kMiB;  // that stay allocated between transactions
 
   void keep(std::uint64_t offset, const std::byte* old, std::uint64_t bytes);
   void rebuild(const Image& image);  // changes nothing if memory runs out
   void limit(const Image& image);
 
-  std::uint64_t settle_bytes_;
-  std::uint64_t limit_bytes_;    // of old bytes, before what was overwritten again is settled
-  std::vector<Change> changes_;  // in the order of the stores, or settled
+  std::uint64_t merge_bytes_;
+  std::uint64_t limit_bytes_;    // of old bytes, before what was overwritten again is merged
+  std::vector<Change> changes_;  // in the order of the stores, or merged
   std::vector<std::byte> old_;
 };
 

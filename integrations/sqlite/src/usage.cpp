@@ -41,9 +41,9 @@ std::optional<Usage::Time> Usage::tend() {
   const Time now = Clock::now();
   const bool idle = users_ == 0 && entries_ == std::exchange(entries_seen_, entries_);
   if (!idle) idle_since_ = now;
-  if (closed_ || idle_ == milliseconds(0) || !used_.is_unsettled()) return std::nullopt;
+  if (closed_ || idle_ == milliseconds(0) || !used_.is_not_ordinary()) return std::nullopt;
   if (idle && now - idle_since_ >= idle_) {
-    (void)used_.settle();  // a failure poisons the database, whose next commit tells it
+    (void)used_.make_ordinary();  // a failure poisons the database, whose next commit tells it
     return std::nullopt;
   }
   return now + std::max(idle_ / 2, milliseconds(1));

@@ -20,9 +20,9 @@ class Used {
  public:
   virtual ~Used() = default;
   // The database has been idle: the file becomes an ordinary one, and stays open.
-  virtual core::Status settle() = 0;
-  // True if settle() has anything to do.
-  [[nodiscard]] virtual bool is_unsettled() const = 0;
+  virtual core::Status make_ordinary() = 0;
+  // True if make_ordinary() has anything to do.
+  [[nodiscard]] virtual bool is_not_ordinary() const = 0;
   // The process ends: makes everything durable and closes the database. Where it fails, the database is as it was, or
   // it fails all calls from now on.
   virtual core::Status end() = 0;
@@ -34,7 +34,7 @@ class Usage {
   using Clock = core::SteadyClock;
   using Time = Clock::time_point;
 
-  // `idle`: the time without a transaction after which settle() is called; 0: never.
+  // `idle`: the time without a transaction after which make_ordinary() is called; 0: never.
   Usage(Used& used, std::chrono::milliseconds idle);
   Usage(const Usage&) = delete;
   Usage& operator=(const Usage&) = delete;
@@ -43,11 +43,11 @@ class Usage {
   core::Status enter() MEMLITH_EXCLUDES(mutex_);
   void leave() MEMLITH_EXCLUDES(mutex_);
 
-  // The thread of the tender calls this function, which settles the file when that is due. Returns the time of the next
-  // call, unless wake() asks for an earlier one.
+  // The thread of the tender calls this function, which makes the file ordinary when that is due. Returns the time of
+  // the next call, unless wake() asks for an earlier one.
   std::optional<Time> tend() MEMLITH_EXCLUDES(mutex_);
-  // settle() has something to do from now on.
-  void note_unsettled() { wake(); }
+  // make_ordinary() has something to do from now on.
+  void note_not_ordinary() { wake(); }
   // The process ends: end() if no connection uses the database. Does not wait.
   void end_process() MEMLITH_EXCLUDES(mutex_);
   // The last connection is closed.
@@ -74,7 +74,7 @@ class Usage {
   std::atomic<void*> wake_argument_{nullptr};
   std::atomic<bool> wants_a_look_{false};
 
-  core::Mutex mutex_;  // held during settle() and end(), so that no use of the database begins
+  core::Mutex mutex_;  // held during make_ordinary() and end(), so that no use of the database begins
   bool closed_ MEMLITH_GUARDED_BY(mutex_) = false;
   int users_ MEMLITH_GUARDED_BY(mutex_) = 0;
   std::uint64_t entries_ MEMLITH_GUARDED_BY(mutex_) = 0;       // how often it was entered

@@ -45,7 +45,7 @@ class FullDisk : public Files {
       const std::string rows = db.open_code() == SQLITE_OK ? db.all("select * from t") : db.message();
       const int inserted = db.run("insert into t values(2)");
       return rows + (inserted == SQLITE_OK ? ", inserts" : "") +
-             (db.all("pragma memlith_stats").find("page=none") != std::string::npos ? ", no page" : "");
+             (db.all("pragma memlith_stats").find("control_block=none") != std::string::npos ? ", no page" : "");
     }
   }
 };

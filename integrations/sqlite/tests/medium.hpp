@@ -60,7 +60,7 @@ class Medium {
     std::filesystem::remove(to + "-shm");
   }
 
-  std::function<void(const std::string& path)> during_flush;  // what it writes is settled
+  std::function<void(const std::string& path)> during_flush;  // what it writes is durable
   std::function<void(const std::string& path)> before_write;
   std::function<int(int first, int flags)> at_lock;  // of the index; a code that is not SQLITE_OK is the answer
   std::atomic<bool> reads_fail{false};               // of the write-ahead log

@@ -81,7 +81,8 @@ if sys.argv[3:]: print(db.execute("pragma memlith_share = 1").fetchone()[0])
 db.execute("pragma journal_mode = wal")
 db.execute("create table if not exists t(a)")
 db.execute("insert into t values(1)")
-print(db.execute("pragma memlith_share").fetchone()[0], "page=yes" in db.execute("pragma memlith_stats").fetchone()[0])
+stats = db.execute("pragma memlith_stats").fetchone()[0]
+print(db.execute("pragma memlith_share").fetchone()[0], "control_block=yes" in stats)
 """
 
 
@@ -92,7 +93,7 @@ def test_ways_to_share():
     asks = "pragma memlith_share;\npragma memlith_stats;\n"
 
     def is_shared(answer):
-        return answer.returncode == 0 and "shared" in answer.stdout.split() and "page=yes" in answer.stdout
+        return answer.returncode == 0 and "shared" in answer.stdout.split() and "control_block=yes" in answer.stdout
 
     if shutil.which("sqlite3"):
         load = f".load {plugin}\n"
@@ -115,8 +116,8 @@ def test_ways_to_share():
         os.mkdir(folder / "bare.db-memlith")
         answer = run(["sqlite3", "bare.db"], wal + asks,
                      environment={"MEMLITH_SQLITE_SHARE": "1", "MEMLITH_SQLITE_LOG": "stderr", "LD_PRELOAD": plugin})
-        check("without a shared page, said once", answer.stderr.count("mode shared as plain SQLite") == 1 and
-              "page=none" in answer.stdout and plain("bare.db", "select * from t") == [(1,)], answer)
+        check("without a control block, said once", answer.stderr.count("mode shared as plain SQLite") == 1 and
+              "control_block=none" in answer.stdout and plain("bare.db", "select * from t") == [(1,)], answer)
     for name, arguments, extra in (
             ("a URI", [plugin, uri + "&share=1"], {}),
             ("PRAGMA", [plugin, uri, "pragma"], {}),

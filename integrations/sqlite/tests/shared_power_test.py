@@ -37,7 +37,7 @@ class Cutter:
         disk = self.folder.mount()
         make(self.path, KINDS)
         self.folder.unmount(disk)
-        self.board.settle([0] * len(KINDS))
+        self.board.reset([0] * len(KINDS))
 
     def end_workers(self):
         for number in self.numbers:
@@ -82,7 +82,7 @@ class Cutter:
         finally:
             self.folder.unmount(disk)
         self.acknowledged += sum(begun)
-        self.board.settle(counts)
+        self.board.reset(counts)
         return wrong
 
     def run(self, cuts, say):

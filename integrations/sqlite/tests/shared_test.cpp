@@ -1,5 +1,5 @@
-// Mode shared: the shared page by itself, and connections over a medium that loses what was not flushed, with a process
-// that is killed at each step. Each planted mistake has to be noticed.
+// Mode shared: the control block by itself, and connections over a medium that loses what was not flushed, with a
+// process that is killed at each step. Each planted mistake has to be noticed.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@ namespace memlith::test {
 namespace {
 
 using sqlite::shared::Group;
-using sqlite::shared::kPageFileBytes;
-using sqlite::shared::Line;
+using sqlite::shared::kControlFileBytes;
+using sqlite::shared::LockQueue;
 using sqlite::shared::Position;
 using sqlite::shared::Sidecar;
 using sqlite::shared::Waiter;
@@ -27,14 +27,14 @@ using sqlite::shared::Waiter;
 
 TEST_F(SharedPage, IsMadeAnewWhereNoProcessUsesIt) {
   write_file(path_, "");
-  write_file(path_ + "-memlith", std::string(3 * kPageFileBytes, 'x'));
+  write_file(path_ + "-memlith", std::string(3 * kControlFileBytes, 'x'));
   auto first = Sidecar::attach(path_);
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->page().durable.load(), 0u);
-  first->page().durable.store(77);
+  EXPECT_EQ(first->control().durable.load(), 0u);
+  first->control().durable.store(77);
   auto second = Sidecar::attach(path_);
   ASSERT_NE(second, nullptr);
-  EXPECT_EQ(second->page().durable.load(), 77u) << "the page of those that are there";
+  EXPECT_EQ(second->control().durable.load(), 77u) << "the page of those that are there";
   first = nullptr;
   EXPECT_TRUE(std::filesystem::exists(path_ + "-memlith"));
   second = nullptr;
@@ -45,7 +45,7 @@ TEST_F(SharedPage, OfAnotherVersionIsNotUsed) {
   Db db = make();
   {
     const auto other = Sidecar::attach(path_);
-    other->page().magic.store(1);
+    other->control().magic.store(1);
     EXPECT_EQ(Sidecar::attach(path_), nullptr);
   }
   Db plain = open();
@@ -57,7 +57,7 @@ TEST_F(SharedPage, OfAnotherVersionIsNotUsed) {
 TEST_F(SharedPage, IsNotNeeded) {
   std::filesystem::create_directory(path_ + "-memlith");
   Db db = make();
-  EXPECT_NE(db.all("pragma memlith_stats").find("page=none"), std::string::npos);
+  EXPECT_NE(db.all("pragma memlith_stats").find("control_block=none"), std::string::npos);
   ASSERT_RUNS(db, transfer(1));
   EXPECT_EQ(after_cut(), 1);
 }
@@ -105,10 +105,10 @@ TEST_F(SharedPage, CommitsBehindAnAbandonedFlushAreNotBelieved) {
   Group group(*sidecar);
   NoLog log;
   log.end = {7, 3};
-  sidecar->page().flushing.store(1);
+  sidecar->control().flushing.store(1);
   const std::uint32_t before = group.mark();
   EXPECT_EQ(group.await(Position{7, 3}, before, log), SQLITE_OK);
-  EXPECT_EQ(sidecar->page().abandoned.load(), 1u);
+  EXPECT_EQ(sidecar->control().abandoned.load(), 1u);
   EXPECT_TRUE(group.is_durable(Position{7, 3}));
   NoLog other;
   other.end = {7, 3};
@@ -121,13 +121,13 @@ TEST_F(SharedPage, CommitsBehindAnAbandonedFlushAreNotBelieved) {
 // How often a connection that comes again and again gets the lock while another one sleeps.
 int passes(const std::string& path, int most) {
   const auto sidecar = Sidecar::attach(path);
-  Line line(*sidecar);
+  LockQueue line(*sidecar);
   Waiter patient;
   std::atomic<bool> over{false};
   std::thread waits([&] {
     while (!over) line.wait(patient, std::chrono::seconds(20), [&] { return over.load(); });
   });
-  while (sidecar->page().slots[0].waiting.load() == 0 || sidecar->page().slots[0].awake.load() != 0) {
+  while (sidecar->control().slots[0].waiting.load() == 0 || sidecar->control().slots[0].awake.load() != 0) {
     std::this_thread::yield();
   }
   Waiter eager;
@@ -138,7 +138,7 @@ int passes(const std::string& path, int most) {
     ++count;
   }
   over = true;
-  sidecar->page().promise.store(0);
+  sidecar->control().promise.store(0);
   const std::uint32_t next = line.choose();
   line.call(next);
   waits.join();
@@ -156,11 +156,11 @@ TEST_F(SharedPage, NoWaiterIsPassedOverMoreThanEightTimes) {
 TEST_F(SharedPage, APromiseToADeadProcessEnds) {
   write_file(path_, "");
   const auto sidecar = Sidecar::attach(path_);
-  Line line(*sidecar);
+  LockQueue line(*sidecar);
   const pid_t child = ::fork();
   if (child == 0) {
     const auto own = Sidecar::attach(path_);
-    Line its(*own);
+    LockQueue its(*own);
     Waiter waiter;
     at_step() = [] { ::raise(SIGKILL); };  // in stand(), or later
     its.wait(waiter, std::chrono::seconds(5), [] { return false; });
@@ -169,20 +169,20 @@ TEST_F(SharedPage, APromiseToADeadProcessEnds) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
-  sidecar->page().slots[0].waiting.store(1);
-  sidecar->page().slots_used.store(1);
+  sidecar->control().slots[0].waiting.store(1);
+  sidecar->control().slots_used.store(1);
   Waiter mine;
   line.took(mine);
-  sidecar->page().slots[0].passed.store(0);
-  sidecar->page().slots[0].awake.store(1);
+  sidecar->control().slots[0].passed.store(0);
+  sidecar->control().slots[0].awake.store(1);
   EXPECT_EQ(line.choose(), 0u);
   while (!line.may_ask(mine)) std::this_thread::yield();
   EXPECT_EQ(line.choose(), sqlite::shared::kSlots) << "a dead process is chosen again";
   // One that was passed over too often is not even promised it: one that lives may be due as well.
-  sidecar->page().slots[0].waiting.store(1);
-  sidecar->page().slots[0].passed.store(9);
+  sidecar->control().slots[0].waiting.store(1);
+  sidecar->control().slots[0].passed.store(9);
   EXPECT_EQ(line.choose(), sqlite::shared::kSlots);
-  EXPECT_EQ(sidecar->page().slots[0].waiting.load(), 0u);
+  EXPECT_EQ(sidecar->control().slots[0].waiting.load(), 0u);
 }
 
 // ---- connections over a medium that loses what was not flushed ----------------------------------------------------
@@ -469,12 +469,12 @@ TEST_F(SharedPage, WhatAKilledLeaderWasToldIsNotLost) {
     ASSERT_RUNS(normal, transfer(2));
     ASSERT_RUNS(normal, transfer(3));
     const auto page = Sidecar::attach(path_);
-    page->page().flushing.store(page->page().begun.fetch_add(1) + 1);
+    page->control().flushing.store(page->control().begun.fetch_add(1) + 1);
     Medium::get().forget(path_ + "-wal");
     Db late = open();
     EXPECT_EQ(late.all("select v from n"), "3");
     EXPECT_EQ(after_cut() == 3, !planted);
-    EXPECT_EQ(page->page().doubt.load(), 0u);
+    EXPECT_EQ(page->control().doubt.load(), 0u);
     ASSERT_RUNS(late, transfer(4));
     EXPECT_EQ(after_cut() == 4, !planted);
   }
@@ -487,7 +487,7 @@ TEST_F(SharedPage, WhatTheKernelHasLostIsNotCalledDurable) {
   ASSERT_RUNS(db, transfer(1));
   ASSERT_RUNS(normal, transfer(2));
   const auto page = Sidecar::attach(path_);
-  page->page().flushing.store(page->page().begun.fetch_add(1) + 1);
+  page->control().flushing.store(page->control().begun.fetch_add(1) + 1);
   const std::string log = read_file(path_ + "-wal");
   std::fstream file(path_ + "-wal", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(log.size() - 200));

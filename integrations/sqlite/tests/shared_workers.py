@@ -55,7 +55,7 @@ class Board:
     def shown(self, worker):
         return max(self.numbers[self._seen(reader, worker)] for reader in range(len(self.kinds)))
 
-    def settle(self, counts):
+    def reset(self, counts):
         """The counts are known: nothing is under way."""
         for worker, count in enumerate(counts):
             self.store(worker, BEGUN, count)

@@ -75,7 +75,7 @@ class Undo : public ::testing::Test {
   void expect_changes_tell(UndoLog& undo) {
     std::vector<std::byte> home = committed_;
     std::uint64_t end = 0;
-    for (const UndoLog::Change& change : undo.settle(*image_)) {
+    for (const UndoLog::Change& change : undo.merge(*image_)) {
       ASSERT_GE(change.offset, end);
       ASSERT_GT(change.bytes, 0u);
       end = change.offset + change.bytes;
@@ -131,9 +131,9 @@ TEST(Difference, IsTheSameWordByWord) {
 }
 
 TEST_F(Undo, TellsWhatChangedAndPutsItBack) {
-  // The smaller limit settles what was stored several times in the middle of a transaction.
-  for (const std::uint64_t settle_bytes : {std::uint64_t{2048}, kBytes * 64}) {
-    UndoLog undo(settle_bytes);
+  // The smaller limit merges what was stored several times in the middle of a transaction.
+  for (const std::uint64_t merge_bytes : {std::uint64_t{2048}, kBytes * 64}) {
+    UndoLog undo(merge_bytes);
     for (int transaction = 0; transaction < 300; ++transaction) {
       const std::uint64_t stores = random_.below(40);
       for (std::uint64_t i = 0; i < stores; ++i) store_something(undo);
@@ -163,7 +163,7 @@ TEST_F(Undo, KeepsOnlyWhatDiffers) {
   page[100] ^= std::byte{1};
   page[3000] ^= std::byte{1};
   undo.write(*image_, 0, page.data(), kPageBytes);
-  const auto& changes = undo.settle(*image_);
+  const auto& changes = undo.merge(*image_);
   ASSERT_EQ(changes.size(), 2u);
   EXPECT_LE(changes[0].offset, 100u);
   EXPECT_LE(changes[0].bytes, 8u);
@@ -186,9 +186,9 @@ TEST_F(Undo, LockedPagesOfTheImageAreGivenBack) {
 TEST_F(Undo, NothingChangedWhenTheOldBytesWereStoredAgain) {
   UndoLog undo;
   for (int i = 0; i < 20; ++i) store_something(undo);
-  ASSERT_FALSE(undo.settle(*image_).empty());
+  ASSERT_FALSE(undo.merge(*image_).empty());
   undo.write(*image_, 0, committed_.data(), kBytes);
-  EXPECT_TRUE(undo.settle(*image_).empty());
+  EXPECT_TRUE(undo.merge(*image_).empty());
   EXPECT_TRUE(shown() == committed_);
 }
 

@@ -16,21 +16,21 @@ using std::chrono::milliseconds;
 
 class Fake final : public sqlite::Used {
  public:
-  Status settle() override {
+  Status make_ordinary() override {
     EXPECT_FALSE(in_use);
-    unsettled = false;
-    ++settled;
+    not_ordinary = false;
+    ++made_ordinary;
     return core::kOk;
   }
-  bool is_unsettled() const override { return unsettled; }
+  bool is_not_ordinary() const override { return not_ordinary; }
   Status end() override {
     ++ended;
     return end_fails ? Status{Errc::busy, core::Detail::none, 0, 0} : core::kOk;
   }
 
-  std::atomic<bool> unsettled{false};
+  std::atomic<bool> not_ordinary{false};
   std::atomic<bool> in_use{false};
-  std::atomic<int> settled{0};
+  std::atomic<int> made_ordinary{0};
   bool end_fails = false;
   int ended = 0;
 };
@@ -44,29 +44,29 @@ void tend_until(Usage& usage, Ends ends) {
   }
 }
 
-TEST(Usage, SettlesWhenItWasIdle) {
+TEST(Usage, BecomesOrdinaryWhenItWasIdle) {
   Fake database;
   Usage usage(database, milliseconds(1));
   ASSERT_TRUE(usage.enter().ok());
-  database.unsettled = true;
+  database.not_ordinary = true;
   const auto end = Usage::Clock::now() + milliseconds(10);
   tend_until(usage, [&] { return Usage::Clock::now() >= end; });
-  EXPECT_TRUE(database.unsettled);  // a connection uses it
+  EXPECT_TRUE(database.not_ordinary);  // a connection uses it
   usage.leave();
-  tend_until(usage, [&] { return !database.unsettled; });
+  tend_until(usage, [&] { return !database.not_ordinary; });
   EXPECT_FALSE(usage.tend().has_value());  // nothing is due
 }
 
-TEST(Usage, WithoutAnIdleTimeItNeverSettles) {
+TEST(Usage, WithoutAnIdleTimeItStaysAsItIs) {
   Fake database;
   Usage usage(database, milliseconds(0));
-  database.unsettled = true;
+  database.not_ordinary = true;
   for (int i = 0; i < 200; ++i) EXPECT_FALSE(usage.tend().has_value());
-  EXPECT_TRUE(database.unsettled);
+  EXPECT_TRUE(database.not_ordinary);
 }
 
-// A connection that begins while the file is being settled waits.
-TEST(Usage, AConnectionWaitsWhileTheFileIsSettled) {
+// A connection that begins while the file becomes ordinary waits.
+TEST(Usage, AConnectionWaitsWhileTheFileBecomesOrdinary) {
   Fake database;
   Usage usage(database, milliseconds(1));
   std::atomic<bool> stop{false};
@@ -74,13 +74,13 @@ TEST(Usage, AConnectionWaitsWhileTheFileIsSettled) {
     while (!stop) {
       if (!usage.enter().ok()) continue;
       database.in_use = true;
-      database.unsettled = true;
+      database.not_ordinary = true;
       database.in_use = false;
       usage.leave();
       std::this_thread::sleep_for(milliseconds(3));
     }
   });
-  tend_until(usage, [&] { return database.settled >= 5; });
+  tend_until(usage, [&] { return database.made_ordinary >= 5; });
   stop = true;
   worker.join();
 }
@@ -108,7 +108,7 @@ TEST(Usage, TheEndOfTheProcessClosesAnUnusedFile) {
 TEST(Usage, NothingHappensAfterTheClose) {
   Fake database;
   Usage usage(database, milliseconds(1));
-  database.unsettled = true;
+  database.not_ordinary = true;
   usage.close();
   EXPECT_EQ(usage.enter().category, Errc::busy);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(usage.tend().has_value());

@@ -157,7 +157,7 @@ Finding examine_open(const Process& process, const std::string& database, bool h
     if (has_plugin) {
       finding.text += fs::path(process.program).filename().string().starts_with("php")
                           ? ": PHP loads its modules with RTLD_DEEPBIND, so their calls do not reach the plugin"
-                          : ", or not in use yet: no log or shared page of memlith is open beside it";
+                          : ", or not in use yet: no log or control block of memlith is open beside it";
       finding.advice = advice_for_program(process.program, ElfLook{});
       finding.advice
           .emplace_back("MEMLITH_SQLITE_LOG=stderr says of each opened database which VFS it is on, and why.");
@@ -209,7 +209,7 @@ Finding examine_file(const std::string& path, const SqliteLook& look) {
                       fmt::format("    memlith recover {}", path)};
   } else {
     finding.text = fmt::format("is an ordinary database{}{}", is_wal ? " in WAL mode" : " with a rollback journal",
-                               fs::exists(path + "-memlith", error) ? "; its shared page is there" : "");
+                               fs::exists(path + "-memlith", error) ? "; its control block is there" : "");
     if (!is_wal) finding.advice = {"Mode shared shares flushes in WAL mode only:", "    PRAGMA journal_mode = wal"};
   }
   if (const std::string network = network_of(path); !network.empty()) {

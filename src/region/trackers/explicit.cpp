@@ -98,7 +98,7 @@ class ExplicitTracker final : public Tracker {
   }
 
   Status collect(ThreadNumber thread, std::vector<Range>& ranges) override {
-    const Held held(*this, thread);
+    const LockedLists held(*this, thread);
     // The ranges that were given back. If something throws from here on, each range is in a list or in taken_.
     while (!taken_.empty()) {
       held.give_back(taken_.back());
@@ -137,7 +137,7 @@ class ExplicitTracker final : public Tracker {
     std::vector<Range> kept;
     const auto keep = [&kept](const Touched& each) { kept.push_back(host_pages_around(each.range)); };
     for (const Touched& each : taken_) keep(each);
-    Held(*this, kAllThreads).for_each([&](const TouchedList& list) MEMLITH_REQUIRES(list.lock) {
+    LockedLists(*this, kAllThreads).for_each([&](const TouchedList& list) MEMLITH_REQUIRES(list.lock) {
       for (const Touched& each : list.touched) keep(each);
     });
     normalize(kept);
@@ -172,9 +172,9 @@ class ExplicitTracker final : public Tracker {
   // ORDER all-lists-at-once: no range may be taken before every list is locked. Otherwise, of a range and one that
   // another thread touched after it, only the later one could be taken. [test
   // TouchedRanges.TakesNoTouchWithoutTheOneBeforeIt]
-  class Held {
+  class LockedLists {
    public:
-    Held(ExplicitTracker& tracker, ThreadNumber thread) : tracker_(tracker) {
+    LockedLists(ExplicitTracker& tracker, ThreadNumber thread) : tracker_(tracker) {
       if (thread != kAllThreads) {
         // Ranges that were given back go to the lists of the threads that touched them.
         std::uint64_t lists = bit_of(thread);
@@ -185,11 +185,11 @@ class ExplicitTracker final : public Tracker {
       // A thread whose list comes into use now has touched nothing that a locked list's thread has seen.
       for (std::uint64_t missing = 0; (missing = tracker.used_.load() & ~lists_) != 0;) lock(missing);
     }
-    ~Held() {
+    ~LockedLists() {
       for_each([](TouchedList& list) MEMLITH_RELEASE(list.lock) { list.lock.unlock(); });
     }
-    Held(const Held&) = delete;
-    Held& operator=(const Held&) = delete;
+    LockedLists(const LockedLists&) = delete;
+    LockedLists& operator=(const LockedLists&) = delete;
     template <class Act>
     void for_each(Act&& act) const {
       for_lists(lists_, act);

@@ -186,7 +186,7 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     if (!faults_.has(fault) || ((life > 1 || workload_.how.starts_unproven) && is_medium_lie(fault))) continue;
     choices.assign(pending, {});
     if (fault == Fault::other_moment) {
-      if (options_.keeps_mark || options_.guards_file || workload_.how.marks_use)
+      if (options_.keeps_in_use_header || options_.guards_file || workload_.how.structure_in_use)
         swap_moments(run, medium, choices, expected);
       continue;
     }
@@ -485,7 +485,8 @@ Content Explorer::read_file_alone(const SimImage& image) const {
   content.exists = true;
   if (const auto file = image.files.find(options_.file_name); file != image.files.end()) {
     content.objects["file"] = *file->second;
-    if (!workload_.how.marks_use) hide_moment(content.objects["file"]);  // of a file that was closed, that mark is gone
+    if (!workload_.how.structure_in_use)
+      hide_moment(content.objects["file"]);  // of a file that was closed, that mark is gone
   }
   return content;
 }

@@ -121,8 +121,8 @@ void Explorer::swap_moments(const Run& run, const SimMedium& medium, std::vector
   cut.older_file.clear();
 }
 
-std::uint64_t Explorer::mark_in_use() const {
-  return options_.guards_file ? kGuardMark : workload_.how.marks_use ? kUseMark : kSqliteMark;
+std::uint64_t Explorer::in_use_magic() const {
+  return options_.guards_file ? kGuardInUseMagic : workload_.how.structure_in_use ? kInUseMagic : kSqliteInUseMagic;
 }
 
 // A file that was never marked, or whose moment is torn, tells nothing.
@@ -130,19 +130,19 @@ bool Explorer::says_its_moment(const SimImage& image) const {
   const auto& file = *image.files.at(options_.file_name);
   std::uint64_t mark[2] = {};
   if (file.size() >= sizeof mark) std::memcpy(mark, file.data(), sizeof mark);
-  return mark[0] == mark_in_use() && is_whole_moment(mark[1]);
+  return mark[0] == in_use_magic() && is_whole_moment(mark[1]);
 }
 
 // The file begins with the mark; or the file is complete, but for a mark of which a failing disk let through a part.
 bool Explorer::has_guard_in_it(std::span<const std::byte> bytes, std::span<const std::byte> content) const {
-  if (bytes.size() < kFileMarkBytes || content.size() < kFileMarkBytes) return false;
-  const std::uint64_t in_use = mark_in_use();
+  if (bytes.size() < kInUseHeaderBytes || content.size() < kInUseHeaderBytes) return false;
+  const std::uint64_t in_use = in_use_magic();
   const auto mark = std::as_bytes(std::span(&in_use, 1));
   if (std::equal(mark.begin(), mark.end(), bytes.begin())) return true;
   for (std::size_t i = 0; i < mark.size(); ++i) {
     if (bytes[i] != content[i] && bytes[i] != mark[i]) return false;
   }
-  return std::equal(bytes.begin() + kFileMarkBytes, bytes.end(), content.begin() + kFileMarkBytes, content.end());
+  return std::equal(bytes.begin() + kInUseHeaderBytes, bytes.end(), content.begin() + kInUseHeaderBytes, content.end());
 }
 
 // A copy of the file without its log: a guarded file has the mark and is refused, or is complete. A
@@ -151,7 +151,7 @@ bool Explorer::has_guard_in_it(std::span<const std::byte> bytes, std::span<const
 std::string Explorer::copy_wrong(const SimImage& image, const Recovered& recovered) const {
   const auto found = image.files.find(options_.file_name);
   const auto content = recovered.content.objects.find("file");
-  if (!(options_.guards_file || workload_.how.marks_use) || found == image.files.end() ||
+  if (!(options_.guards_file || workload_.how.structure_in_use) || found == image.files.end() ||
       content == recovered.content.objects.end())
     return {};
   // Also by an earlier cut: the life after it may have ended before it had repaired the file.
@@ -160,9 +160,9 @@ std::string Explorer::copy_wrong(const SimImage& image, const Recovered& recover
                        [](const SimChoice& choice) { return choice.fate == SimFate::garbage; });
   });
   const std::vector<std::byte>& bytes = *found->second;
-  if (spoiled || content->second.size() < kFileMarkBytes || bytes == content->second) return {};
+  if (spoiled || content->second.size() < kInUseHeaderBytes || bytes == content->second) return {};
   if (!has_guard_in_it(bytes, content->second)) return "a copy of the file alone is neither complete nor marked";
-  const std::uint64_t in_use = mark_in_use();
+  const std::uint64_t in_use = in_use_magic();
   if (std::memcmp(bytes.data(), &in_use, sizeof in_use) != 0) return {};
   SimImage alone;
   alone.files[options_.file_name] = found->second;

@@ -23,7 +23,7 @@ constexpr NamedFault kEntries[kFaults] = {
     {"misdirected",
      "an unflushed write to the log or the directory lands at another place of that file, instead or too"},
     {"bit_rot", "a bit of the log or the directory flips at rest"},
-    {"other_moment", "the file or its log is replaced by a copy of an earlier moment (files with a mark)"},
+    {"other_moment", "the file or its log is replaced by a copy of an earlier moment (files with an in-use header)"},
     {"write_error", "the n-th write fails with EIO, done or not"},
     {"write_error_for_ever", "from the n-th on, every write fails with EIO"},
     {"short_write", "the n-th write is done by half and fails with EIO"},

@@ -1,4 +1,5 @@
-// Workloads of ordinary files: the working image, which memlith_msync and `memlith run` commit; the mark of a file.
+// Workloads of ordinary files: the working image, which memlith_msync and `memlith run` commit; the in-use header of a
+// file.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -183,10 +184,10 @@ void DetachedImage::attach() {
 }
 
 // True while the structure is open.
-bool mark_use(Run& run) {
+bool put_in_use_header(Run& run) {
   if (run.store == nullptr) return false;
   const std::uint64_t before = run.fired();
-  return run.passed(run.store->mark_use(stores::kStructureMagic, false), "the mark of use", before);
+  return run.passed(run.store->put_in_use_header(stores::kStructureMagic, false), "the in-use header", before);
 }
 
 // ---- workloads -------------------------------------------------------------------------------------------------
@@ -371,7 +372,7 @@ std::vector<Step> file_image_detached(Random& random) {
           close()};
 }
 
-// The first bytes of the file change, too; its length does not go below that of the mark.
+// The first bytes of the file change, too; its length does not go below that of the in-use header.
 std::vector<Step> guarded_file(Random& random) {
   const std::uint64_t shift = random.below(300);
   return {open(),
@@ -429,7 +430,7 @@ std::vector<Step> holes(Random& random) {
           close()};
 }
 
-// The first 16 bytes are the mark's and the moment's; commits change what follows.
+// The first 16 bytes are the in-use header's and the moment's; commits change what follows.
 std::vector<Step> moments(Random& random) {
   const std::uint64_t shift = random.below(200);
   return {open(),
@@ -452,14 +453,14 @@ std::vector<Step> moments(Random& random) {
           close()};
 }
 
-const Step kMarkUse{"mark the file as in use", [](Run& run) { (void)mark_use(run); }};
+const Step kPutInUseHeader{"put the in-use header", [](Run& run) { (void)put_in_use_header(run); }};
 
 // Nothing is committed where the structure cannot be opened. A later life begins with any step, so each one opens it.
 Step in_use(const Step& step) {
   const auto opened = [](const std::function<void(Run&)>& act) -> std::function<void(Run&)> {
     if (act == nullptr) return nullptr;
     return [act](Run& run) {
-      if (mark_use(run)) act(run);
+      if (put_in_use_header(run)) act(run);
     };
   };
   return {step.text, opened(step.act), opened(step.again)};
@@ -469,35 +470,35 @@ Step in_use(const Step& step) {
 std::vector<Step> used_file(Random& random) {
   const std::uint64_t shift = random.below(200);
   return {open(),
-          kMarkUse,
+          kPutInUseHeader,
           close(),  // nothing was committed
           open(),
-          kMarkUse,
+          kPutInUseHeader,
           in_use(commit({{"file", 24, 600}})),
           checkpoint(),
           in_use(commit({{"file", 400 + shift, 900}})),
-          kMarkUse,  // closed and opened again within the store
+          kPutInUseHeader,  // closed and opened again within the store
           in_use(commit({{"file", 3000, 300}})),
           abandon(),
           open(),
-          kMarkUse,
+          kPutInUseHeader,
           in_use(commit({{"file", 600, 300 + shift}})),
           close(),
           open(),
-          kMarkUse,
+          kPutInUseHeader,
           in_use(resize_file(7000 + shift, {"file", 5000, 900})),
           in_use(commit({{"file", 100, 50}})),
           abandon(),
           open(),  // by a program that opens no structure
           close(),
           open(),
-          kMarkUse,
+          kPutInUseHeader,
           in_use(commit({{"file", 24, 2000 + shift}})),
           close()};
 }
 
 std::vector<Step> random_used_file(Random& random) {
-  std::vector<Step> steps{open(), kMarkUse};
+  std::vector<Step> steps{open(), kPutInUseHeader};
   std::uint64_t size = 5003;
   for (int i = 0; i < 14; ++i) {
     steps.push_back(in_use(commit({{"file", 24 + random.below(2500), 1 + random.below(500)}})));
@@ -508,7 +509,7 @@ std::vector<Step> random_used_file(Random& random) {
       steps.push_back(random.one_in(2) ? abandon() : close());
       steps.push_back(open());
       if (random.one_in(4)) steps.push_back(close()), steps.push_back(open());
-      steps.push_back(kMarkUse);
+      steps.push_back(kPutInUseHeader);
     }
   }
   return steps;
@@ -533,14 +534,14 @@ std::vector<Step> random_moments(Random& random) {
 
 constexpr Workload::How kMarkedFile{.start = stores::marked_image, .before = stores::marked_content};
 constexpr Workload::How kUsedFile{
-    .marks_use = true, .start = stores::structure_image, .before = stores::structure_content};
+    .structure_in_use = true, .start = stores::structure_image, .before = stores::structure_content};
 
 std::span<const Workload> image_workloads() {
   static const Workload kAll[] = {
-      {"moments", "a file with a mark; the file or its log may be replaced by an older copy", stores::marked_file,
-       moments, kMarkedFile},
-      {"moments-random", "the same, drawn by seed", stores::marked_file, random_moments, kMarkedFile},
-      {"used-file", "the file of a structure, which has the mark of use while it is open", stores::file, used_file,
+      {"moments", "a file with an in-use header; the file or its log may be replaced by an older copy",
+       stores::in_use_file, moments, kMarkedFile},
+      {"moments-random", "the same, drawn by seed", stores::in_use_file, random_moments, kMarkedFile},
+      {"used-file", "the file of a structure, which has the in-use header while it is open", stores::file, used_file,
        kUsedFile},
       {"used-file-random", "the same, drawn by seed", stores::file, random_used_file, kUsedFile},
       {"holes", "a sparse file, which gets room for its holes when it is opened", stores::file, holes, kOrdinaryFile},
@@ -558,8 +559,8 @@ std::span<const Workload> image_workloads() {
        file_image_detached,
        // After a removal that failed it is unknown whether there is a log.
        {.with_call_faults = false, .start = stores::file_image, .before = stores::file_content}},
-      {"guarded-file", "such a file, with the mark of the guard in the place of its first bytes", stores::guarded_file,
-       guarded_file, kOrdinaryFile},
+      {"guarded-file", "such a file, with the in-use header of the guard in the place of its first bytes",
+       stores::guarded_file, guarded_file, kOrdinaryFile},
       {"guarded-file-random", "histories of a guarded file drawn by seed", stores::guarded_file, random_file_image,
        kOrdinaryFile},
   };

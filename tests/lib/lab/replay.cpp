@@ -21,7 +21,7 @@ std::string place_of(const SimMedium& medium, const SimRecord& record) {
   const std::string_view name = record.name.empty() ? medium.name_of_file(record.file) : record.name;
   switch (record.op) {
     case SimOp::write: return fmt::format("{} [{}..{})", name, record.offset, record.offset + record.data.size());
-    case SimOp::settle: return fmt::format("{} [{}..{})", name, record.offset, record.offset + record.bytes);
+    case SimOp::written_through: return fmt::format("{} [{}..{})", name, record.offset, record.offset + record.bytes);
     case SimOp::reserve:
     case SimOp::truncate: return fmt::format("{} to {} bytes", name, record.bytes);
     case SimOp::rename: return fmt::format("{} to {}", record.name, record.to);
@@ -71,10 +71,10 @@ void tell_operations(const SimTrace& trace, const SimMedium& medium, const Cut& 
       }
     }
     const SimRecord& record = trace.records[i];
-    const bool settles =
+    const bool ends_write =
         record.op == SimOp::flush || record.op == SimOp::sync_folder || record.op == SimOp::failed_flush;
     story += fmt::format("    {:>4}  {:<12} {}{}\n", i + 1 - begin, name_of(record.op), place_of(medium, record),
-                         settles ? "" : "   " + fates_of(medium, cut, i));
+                         ends_write ? "" : "   " + fates_of(medium, cut, i));
   }
   for (; run != nullptr && mark < run->step_marks().size() && begin + run->step_marks()[mark].first <= end; ++mark) {
     const std::size_t step = run->step_marks()[mark].second;

@@ -27,10 +27,10 @@ std::vector<std::byte> bytes_of(std::uint64_t fill, const Write& write) {
 // ---- recovery --------------------------------------------------------------------------------------------------
 
 void hide_moment(std::vector<std::byte>& file) {
-  if (file.size() < kFileMarkBytes) return;
-  if (std::memcmp(file.data(), &kUseMark, sizeof kUseMark) == 0) std::memset(file.data(), 0, kFileMarkBytes);
-  if (std::memcmp(file.data(), &kSqliteMark, sizeof kSqliteMark) != 0) return;
-  std::memcpy(file.data() + sizeof kSqliteMark, &kNoMoment, sizeof kNoMoment);
+  if (file.size() < kInUseHeaderBytes) return;
+  if (std::memcmp(file.data(), &kInUseMagic, sizeof kInUseMagic) == 0) std::memset(file.data(), 0, kInUseHeaderBytes);
+  if (std::memcmp(file.data(), &kSqliteInUseMagic, sizeof kSqliteInUseMagic) != 0) return;
+  std::memcpy(file.data() + sizeof kSqliteInUseMagic, &kNoMoment, sizeof kNoMoment);
 }
 
 namespace {
@@ -212,7 +212,7 @@ bool Run::passed(Status status, std::string_view what, std::uint64_t fired_befor
   return false;
 }
 
-void Run::settle(std::size_t commit, bool ok) {
+void Run::note_outcome(std::size_t commit, bool ok) {
   if (ok) {
     // One that was durable before the failure may still be told so.
     if (poisoned && commit >= poisoned_since_) broken("a commit was acknowledged by a poisoned store");
@@ -243,7 +243,7 @@ bool Run::capture(std::string text, Change change, std::string_view what, bool w
   if (end.ok() && !wait) soon.emplace_back(commit, *end);
   if (store->log().head() == head) history.wrote_nothing(commit);
   const bool ok = end.status().category != Errc::full && passed(end.status(), what, before);
-  if (wait || !ok) settle(commit, ok);
+  if (wait || !ok) note_outcome(commit, ok);
   return ok;
 }
 
@@ -267,7 +267,7 @@ std::unique_ptr<Region> Run::open_region(const std::string& name, RegionOptions 
   const std::uint64_t before = fired();
   auto region = Region::open(*store, name, options);
   const bool ok = passed(region.status(), what, before);
-  if (!sized) settle(commit, ok);
+  if (!sized) note_outcome(commit, ok);
   if (ok && !sized) region_content[name].resize(size);
   return ok ? std::move(*region) : nullptr;
 }
@@ -357,7 +357,7 @@ void Run::create(const std::string& name, std::uint64_t size) {
       fmt::format("create {} of {} bytes", name, size), [name, size](Content& c) { c.objects[name].resize(size); },
       now());
   const std::uint64_t before = fired();
-  settle(commit, passed(store->create(name, size, kAddress, kReserve).status(), "create", before));
+  note_outcome(commit, passed(store->create(name, size, kAddress, kReserve).status(), "create", before));
 }
 
 void Run::remove(const std::string& name) {
@@ -373,7 +373,7 @@ void Run::remove(const std::string& name) {
     if (store->log().poisoned()) now_poisoned();
     return;
   }
-  settle(commit, ok);
+  note_outcome(commit, ok);
 }
 
 std::vector<Write> Run::possible(const std::vector<Write>& writes, std::uint64_t size) const {
@@ -443,7 +443,7 @@ void Run::commit(const std::vector<Write>& wanted, std::uint64_t size) {
   auto end = append(writes, fill, size);
   Status status = end.status();
   if (status.ok()) status = store->sync(*end);
-  settle(commit, passed(status, "commit", before));
+  note_outcome(commit, passed(status, "commit", before));
 }
 
 void Run::resize_file(std::uint64_t size, const Write& write) {
@@ -489,7 +489,7 @@ void Run::batch(const std::vector<std::vector<Write>>& commits, std::size_t unti
     const std::uint64_t before = fired();
     const auto end = append(writes, fill, 0);
     if (!passed(end.status(), "commit", before)) {
-      settle(commit, false);
+      note_outcome(commit, false);
       break;
     }
     begun.emplace_back(commit, *end);
@@ -498,14 +498,14 @@ void Run::batch(const std::vector<std::vector<Write>>& commits, std::size_t unti
   const std::size_t count = std::min(until, begun.size());
   const std::uint64_t before = fired();
   const bool ok = count == 0 || passed(store->sync(begun[count - 1].second), "sync", before);
-  for (std::size_t i = 0; i < count; ++i) settle(begun[i].first, ok);
+  for (std::size_t i = 0; i < count; ++i) note_outcome(begun[i].first, ok);
 }
 
 void Run::wait() {
   if (soon.empty() || store == nullptr) return;
   const std::uint64_t before = fired();
   const bool ok = passed(store->sync(soon.back().second), "waiting for a persist", before);
-  for (const auto& [commit, end] : soon) settle(commit, ok);
+  for (const auto& [commit, end] : soon) note_outcome(commit, ok);
   soon.clear();
 }
 

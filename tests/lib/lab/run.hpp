@@ -158,7 +158,7 @@ class Run {
   bool passed(core::Status status, std::string_view what, std::uint64_t fired_before);
   bool is_poisoned();  // the store: nothing is acknowledged any more
   // A commit returned: the history learns what became of it.
-  void settle(std::size_t commit, bool ok);
+  void note_outcome(std::size_t commit, bool ok);
   // One call, `what`, that commits `change`, and is waited for unless it goes on with wait(). One that does not fit the
   // log is no failure. True when it was ok.
   bool capture(std::string text, Change change, std::string_view what, bool wait,

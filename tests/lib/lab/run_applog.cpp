@@ -50,7 +50,7 @@ bool AppLogLife::commit(std::string_view text, bool wait, const std::function<St
     soon.push_back(commit);
     return ok;
   }
-  run.settle(commit, ok);
+  run.note_outcome(commit, ok);
   if (ok) {
     for (const std::size_t each : std::exchange(soon, {})) run.history.acknowledged(each, run.now());
   }

@@ -261,13 +261,13 @@ void Regions::persist_joined_by_another(const std::string& name) {
       other_status = Region::persist({&region, 1});
       other_done_at = run.now();
     });
-    run.scheduler->settle();
+    run.scheduler->let_others_run();
   };
   const std::uint64_t before = run.fired();
   const bool ok = run.passed(Region::persist({&region, 1}), "persist", before);
   run.volume.before_transfer = nullptr;
   if (other.joinable()) other.join();
-  run.settle(commit, ok);
+  run.note_outcome(commit, ok);
   // The other thread stored nothing, but its acknowledged persist includes what is being written.
   if (other_done_at != kNever && other_status.ok()) {
     run.history.acknowledged(commit, std::min(other_done_at, run.now()));
@@ -331,12 +331,12 @@ bool Regions::commit_transaction(std::string_view text, const Contents& captured
   const bool ok = end.status().category != Errc::full && run.passed(end.status(), text, before);
   if (growth.has_value()) {
     const bool written = ok || run.store->log().head() != head;
-    run.settle(*growth, written && run.store->sync(run.store->log().head()).ok());
+    run.note_outcome(*growth, written && run.store->sync(run.store->log().head()).ok());
     if (!ok && written) {
       for (const auto& [name, bytes] : captured) at(name)->captured.resize(bytes.size());
     }
   }
-  if (wait || !ok) run.settle(commit, ok);
+  if (wait || !ok) run.note_outcome(commit, ok);
   if (!ok) return false;
   if (!wait) run.soon.emplace_back(commit, *end);
   for (const auto& [name, bytes] : captured) this->captured(name, bytes);

@@ -68,7 +68,7 @@ void Run::two_batches_crosswise(const Write& first, const Write& second) {
           if (second_status.ok()) history.acknowledged(two, now());
         }
       });
-      scheduler->settle();
+      scheduler->let_others_run();
     });
     status = store->sync(*end);
     if (status.ok()) history.acknowledged(one, now());

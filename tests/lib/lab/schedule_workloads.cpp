@@ -162,7 +162,7 @@ void Session::use_alone(const std::string& object, Volume& through) {
 }
 
 void Session::side_by_side(std::vector<std::function<void()>> acts) {
-  scheduler.settle();
+  scheduler.let_others_run();
   std::vector<Thread> threads;
   for (std::size_t i = 1; i < acts.size(); ++i) threads.emplace_back(acts[i]);
   decided_from = now();
@@ -271,7 +271,7 @@ void commits_wait_for_space(Session& s) {
 void open_with_little_room(Session& s) {
   s.open();
   for (int i = 0; i < 3; ++i) s.commit("a", static_cast<std::uint64_t>(i) * 100, 3000);
-  s.scheduler.settle();
+  s.scheduler.let_others_run();
   s.commit("a", 300, 3000);
 }
 

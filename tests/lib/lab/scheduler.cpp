@@ -226,7 +226,7 @@ void Scheduler::yield() {
 
 std::size_t Scheduler::choose(std::size_t count) { return decide(count, false); }
 
-void Scheduler::settle() {
+void Scheduler::let_others_run() {
   for (;;) {
     find_others();
     std::erase_if(others_, [this](std::size_t task) {
@@ -243,7 +243,7 @@ void Scheduler::settle() {
       }
       return true;
     };
-    block("let the others settle", nullptr, false, all_wait);
+    block("let the others run", nullptr, false, all_wait);
   }
 }
 

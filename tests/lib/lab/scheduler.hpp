@@ -61,7 +61,7 @@ class Scheduler final : public core::Controller {
 
   // ---- from within
   // Lets all other threads run until they wait.
-  void settle();
+  void let_others_run();
   // From now on every step is a decision.
   void begin_deciding() { deciding_ = true; }
   void end_deciding() { deciding_ = false; }

@@ -30,7 +30,7 @@ struct Workload {
     bool every_seed_differs = true;    // else one seed is enough
     bool with_call_faults = true;      // also run with calls that fail
     bool lives_often = false;          // what it is about shows in second lives
-    bool marks_use = false;            // its file may begin with the mark of use
+    bool structure_in_use = false;     // its file may begin with the in-use header
     bool starts_unproven = false;      // nothing vouches for the newest commits of its start: a lie may take them away
     bool dear = false;                 // each state costs much: fewer subsets, crashes of recoveries, and further lives
     std::size_t exhaustive_items = 0;  // every subset of so many unflushed items, if that is more than usual

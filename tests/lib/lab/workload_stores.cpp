@@ -122,9 +122,9 @@ StoreOptions file_torn_blocks() { return in_one_file(torn_blocks()); }
 
 StoreOptions file_wide_slots() { return in_one_file(wide_slots()); }
 
-StoreOptions marked_file() {
+StoreOptions in_use_file() {
   StoreOptions options = file();
-  options.keeps_mark = true;
+  options.keeps_in_use_header = true;
   return options;
 }
 
@@ -134,24 +134,24 @@ StoreOptions guarded_file() {
   return options;
 }
 
-// A file with the mark, and without a moment.
+// A file with the header, and without a moment.
 std::vector<std::byte> marked_bytes() {
   std::vector<std::byte> bytes = file_bytes();
-  std::memcpy(bytes.data(), &kSqliteMark, sizeof kSqliteMark);
-  std::memcpy(bytes.data() + sizeof kSqliteMark, &kNoMoment, sizeof kNoMoment);
+  std::memcpy(bytes.data(), &kSqliteInUseMagic, sizeof kSqliteInUseMagic);
+  std::memcpy(bytes.data() + sizeof kSqliteInUseMagic, &kNoMoment, sizeof kNoMoment);
   return bytes;
 }
-// Beside the log that it was closed with: a file that has the mark is nothing without its log.
+// Beside the log that it was closed with: a file that has the in-use header is nothing without its log.
 SimImage marked_image() {
   static const SimImage image = [] {
     const std::uint64_t before = std::exchange(given_identity, 0x6d61726b6564);
     const Mutant mutant = std::exchange(active_mutant, Mutant::none);
     SimVolume volume(file_image());
-    const std::unique_ptr<Store> store = std::move(*Store::open(volume, marked_file()));
+    const std::unique_ptr<Store> store = std::move(*Store::open(volume, in_use_file()));
     const std::vector<std::byte> bytes = marked_bytes();
-    const Extent mark{kFile, 0, kFileMarkBytes};
+    const Extent header{kFile, 0, kInUseHeaderBytes};
     const std::byte* const source = bytes.data();
-    Status made = store->commit({{&mark, 1}, {&source, 1}, {}});
+    Status made = store->commit({{&header, 1}, {&source, 1}, {}});
     if (made.ok()) made = store->close();
     MEMLITH_ASSERT(made.ok());
     given_identity = before;
@@ -168,8 +168,8 @@ Content marked_content() {
 
 std::vector<std::byte> structure_bytes() {
   std::vector<std::byte> bytes = file_bytes();
-  std::memset(bytes.data(), 0, kFileMarkBytes);
-  std::memcpy(bytes.data() + kFileMarkBytes, &kStructureMagic, sizeof kStructureMagic);
+  std::memset(bytes.data(), 0, kInUseHeaderBytes);
+  std::memcpy(bytes.data() + kInUseHeaderBytes, &kStructureMagic, sizeof kStructureMagic);
   return bytes;
 }
 SimImage structure_image() {

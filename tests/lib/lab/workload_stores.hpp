@@ -20,10 +20,10 @@ core::StoreOptions torn_blocks();
 core::StoreOptions torn_blocks_in_pieces();
 core::StoreOptions file_torn_blocks();
 core::StoreOptions file_wide_slots();
-core::StoreOptions marked_file();
+core::StoreOptions in_use_file();
 core::StoreOptions guarded_file();
 
-// A file of a structure that leaves its first bytes to the mark of use, and has this behind them.
+// A file of a structure that leaves its first bytes to the in-use header, and has this behind them.
 inline constexpr std::uint64_t kStructureMagic = 0x6275727473626c75;
 core::SimImage structure_image();
 Content structure_content();
@@ -31,7 +31,7 @@ Content structure_content();
 // An ordinary file that was there before, and what a user sees of it.
 core::SimImage file_image();
 Content file_content();
-// The same with a mark.
+// The same with an in-use header.
 core::SimImage marked_image();
 Content marked_content();
 

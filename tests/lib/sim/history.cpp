@@ -144,7 +144,7 @@ bool History::resolve(Fingerprint found, std::size_t now) {
   }
   for (std::size_t p = order.size() + 1; p-- > first;) {
     if (contents[p] != found) continue;
-    // Those before P are settled now, those behind it never happened.
+    // Those before P are known to be durable now, those behind it never happened.
     for (std::size_t i = 0; i < order.size(); ++i) {
       Commit& commit = commits_[order[i]];
       if (i < p && commit.acknowledged_at == kNever) commit.acknowledged_at = now;

@@ -23,9 +23,9 @@ std::uint64_t SimImage::hash() const {
 }
 
 std::string_view name_of(SimOp op) {
-  constexpr std::string_view kNames[kSimOpCount] = {"write",        "flush",       "reserve", "truncate",
-                                                    "create",       "rename",      "remove",  "sync_folder",
-                                                    "failed_flush", "make_folder", "settle"};
+  constexpr std::string_view kNames[kSimOpCount] = {"write",        "flush",       "reserve",        "truncate",
+                                                    "create",       "rename",      "remove",         "sync_folder",
+                                                    "failed_flush", "make_folder", "written_through"};
   return kNames[static_cast<std::size_t>(op)];
 }
 
@@ -114,7 +114,7 @@ void SimMedium::apply(const SimTrace& trace, const Item& item, std::map<std::str
     case SimOp::flush:
     case SimOp::failed_flush:
     case SimOp::sync_folder:
-    case SimOp::settle:
+    case SimOp::written_through:
     case SimOp::make_folder: break;
   }
 }
@@ -145,7 +145,7 @@ void SimMedium::step() {
     case SimOp::flush:
       make_durable([&](const Item& item) { return !is_name_change(item.op) && item.file == record.file; }, record.file);
       break;
-    case SimOp::settle:
+    case SimOp::written_through:
       make_durable(
           [&](const Item& item) {
             const std::uint64_t at = trace_.records[item.record].offset + item.skip;

@@ -128,7 +128,7 @@ inline std::unique_ptr<RawHost> make_sim_nvme_host(SimVolume& volume) {
   parts.path = volume.path_of(kSimNamespaceName);
   parts.claims = std::make_unique<SimRawHost>(volume, kSimNamespaceName);
   parts.commands = [&volume](bool writable) { return SimNvme::open(volume, writable); };
-  parts.settle = [](bool) { return kOk; };
+  parts.flush_others = [](bool) { return kOk; };
   return make_nvme_host(std::move(parts));
 }
 

@@ -74,7 +74,7 @@ struct SimVolume::File {
     flushed_size_ = content_->size();
   }
   // These bytes are durable as they are now.
-  void settle(std::uint64_t offset, std::uint64_t count) {
+  void make_durable(std::uint64_t offset, std::uint64_t count) {
     const std::uint64_t end = offset + count;
     MEMLITH_ASSERT(end <= content_->size());
     for (Before& before : before_) {
@@ -323,13 +323,13 @@ class SimDevice final : public Device {
     }
     if (cut_short || failed || full) return failed_write(offset, full ? ENOSPC : EIO);
     if (through) {
-      SimRecord settled;
-      settled.op = SimOp::settle;
-      settled.file = file_->number;
-      settled.offset = offset;
-      settled.bytes = bytes;
-      volume_.record(std::move(settled));
-      file_->settle(offset, bytes);
+      SimRecord written;
+      written.op = SimOp::written_through;
+      written.file = file_->number;
+      written.offset = offset;
+      written.bytes = bytes;
+      volume_.record(std::move(written));
+      file_->make_durable(offset, bytes);
     }
     return kOk;
   }
@@ -479,7 +479,7 @@ SimVolume::SimVolume(const SimTrace& trace, std::size_t count) : SimVolume(trace
     switch (record.op) {
       case SimOp::write: files[record.file]->write(record.offset, record.data); break;
       case SimOp::flush: files[record.file]->flush(); break;
-      case SimOp::settle: files[record.file]->settle(record.offset, record.bytes); break;
+      case SimOp::written_through: files[record.file]->make_durable(record.offset, record.bytes); break;
       case SimOp::failed_flush:
         if (record.bytes == static_cast<std::uint64_t>(FailedFlush::dropped)) files[record.file]->drop();
         break;

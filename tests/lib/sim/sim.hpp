@@ -61,7 +61,7 @@ enum class SimOp : std::uint8_t {
   sync_folder,
   failed_flush,
   make_folder,
-  settle,  // what was written to these bytes of the file is durable: the end of a write_through()
+  written_through,  // what was written to these bytes of the file is durable: the end of a write_through()
 };
 inline constexpr std::size_t kSimOpCount = 11;
 // A change of a name, which the flush of its folder makes durable.
@@ -78,7 +78,7 @@ struct SimRecord {
   std::string name;          // create, remove, sync_folder, make_folder; rename: from
   std::string to;            // rename
   std::uint64_t offset = 0;  // create: the birth
-  std::uint64_t bytes = 0;   // reserve, truncate: the new length; settle: how many
+  std::uint64_t bytes = 0;   // reserve, truncate: the new length; written_through: how many
   std::vector<std::byte> data;
 };
 

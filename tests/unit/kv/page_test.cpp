@@ -60,29 +60,29 @@ TEST(KvPage, HoldsWhatTheModelHolds) {
     for (int step = 0; step < 400; ++step) {
       const std::string key = "key" + std::to_string(1000 + random.below(300));
       if (model.contains(key)) {
-        const kv::Place place = kv::find_place(page, key);
-        ASSERT_TRUE(place.found);
+        const kv::CellSearch search = kv::find_cell(page, key);
+        ASSERT_TRUE(search.found);
         if (random.one_in(10)) {
-          kv::cut_cells(page, place.index);
+          kv::cut_cells(page, search.index);
           model.erase(model.find(key), model.end());
         } else {
-          kv::remove_cell(page, place.index);
+          kv::remove_cell(page, search.index);
           model.erase(key);
         }
       } else {
         const std::string value(random.below(value_bytes_max), static_cast<char>('a' + random.below(26)));
         const kv::Cell cell{key, value, false};
         if (!kv::fits(page, cell.bytes())) continue;
-        const kv::Place place = kv::find_place(page, key);
-        ASSERT_FALSE(place.found);
+        const kv::CellSearch search = kv::find_cell(page, key);
+        ASSERT_FALSE(search.found);
         if (kv::fits_at_once(page, cell.bytes())) {
-          kv::insert_cell(page, place.index, cell);
+          kv::insert_cell(page, search.index, cell);
         } else if (const std::uint64_t hole = kv::hole_for(page, cell.bytes()); hole != 0) {
-          kv::insert_cell_at(page, place.index, cell, hole);
+          kv::insert_cell_at(page, search.index, cell, hole);
           ++holes;
         } else {
           kv::compact(page);
-          kv::insert_cell(page, place.index, cell);
+          kv::insert_cell(page, search.index, cell);
           ++compactions;
         }
         model[key] = value;

@@ -40,12 +40,12 @@ class Through : public testing::Test {
 };
 
 TEST_F(Through, ABatchInOneSlotIsOneCommand) {
-  EXPECT_EQ(commit(100), (std::vector{SimOp::write, SimOp::settle})) << "with the header of the slot";
-  EXPECT_EQ(commit(100), (std::vector{SimOp::write, SimOp::settle}));
+  EXPECT_EQ(commit(100), (std::vector{SimOp::write, SimOp::written_through})) << "with the header of the slot";
+  EXPECT_EQ(commit(100), (std::vector{SimOp::write, SimOp::written_through}));
 }
 
 TEST_F(Through, ABatchInTwoSlotsIsFlushed) {
-  ASSERT_EQ(commit(2500), (std::vector{SimOp::write, SimOp::settle}));
+  ASSERT_EQ(commit(2500), (std::vector{SimOp::write, SimOp::written_through}));
   EXPECT_EQ(commit(1200), (std::vector{SimOp::write, SimOp::write, SimOp::flush}));
 }
 

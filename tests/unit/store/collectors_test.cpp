@@ -45,7 +45,7 @@ class OneWord : public Collector {
     EXPECT_TRUE(closing.holds(*this));
     note();
   }
-  Piece first(std::uint64_t /*bytes_max*/) override {
+  CommitBatch first(std::uint64_t /*bytes_max*/) override {
     note();
     if (before_frame) std::exchange(before_frame, nullptr)();
     extents_ = {Extent{object_, offset_, sizeof word_}};

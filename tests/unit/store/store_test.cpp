@@ -19,27 +19,27 @@ namespace {
 
 using namespace core;
 
-enum class Place { simulated, folder, raw, nvme, loop };
+enum class VolumeKind { simulated, folder, raw, nvme, loop };
 enum class Leave { closed, dropped };  // dropped: as a kill -9 would
 
-class StoreTest : public ::testing::TestWithParam<Place> {
+class StoreTest : public ::testing::TestWithParam<VolumeKind> {
  protected:
   StoreTest() {
-    if (GetParam() == Place::simulated) {
+    if (GetParam() == VolumeKind::simulated) {
       volume_ = std::make_unique<SimVolume>();
-    } else if (GetParam() == Place::folder) {
+    } else if (GetParam() == VolumeKind::folder) {
       volume_ = make_posix_volume(folder_ / "store");
-    } else if (GetParam() == Place::raw) {
+    } else if (GetParam() == VolumeKind::raw) {
       disk_ = std::make_unique<SimVolume>(formatted_sim_device(8 * kMiB, {4 * kKiB, kRawMapBytesMin}));
       volume_ = std::make_unique<RawVolume>(std::make_unique<SimRawHost>(*disk_));
-    } else if (GetParam() == Place::nvme) {
+    } else if (GetParam() == VolumeKind::nvme) {
       disk_ =
           std::make_unique<SimVolume>(as_sim_namespace(formatted_sim_device(8 * kMiB, {4 * kKiB, kRawMapBytesMin})));
       volume_ = std::make_unique<RawVolume>(make_sim_nvme_host(*disk_));
     }
   }
   void SetUp() override {
-    if (GetParam() == Place::loop) {
+    if (GetParam() == VolumeKind::loop) {
       device_ = std::make_unique<LoopDevice>(64 * kMiB);
       MEMLITH_SKIP_WITHOUT(*device_);
       ASSERT_OK(format_raw_device(device_->path(), false));
@@ -70,13 +70,14 @@ class StoreTest : public ::testing::TestWithParam<Place> {
   std::unique_ptr<Volume> volume_;
   std::unique_ptr<Store> store_;
 };
-std::string name_of_place(const ::testing::TestParamInfo<Place>& given) {
+std::string name_of_volume(const ::testing::TestParamInfo<VolumeKind>& given) {
   constexpr const char* kNames[] = {"Simulated", "Folder", "RawSimulated", "NvmeSimulated", "RawLoop"};
   return kNames[static_cast<int>(given.param)];
 }
 INSTANTIATE_TEST_SUITE_P(On, StoreTest,
-                         ::testing::Values(Place::simulated, Place::folder, Place::raw, Place::nvme, Place::loop),
-                         name_of_place);
+                         ::testing::Values(VolumeKind::simulated, VolumeKind::folder, VolumeKind::raw, VolumeKind::nvme,
+                                           VolumeKind::loop),
+                         name_of_volume);
 
 // Objects keep name, size, address and reserve over reopening, clean or not.
 TEST_P(StoreTest, ObjectsAreFoundAgain) {

@@ -430,7 +430,7 @@ def _close(core: _core.Store, threads: _Threads, path: str | None = None) -> Non
     """With a path, warns of changes that are dropped."""
     dropped: list[tuple[str, int]] = []
     if not core.inherited:  # a forked child has none of the threads
-        core.settle()
+        core.persist_waiting()
         threads.autosave(None)
         threads.waiter.stop()
         if path is not None and not core.closed:

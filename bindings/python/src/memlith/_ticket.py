@@ -87,7 +87,7 @@ class Ticket:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
-        def settle(error: Error | None) -> None:
+        def resolve(error: Error | None) -> None:
             if future.done():  # its task was cancelled
                 return
             if error is None:
@@ -97,7 +97,7 @@ class Ticket:
 
         def tell(error: Error | None) -> None:
             try:
-                loop.call_soon_threadsafe(settle, error)
+                loop.call_soon_threadsafe(resolve, error)
             except RuntimeError:  # the loop was closed: there is no waiter
                 pass
 

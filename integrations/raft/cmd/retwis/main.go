@@ -40,7 +40,7 @@ var (
 
 const patience = 2 * time.Minute // for an answer
 
-var settle = 2 * time.Second // between turns, so that none works on behalf of the one before
+var restFor = 2 * time.Second // between turns, so that none works on behalf of the one before
 
 // ---- the side of kvnode --------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ func inTurns(sides []*retwis.Side, load retwis.Load) ([]retwis.Result, error) {
 		numbers[i] = i
 	}
 	err := contest.Turns(*turns, numbers, func(turn, number int) error {
-		time.Sleep(settle)
+		time.Sleep(restFor)
 		result, err := sides[number].Run(load, *seed+int64(turn**clients), contest.Slice(*seconds, *turns))
 		if err != nil {
 			return err
@@ -208,7 +208,7 @@ func serveAgain(sides []*retwis.Side, load retwis.Load) error {
 				return err
 			}
 			times[i] = append(times[i], took.Seconds())
-			time.Sleep(settle)
+			time.Sleep(restFor)
 		}
 	}
 	for i, each := range sides {

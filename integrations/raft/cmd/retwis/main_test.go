@@ -26,7 +26,7 @@ func TestEverySideIsMeasured(t *testing.T) {
 	}
 	defer os.RemoveAll(place)
 	*program, *folder = filepath.Join(place, "kvnode"), place
-	settle = 0
+	restFor = 0
 	*seconds, *turns, *keys, *clients, *restarts = 0.5, 1, 200, 4, 1
 	if output, err := exec.Command("go", "build", "-o", *program, "../kvnode").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)

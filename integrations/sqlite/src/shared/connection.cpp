@@ -10,7 +10,7 @@
 
 #include "../wal_format.hpp"
 #include "base/process.hpp"
-#include "keeper.hpp"
+#include "due_flusher.hpp"
 #include "step.hpp"
 #include "write_again.hpp"
 
@@ -104,7 +104,7 @@ void Connection::abandon() {
 
 int Connection::close() {
   if (inherited()) return SQLITE_OK;
-  if (node_ != nullptr) node_->line.leave(waiter_);
+  if (node_ != nullptr) node_->lock_queue.leave(waiter_);
   const int code = database_.close();
   node_ = nullptr;
   return code;
@@ -186,7 +186,7 @@ int Connection::end_reading(int first, int count, int flags) {
   if (ahead_ != Ahead::waits) return code;
   // The write did not come. What the transaction was shown meanwhile is waited for now, for those that the lock kept
   // waiting not any longer.
-  foresight_.note_no_write(node_->sidecar->page());
+  foresight_.note_no_write(node_->sidecar->control());
   (void)release_write();
   if (shows_doubt() || is_seen_durable()) return code;
   // SQLite does not look at the answer, but an error is reported.
@@ -203,7 +203,7 @@ void Connection::give_up_ahead() {
 // the write lock, which it gets because this connection has it.
 void Connection::barrier() {
   const bool begins = node_ != nullptr && readings_ == 0 && !writes_ && !checkpoints_;
-  if (begins && foresight_.begin(node_->sidecar->page())) {
+  if (begins && foresight_.begin(node_->sidecar->control())) {
     int code = lock_write(true);
     while (code == SQLITE_BUSY) {
       note_refused(shared_from_this());
@@ -287,7 +287,7 @@ int Connection::lock_ahead() {
     begin_writing();
     return SQLITE_OK;
   }
-  if (readings_ > 0) foresight_.note_write(node_->sidecar->page());
+  if (readings_ > 0) foresight_.note_write(node_->sidecar->control());
   // A connection that makes the index anew, because a writer was killed, has not had its turn.
   return lock_write(readings_ > 0 || checkpoints_);
 }
@@ -304,21 +304,21 @@ void Connection::begin_writing() {
 int Connection::lock_write(bool for_a_turn) {
   if (node_->group.failed()) return SQLITE_IOERR_FSYNC;
   int code = SQLITE_BUSY;
-  if (node_->line.may_ask(waiter_)) code = real_lock(kWriteLock, 1, kLockExclusive);
+  if (node_->lock_queue.may_ask(waiter_)) code = real_lock(kWriteLock, 1, kLockExclusive);
   // The holder before may have promised it to another one since this one looked.
-  if (code == SQLITE_OK && node_->line.is_promised_to_another(waiter_)) {
+  if (code == SQLITE_OK && node_->lock_queue.is_promised_to_another(waiter_)) {
     (void)real_lock(kWriteLock, 1, kUnlockExclusive);
-    node_->line.call_promised();
+    node_->lock_queue.call_promised();
     code = SQLITE_BUSY;
   }
   if (code == SQLITE_OK) {
-    MEMLITH_SHARED_TAKES_LOCK(node_->line.is_promised_to_another(waiter_));
-    if (for_a_turn) node_->line.took(waiter_);
+    MEMLITH_SHARED_TAKES_LOCK(node_->lock_queue.is_promised_to_another(waiter_));
+    if (for_a_turn) node_->lock_queue.took(waiter_);
     begin_writing();
     // SQLite finds out, too, and begins again.
     is_stale_ = readings_ > 0 && newest() != seen_;
   } else if (code == SQLITE_BUSY) {
-    node_->line.refused(waiter_);
+    node_->lock_queue.refused(waiter_);
   }
   return code;
 }
@@ -335,17 +335,17 @@ int Connection::release_write() {
   if (commits_ || wrote_) made_ = newest();
   if (!commits_ && newest() == seen_ && !is_seen_durable()) waits_early_ = true;
   writes_ = false;
-  const std::uint32_t next = node_->line.choose();
+  const std::uint32_t next = node_->lock_queue.choose();
   MEMLITH_SHARED_STEP();
   const int code = real_lock(kWriteLock, 1, kUnlockExclusive);
   MEMLITH_SHARED_STEP();
-  node_->line.call(next);
+  node_->lock_queue.call(next);
   return code;
 }
 
 void Connection::sleep(std::chrono::microseconds time) {
   if (node_ == nullptr || !database_.is_open() || std::exchange(is_stale_, false)) return;
-  node_->line.wait(waiter_, time, [this] {
+  node_->lock_queue.wait(waiter_, time, [this] {
     if (real_lock(kWriteLock, 1, kLockExclusive) != SQLITE_OK) return false;
     (void)real_lock(kWriteLock, 1, kUnlockExclusive);
     return true;
@@ -395,7 +395,7 @@ int Connection::write_again() {
     sleep_ns(500'000);
   }
   const auto end = newest();
-  const Position durable = Position::of(node_->sidecar->page().durable.load(std::memory_order_acquire));
+  const Position durable = Position::of(node_->sidecar->control().durable.load(std::memory_order_acquire));
   const int code = end.has_value() ? shared::write_again(wal_.file(), durable, *end) : SQLITE_BUSY;
   if (held >= 0) (void)real_lock(held, 1, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
   return code;
@@ -428,7 +428,7 @@ int Connection::end_commit() {
   }
   seen_ = made_;
   sees_something_ = true;
-  node_->sidecar->page().commits.fetch_add(1, std::memory_order_relaxed);
+  node_->sidecar->control().commits.fetch_add(1, std::memory_order_relaxed);
   return node_->group.await(made_, mark_, *this);
 }
 
@@ -438,7 +438,7 @@ std::optional<std::uint64_t> Connection::window_ms() const {
 }
 
 bool Connection::watch() {
-  if (!watched_ && node_ != nullptr && wal_.is_open()) watched_ = Keeper::of_process().watch(node_, vfs_, path_);
+  if (!watched_ && node_ != nullptr && wal_.is_open()) watched_ = DueFlusher::of_process().watch(node_, vfs_, path_);
   return watched_;
 }
 
@@ -446,7 +446,7 @@ bool Connection::watch() {
 bool Connection::promise() {
   Group& group = node_->group;
   if (!made_.has_value() || group.failed() || group.in_doubt() || !watch()) return false;
-  if (group.promise(*made_, *window_ms() * 1'000'000)) Keeper::of_process().wake();
+  if (group.promise(*made_, *window_ms() * 1'000'000)) DueFlusher::of_process().wake();
   return true;
 }
 
@@ -461,13 +461,13 @@ int Connection::persist() {
 }
 
 std::string Connection::describe() const {
-  if (node_ == nullptr) return fmt::format("mode=shared page=none database={}", path_);
-  const Page& page = node_->sidecar->page();
-  const Position durable = Position::of(page.durable.load());
+  if (node_ == nullptr) return fmt::format("mode=shared control_block=none database={}", path_);
+  const ControlBlock& control = node_->sidecar->control();
+  const Position durable = Position::of(control.durable.load());
   return fmt::format(
-      "mode=shared page=yes commits={} flushes={} durable_frame={} abandoned={} failed={} checkpoints_behind={} "
-      "database={}",
-      page.commits.load(), page.flushes.load(), durable.frame, page.abandoned.load(), page.failed.load(),
+      "mode=shared control_block=yes commits={} flushes={} durable_frame={} abandoned={} failed={} "
+      "checkpoints_behind={} database={}",
+      control.commits.load(), control.flushes.load(), durable.frame, control.abandoned.load(), control.failed.load(),
       node_->handover->ended(), path_);
 }
 

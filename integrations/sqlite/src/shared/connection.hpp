@@ -4,7 +4,7 @@
 // The database, its log and its index are SQLite's own files, which SQLite's own VFS reads, writes and locks. SQLite's
 // flush of a commit only notes here that there is one; the connection waits for the flush in
 // SQLITE_FCNTL_COMMIT_PHASETWO, which comes when the write lock is free again, and one flush serves all that wait.
-// Where there is no shared page (sidecar.hpp), everything is as with plain SQLite.
+// Where there is no control block (sidecar.hpp), everything is as with plain SQLite.
 #pragma once
 
 #include <sqlite3.h>
@@ -28,16 +28,17 @@
 #include "checkpointer.hpp"
 #include "foresight.hpp"
 #include "group.hpp"
-#include "line.hpp"
+#include "lock_queue.hpp"
 
 namespace memlith::sqlite::shared {
 
 // A database that connections of this process share.
 struct Node {
-  explicit Node(std::unique_ptr<Sidecar> attached) : sidecar(std::move(attached)), group(*sidecar), line(*sidecar) {}
+  explicit Node(std::unique_ptr<Sidecar> attached)
+      : sidecar(std::move(attached)), group(*sidecar), lock_queue(*sidecar) {}
   std::unique_ptr<Sidecar> sidecar;
   Group group;
-  Line line;
+  LockQueue lock_queue;
   const std::shared_ptr<Handover> handover = std::make_shared<Handover>();
 };
 
@@ -121,7 +122,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int flush() override;
   [[nodiscard]] std::uint64_t opened_at() const override { return wal_opened_at_; }
   int write_again() override;
-  // The log is open, and so, perhaps, is the shared page.
+  // The log is open, and so, perhaps, is the control block.
   void note_wal_opened();
 
   // The busy handler sleeps, after this connection was refused the lock.
@@ -170,7 +171,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   bool checkpoints_ = false;   // has the lock for checkpoints
   bool wrote_header_ = false;  // the newest write to the log began a generation
   bool wrote_ = false;         // to the log, under the write lock
-  bool watched_ = false;       // by the keeper
+  bool watched_ = false;       // by the flusher
   bool committed_ = false;     // SQLite may make a checkpoint by itself next
   bool commits_ = false;       // SQLite asked for a flush under the write lock
   bool waits_early_ = false;   // its cache may have pages of a transaction that it did not commit
@@ -204,7 +205,7 @@ class Registry {
   std::shared_ptr<void> claim_for_engine(const std::string& path);
   // The connection that this thread used last, if its log has this name and is not open yet.
   std::shared_ptr<Connection> owner_of_wal(std::string_view name);
-  // Null where there can be no shared page.
+  // Null where there can be no control block.
   std::shared_ptr<Node> node_of(const std::string& path);
   // In a forked child: what its parent had open is let go.
   void leave_parent();

@@ -11,7 +11,7 @@ constexpr std::uint8_t kHighest = 3;
 
 }  // namespace
 
-bool Foresight::begin(const Page& page) {
+bool Foresight::begin(const ControlBlock& control) {
   statement_ = kStatements;
   sqlite3* const db = connection();
   if (!on_ || db == nullptr || api_.get_autocommit(db) != 0) return false;
@@ -22,17 +22,17 @@ bool Foresight::begin(const Page& page) {
   std::uint32_t hash = 2166136261u;
   for (const char* c = text; *c != 0; ++c) hash = (hash ^ static_cast<unsigned char>(*c)) * 16777619u;
   statement_ = (hash ^ hash >> 12 ^ hash >> 24) % kStatements;
-  return page.writes_follow[statement_].load(std::memory_order_relaxed) >= kExpected;
+  return control.writes_follow[statement_].load(std::memory_order_relaxed) >= kExpected;
 }
 
-void Foresight::note_write(Page& page) const {
-  if (statement_ < kStatements) page.writes_follow[statement_].store(kHighest, std::memory_order_relaxed);
+void Foresight::note_write(ControlBlock& control) const {
+  if (statement_ < kStatements) control.writes_follow[statement_].store(kHighest, std::memory_order_relaxed);
 }
 
-void Foresight::note_no_write(Page& page) const {
+void Foresight::note_no_write(ControlBlock& control) const {
   if (statement_ == kStatements) return;
-  const std::uint8_t now = page.writes_follow[statement_].load(std::memory_order_relaxed);
-  if (now > 0) page.writes_follow[statement_].store(static_cast<std::uint8_t>(now - 1), std::memory_order_relaxed);
+  const std::uint8_t now = control.writes_follow[statement_].load(std::memory_order_relaxed);
+  if (now > 0) control.writes_follow[statement_].store(static_cast<std::uint8_t>(now - 1), std::memory_order_relaxed);
 }
 
 }  // namespace memlith::sqlite::shared

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "../api.hpp"
-#include "page.hpp"
+#include "control_block.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -34,10 +34,10 @@ class Foresight {
   }
 
   // A transaction begins to read; whether it is expected to write.
-  bool begin(const Page& page);
+  bool begin(const ControlBlock& control);
   // It writes, or has ended without a write although one was expected.
-  void note_write(Page& page) const;
-  void note_no_write(Page& page) const;
+  void note_write(ControlBlock& control) const;
+  void note_no_write(ControlBlock& control) const;
   // Calls the busy handler as SQLite does: false if it gives up.
   [[nodiscard]] bool wait() const { return handler_ != nullptr && handler_(argument_) != 0; }
 

@@ -19,7 +19,7 @@ constexpr std::uint64_t kGatherNsMax = 1'000'000;
 // A window is shorter. A time that is further away is of another clock, or damaged.
 constexpr std::uint64_t kFarNs = 2 * 24 * 3'600'000'000'000ull;
 
-// Page::due: the time in microseconds, and a number that each commit changes.
+// ControlBlock::due: the time in microseconds, and a number that each commit changes.
 std::uint64_t due_word(std::uint64_t time_ns, std::uint64_t before) {
   return std::max<std::uint64_t>(time_ns / 1000, 1) << 8 | ((before + 1) & 0xff);
 }
@@ -28,40 +28,40 @@ std::uint64_t time_of(std::uint64_t due) { return (due >> 8) * 1000; }
 }  // namespace
 
 bool Group::is_durable(Position position) const {
-  const Position known = Position::of(page_.durable.load(std::memory_order_acquire));
+  const Position known = Position::of(control_.durable.load(std::memory_order_acquire));
   return known.generation == position.generation && known.frame >= position.frame;
 }
 
 // A claim is true for ever, so one that a stopped process makes late is no lie: at worst the newest is forgotten.
 void Group::claim(Position position) {
-  std::uint64_t word = page_.durable.load(std::memory_order_relaxed);
+  std::uint64_t word = control_.durable.load(std::memory_order_relaxed);
   while (true) {
     const Position known = Position::of(word);
     if (known.generation == position.generation && known.frame >= position.frame) return;
     MEMLITH_SHARED_STEP();
-    if (page_.durable.compare_exchange_weak(word, position.word(), std::memory_order_release)) return;
+    if (control_.durable.compare_exchange_weak(word, position.word(), std::memory_order_release)) return;
   }
 }
 
 std::uint64_t Group::number() const {
   // A flush beside a stopped leader has no number.
-  if (page_.alone.load(std::memory_order_seq_cst) != 0) return UINT64_MAX;
-  return page_.begun.load(std::memory_order_seq_cst);
+  if (control_.alone.load(std::memory_order_seq_cst) != 0) return UINT64_MAX;
+  return control_.begun.load(std::memory_order_seq_cst);
 }
 
 // The system tells each descriptor that was open then once of a failure, and no other after it has told one: perhaps
 // the killed leader's.
 bool Group::may_miss_a_failure(const Log& log) const {
-  const std::uint64_t doubt = page_.doubt.load(std::memory_order_acquire);
+  const std::uint64_t doubt = control_.doubt.load(std::memory_order_acquire);
   const std::uint64_t opened_at = log.opened_at();
-  return (doubt != 0 && opened_at >= doubt) || (opened_at == UINT64_MAX && page_.alone.load() != 0);
+  return (doubt != 0 && opened_at >= doubt) || (opened_at == UINT64_MAX && control_.alone.load() != 0);
 }
 
 int Group::flush_once(Log& log) {
   const std::uint64_t begun = now_ns();
   // ORDER due-before-flush: a commit that promises later needs another flush.
   // [test SharedWindow.ACommitDuringTheFlushOfAWindowNeedsAnother]
-  const std::uint64_t due = page_.due.load(std::memory_order_seq_cst);
+  const std::uint64_t due = control_.due.load(std::memory_order_seq_cst);
   // ORDER look-before-flush: commits that become visible during the flush need not be part of it.
   // [test SharedPage.ACommitDuringAFlushNeedsAnother]
   auto newest = log.newest();
@@ -77,42 +77,42 @@ int Group::flush_once(Log& log) {
   MEMLITH_SHARED_STEP();
   if (code != SQLITE_OK) {
     // The kernel does not try again to write what it could not write, so a later flush that succeeds says nothing.
-    page_.failed.store(1, std::memory_order_release);
+    control_.failed.store(1, std::memory_order_release);
     return SQLITE_IOERR_FSYNC;
   }
   if (failed()) return SQLITE_IOERR_FSYNC;
   if (newest.has_value()) claim(*newest);
-  if (due != 0) settle(due, begun);
+  if (due != 0) clear_due(due, begun);
   return SQLITE_OK;
 }
 
 // Everything is served that was due when the flush began. Of what came since, the deadline is a window away at least.
-void Group::settle(std::uint64_t due, std::uint64_t begun_ns) {
+void Group::clear_due(std::uint64_t due, std::uint64_t begun_ns) {
   MEMLITH_SHARED_STEP();
   std::uint64_t now = due;
-  if (page_.due.compare_exchange_strong(now, 0)) return;
-  const std::uint64_t window_ns = page_.window_us.load(std::memory_order_relaxed) * 1000;
+  if (control_.due.compare_exchange_strong(now, 0)) return;
+  const std::uint64_t window_ns = control_.window_us.load(std::memory_order_relaxed) * 1000;
   while (now != 0 && time_of(now) < begun_ns + window_ns) {
-    if (page_.due.compare_exchange_weak(now, due_word(begun_ns + window_ns, now))) return;
+    if (control_.due.compare_exchange_weak(now, due_word(begun_ns + window_ns, now))) return;
   }
 }
 
 bool Group::promise(Position position, std::uint64_t window_ns) {
-  page_.promised.store(position.word(), std::memory_order_release);
-  std::uint64_t shortest = page_.window_us.load(std::memory_order_relaxed);
+  control_.promised.store(position.word(), std::memory_order_release);
+  std::uint64_t shortest = control_.window_us.load(std::memory_order_relaxed);
   const std::uint64_t window_us = std::max<std::uint64_t>(window_ns / 1000, 1);
-  while ((shortest == 0 || shortest > window_us) && !page_.window_us.compare_exchange_weak(shortest, window_us)) {
+  while ((shortest == 0 || shortest > window_us) && !control_.window_us.compare_exchange_weak(shortest, window_us)) {
   }
   MEMLITH_SHARED_STEP();
   const std::uint64_t then = now_ns() + window_ns;
-  std::uint64_t due = page_.due.load(std::memory_order_relaxed);
-  while (!page_.due.compare_exchange_weak(due, due_word(due == 0 ? then : std::min(then, time_of(due)), due))) {
+  std::uint64_t due = control_.due.load(std::memory_order_relaxed);
+  while (!control_.due.compare_exchange_weak(due, due_word(due == 0 ? then : std::min(then, time_of(due)), due))) {
   }
   return due == 0 || time_of(due) > then;
 }
 
 std::uint64_t Group::due_ns() const {
-  const std::uint64_t due = page_.due.load(std::memory_order_acquire);
+  const std::uint64_t due = control_.due.load(std::memory_order_acquire);
   if (due == 0) return 0;
   return time_of(due) > now_ns() + kFarNs ? 1 : time_of(due);
 }
@@ -121,7 +121,7 @@ int Group::flush_due(Log& log) {
   const std::uint64_t begun = now_ns();
   const auto is_due = [this] { return due_ns() != 0 && due_ns() <= now_ns(); };
   while (is_due() && !failed()) {
-    const std::uint32_t seen = page_.ended.load(std::memory_order_acquire);
+    const std::uint32_t seen = control_.ended.load(std::memory_order_acquire);
     if (sidecar_.try_lead()) {
       const int code = is_due() ? lead(log, false) : SQLITE_OK;
       sidecar_.end_leading();
@@ -136,29 +136,30 @@ int Group::flush_due(Log& log) {
 
 // The leader is stopped.
 int Group::flush_alone(Log& log) {
-  page_.alone.fetch_add(1);
+  control_.alone.fetch_add(1);
   const int code = flush_once(log);
-  page_.alone.fetch_sub(1);
+  control_.alone.fetch_sub(1);
   return code;
 }
 
 // A leader that takes so long may have been stopped.
 std::uint64_t Group::patience() const {
-  return std::max(kStoppedNs, page_.flush_ns.load(std::memory_order_relaxed) * 10);
+  return std::max(kStoppedNs, control_.flush_ns.load(std::memory_order_relaxed) * 10);
 }
 
 void Group::wake_followers() {
-  if (page_.followers.load() != 0) wake(page_.ended, INT_MAX);
+  if (control_.followers.load() != 0) wake(control_.ended, INT_MAX);
 }
 
 // Two flushes of leaders must succeed from now on: the second began after the first had ended, and serves everything
 // that is in the log now.
 int Group::flush(Log& log) {
   const std::uint64_t begun = now_ns();
-  const std::uint64_t before = page_.flushes.load(std::memory_order_acquire);
+  const std::uint64_t before = control_.flushes.load(std::memory_order_acquire);
   for (;;) {
-    const std::uint32_t seen = page_.ended.load(std::memory_order_acquire);
-    if (page_.flushes.load(std::memory_order_acquire) - before >= 2) return failed() ? SQLITE_IOERR_FSYNC : SQLITE_OK;
+    const std::uint32_t seen = control_.ended.load(std::memory_order_acquire);
+    if (control_.flushes.load(std::memory_order_acquire) - before >= 2)
+      return failed() ? SQLITE_IOERR_FSYNC : SQLITE_OK;
     if (sidecar_.try_lead()) {
       const int code = lead(log, false);
       sidecar_.end_leading();
@@ -172,54 +173,55 @@ int Group::flush(Log& log) {
 
 // Waits a little for the commits that the last flush sent home: they come back, and one flush serves them all.
 void Group::gather() const {
-  const std::uint32_t batch = page_.batch.load(std::memory_order_relaxed);
+  const std::uint32_t batch = control_.batch.load(std::memory_order_relaxed);
   if (batch <= 1) return;
-  const std::uint64_t before = page_.flushed_commits.load(std::memory_order_relaxed);
-  const std::uint64_t time = std::min(page_.flush_ns.load(std::memory_order_relaxed) / 4, kGatherNsMax);
+  const std::uint64_t before = control_.flushed_commits.load(std::memory_order_relaxed);
+  const std::uint64_t time = std::min(control_.flush_ns.load(std::memory_order_relaxed) / 4, kGatherNsMax);
   const std::uint64_t end = now_ns() + time;
-  while (page_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) give_way();
+  while (control_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) give_way();
 }
 
 int Group::lead(Log& log, bool gathers) {
   // The leader before this one was killed during its flush, and a failure of that flush may be lost with it.
-  const std::uint64_t left = page_.flushing.load(std::memory_order_acquire);
+  const std::uint64_t left = control_.flushing.load(std::memory_order_acquire);
   if (left != 0) {
-    if (page_.doubt.load(std::memory_order_relaxed) == 0) page_.doubt.store(left, std::memory_order_release);
-    page_.abandoned.fetch_add(1);
+    if (control_.doubt.load(std::memory_order_relaxed) == 0) control_.doubt.store(left, std::memory_order_release);
+    control_.abandoned.fetch_add(1);
   }
   MEMLITH_SHARED_STEP();
-  page_.flushing.store(page_.begun.fetch_add(1) + 1, std::memory_order_seq_cst);
+  control_.flushing.store(control_.begun.fetch_add(1) + 1, std::memory_order_seq_cst);
   MEMLITH_SHARED_STEP();
   if (gathers) gather();
   const std::uint64_t begun = now_ns();
-  const std::uint64_t commits = page_.commits.load(std::memory_order_relaxed);
+  const std::uint64_t commits = control_.commits.load(std::memory_order_relaxed);
   const int code = flush_once(log);
-  if (code == SQLITE_OK) page_.doubt.store(0, std::memory_order_release);
+  if (code == SQLITE_OK) control_.doubt.store(0, std::memory_order_release);
   const std::uint64_t took = now_ns() - begun;
-  const std::uint64_t before = page_.flushed_commits.exchange(commits, std::memory_order_relaxed);
+  const std::uint64_t before = control_.flushed_commits.exchange(commits, std::memory_order_relaxed);
   const std::uint64_t served = commits > before ? commits - before : 1;
-  const std::uint64_t late = page_.commits.load(std::memory_order_relaxed) - commits;
-  page_.batch.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(served + late, kSlots)),
-                    std::memory_order_relaxed);
-  page_.flush_ns.store((page_.flush_ns.load(std::memory_order_relaxed) * 7 + took) / 8, std::memory_order_relaxed);
-  if (code == SQLITE_OK) page_.flushes.fetch_add(1, std::memory_order_release);
+  const std::uint64_t late = control_.commits.load(std::memory_order_relaxed) - commits;
+  control_.batch.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(served + late, kSlots)),
+                       std::memory_order_relaxed);
+  control_.flush_ns.store((control_.flush_ns.load(std::memory_order_relaxed) * 7 + took) / 8,
+                          std::memory_order_relaxed);
+  if (code == SQLITE_OK) control_.flushes.fetch_add(1, std::memory_order_release);
   MEMLITH_SHARED_STEP();
-  page_.flushing.store(0, std::memory_order_release);
-  page_.ended.fetch_add(1, std::memory_order_release);
+  control_.flushing.store(0, std::memory_order_release);
+  control_.ended.fetch_add(1, std::memory_order_release);
   return code;
 }
 
 void Group::follow(std::uint32_t seen) const {
   const std::uint64_t end = now_ns() + kAwakeNs;
-  while (page_.ended.load(std::memory_order_acquire) == seen && now_ns() < end) {
+  while (control_.ended.load(std::memory_order_acquire) == seen && now_ns() < end) {
     MEMLITH_SHARED_STEP();
     give_way();
   }
-  if (page_.ended.load(std::memory_order_acquire) != seen) return;
-  page_.followers.fetch_add(1);
-  std::uint64_t time = std::min(kLookNs, page_.flush_ns.load(std::memory_order_relaxed) * 4 + kAwakeNs);
-  wait_for_change(page_.ended, seen, time);
-  page_.followers.fetch_sub(1);
+  if (control_.ended.load(std::memory_order_acquire) != seen) return;
+  control_.followers.fetch_add(1);
+  std::uint64_t time = std::min(kLookNs, control_.flush_ns.load(std::memory_order_relaxed) * 4 + kAwakeNs);
+  wait_for_change(control_.ended, seen, time);
+  control_.followers.fetch_sub(1);
 }
 
 int Group::await(std::optional<Position> position, std::uint32_t mark, Log& log) {
@@ -227,11 +229,11 @@ int Group::await(std::optional<Position> position, std::uint32_t mark, Log& log)
   for (;;) {
     MEMLITH_SHARED_STEP();
     if (failed()) return SQLITE_IOERR_FSYNC;
-    const bool in_doubt = page_.abandoned.load(std::memory_order_acquire) != mark;
+    const bool in_doubt = control_.abandoned.load(std::memory_order_acquire) != mark;
     if (!in_doubt && position.has_value() && is_durable(*position)) return failed() ? SQLITE_IOERR_FSYNC : SQLITE_OK;
     if (in_doubt || !position.has_value()) return flush(log);
     if (now_ns() - begun > patience()) return flush_alone(log);
-    const std::uint32_t seen = page_.ended.load(std::memory_order_acquire);
+    const std::uint32_t seen = control_.ended.load(std::memory_order_acquire);
     if (is_durable(*position)) continue;
     if (sidecar_.try_lead()) {
       const bool is_served = is_durable(*position);

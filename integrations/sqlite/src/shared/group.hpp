@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "page.hpp"
+#include "control_block.hpp"
 #include "sidecar.hpp"
 
 namespace memlith::sqlite::shared {
@@ -28,12 +28,12 @@ class Log {
 // Threads: any.
 class Group {
  public:
-  explicit Group(Sidecar& sidecar) : sidecar_(sidecar), page_(sidecar.page()) {}
+  explicit Group(Sidecar& sidecar) : sidecar_(sidecar), control_(sidecar.control()) {}
 
   // True if this is known to be durable. Costs one load.
   [[nodiscard]] bool is_durable(Position position) const;
   // Taken before something is written or seen, for await().
-  [[nodiscard]] std::uint32_t mark() const { return page_.abandoned.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint32_t mark() const { return control_.abandoned.load(std::memory_order_acquire); }
   // Returns when `position` is durable: SQLITE_OK. SQLITE_IOERR_FSYNC if a flush failed, here or in another process:
   // then it is unknown whether it is, until all connections are closed. Empty: of what is not known to be durable.
   int await(std::optional<Position> position, std::uint32_t mark, Log& log);
@@ -48,15 +48,15 @@ class Group {
   // Flushes, unless another one has done so meanwhile.
   int flush_due(Log& log);
   // A killed leader's flush is still in doubt: the next commit had better be waited for.
-  [[nodiscard]] bool in_doubt() const { return page_.doubt.load(std::memory_order_acquire) != 0; }
-  [[nodiscard]] bool failed() const { return page_.failed.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] bool in_doubt() const { return control_.doubt.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] bool failed() const { return control_.failed.load(std::memory_order_acquire) != 0; }
 
  private:
   void claim(Position position);
   int lead(Log& log, bool gathers);
   int flush_once(Log& log);
   int flush_alone(Log& log);
-  void settle(std::uint64_t due, std::uint64_t begun_ns);
+  void clear_due(std::uint64_t due, std::uint64_t begun_ns);
   [[nodiscard]] bool may_miss_a_failure(const Log& log) const;
   [[nodiscard]] std::uint64_t patience() const;
   void wake_followers();
@@ -64,7 +64,7 @@ class Group {
   void follow(std::uint32_t seen) const;
 
   Sidecar& sidecar_;
-  Page& page_;
+  ControlBlock& control_;
 };
 
 }  // namespace memlith::sqlite::shared

@@ -22,9 +22,9 @@ namespace memlith::sqlite::shared {
 
 namespace {
 
-// Bytes of the file behind the page that are locked. INVARIANT: the holder of kComing does not wait meanwhile.
+// Bytes of the file behind the control block that are locked. INVARIANT: the holder of kComing does not wait meanwhile.
 constexpr off_t kComing = 1 << 20;       // attaching or leaving
-constexpr off_t kPresent = kComing + 1;  // shared, by every process that uses the page
+constexpr off_t kPresent = kComing + 1;  // shared, by every process that uses the control block
 constexpr off_t kLeading = kComing + 2;
 constexpr off_t kFirstSlot = kComing + 16;
 
@@ -61,31 +61,31 @@ int open_beside(const std::string& database, const std::string& file) {
 }
 
 // Through a descriptor of its own: a forked child has the mapping, which would keep the locks of `fd` with its file.
-Page* map(int fd, const std::string& file) {
+ControlBlock* map(int fd, const std::string& file) {
   const int own = ::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (own < 0) return nullptr;
   void* memory = MAP_FAILED;
-  if (is_named(fd, file)) memory = ::mmap(nullptr, kPageFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
+  if (is_named(fd, file)) memory = ::mmap(nullptr, kControlFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
   ::close(own);
-  return memory != MAP_FAILED ? static_cast<Page*>(memory) : nullptr;
+  return memory != MAP_FAILED ? static_cast<ControlBlock*>(memory) : nullptr;
 }
 
-// The page takes no block that SQLite's own index may need.
+// The control block takes no block that SQLite's own index may need.
 bool disk_has_room(int fd) {
   constexpr std::uint64_t kForSqliteBytes = 64 * 1024;
   struct statvfs disk{};
   const bool is_known = ::fstatvfs(fd, &disk) == 0 && disk.f_blocks > 0;
-  return !is_known || disk.f_bavail * disk.f_frsize >= kPageFileBytes + kForSqliteBytes;
+  return !is_known || disk.f_bavail * disk.f_frsize >= kControlFileBytes + kForSqliteBytes;
 }
 
 // The zeros are written and not left as a hole: a store to a mapped hole for which the disk has no block is SIGBUS.
 bool write_zeros(int fd) {
-  constexpr std::array<char, kPageFileBytes> kZeros{};
+  constexpr std::array<char, kControlFileBytes> kZeros{};
   return ::pwrite(fd, kZeros.data(), kZeros.size(), 0) == static_cast<ssize_t>(kZeros.size());
 }
 
-// The caller holds kComing. Null where no page can be had.
-Page* map_valid(int fd, const std::string& file) {
+// The caller holds kComing. Null where no control block can be had.
+ControlBlock* map_valid(int fd, const std::string& file) {
   const bool alone = lock_byte(fd, F_WRLCK, kPresent);
   struct stat left{};
   if (alone && ::fstat(fd, &left) != 0) return nullptr;
@@ -96,24 +96,24 @@ Page* map_valid(int fd, const std::string& file) {
   }
   if (!lock_byte(fd, F_RDLCK, kPresent)) return nullptr;
   struct stat info{};
-  if (::fstat(fd, &info) != 0 || info.st_size < static_cast<off_t>(kPageFileBytes)) return nullptr;
-  Page* const page = map(fd, file);
-  if (page == nullptr) return nullptr;
+  if (::fstat(fd, &info) != 0 || info.st_size < static_cast<off_t>(kControlFileBytes)) return nullptr;
+  ControlBlock* const control = map(fd, file);
+  if (control == nullptr) return nullptr;
   if (alone) {
     MEMLITH_SHARED_STEP();
-    // Content that another boot or a killed process left is ignored. Zeros are a page on which nothing is known to be
-    // durable. Who left it may have been killed in a flush that failed.
-    page->flush_ns.store(1'000'000, std::memory_order_relaxed);
+    // Content that another boot or a killed process left is ignored. Zeros are a control block on which nothing is
+    // known to be durable. Who left it may have been killed in a flush that failed.
+    control->flush_ns.store(1'000'000, std::memory_order_relaxed);
     if (!is_new) {
-      page->begun.store(1, std::memory_order_relaxed);
-      page->doubt.store(1, std::memory_order_relaxed);
+      control->begun.store(1, std::memory_order_relaxed);
+      control->doubt.store(1, std::memory_order_relaxed);
     }
-    page->magic.store(kPageMagic, std::memory_order_release);
-  } else if (page->magic.load(std::memory_order_acquire) != kPageMagic) {
-    ::munmap(page, kPageFileBytes);
+    control->magic.store(kControlMagic, std::memory_order_release);
+  } else if (control->magic.load(std::memory_order_acquire) != kControlMagic) {
+    ::munmap(control, kControlFileBytes);
     return nullptr;
   }
-  return page;
+  return control;
 }
 
 timespec timespec_of(std::uint64_t nanoseconds) {
@@ -139,25 +139,25 @@ std::unique_ptr<Sidecar> Sidecar::attach(const std::string& path) {
       ::close(fd);
       continue;
     }
-    Page* const page = map_valid(fd, file);
+    ControlBlock* const control = map_valid(fd, file);
     MEMLITH_SHARED_STEP();
-    if (page == nullptr) {
+    if (control == nullptr) {
       ::close(fd);
       return nullptr;
     }
     (void)lock_byte(fd, F_UNLCK, kComing);
-    return std::unique_ptr<Sidecar>(new Sidecar(file, fd, page));
+    return std::unique_ptr<Sidecar>(new Sidecar(file, fd, control));
   }
   return nullptr;
 }
 
 Sidecar::~Sidecar() {
-  if (page_ == nullptr) return;
+  if (control_ == nullptr) return;
   const std::string log = file_.substr(0, file_.size() - kSuffix.size()) + "-wal";
   const auto is_in_doubt = [&] {
     struct stat info{};
     const bool has_log = ::stat(log.c_str(), &info) == 0 && info.st_size > 0;
-    return has_log && (page_->failed.load() != 0 || page_->doubt.load() != 0 || page_->flushing.load() != 0);
+    return has_log && (control_->failed.load() != 0 || control_->doubt.load() != 0 || control_->flushing.load() != 0);
   };
   MEMLITH_SHARED_STEP();
   // Looked at when no other process is there any more: one that dies in a flush leaves its doubt.
@@ -165,7 +165,7 @@ Sidecar::~Sidecar() {
     (void)::unlink(file_.c_str());
   }
   MEMLITH_SHARED_STEP();
-  ::munmap(page_, kPageFileBytes);
+  ::munmap(control_, kControlFileBytes);
   not_for_children_.reset();
   ::close(fd_);
 }
@@ -187,13 +187,13 @@ std::uint32_t Sidecar::take_slot() {
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     if ((my_slots_ >> i & 1) != 0 || !lock_byte(fd_, F_WRLCK, kFirstSlot + i)) continue;
     my_slots_ |= std::uint64_t{1} << i;
-    Slot& slot = page_->slots[i];  // of a process that was killed, perhaps
+    Slot& slot = control_->slots[i];  // of a process that was killed, perhaps
     slot.waiting.store(0, std::memory_order_relaxed);
     slot.ticket.store(0, std::memory_order_relaxed);
     slot.passed.store(0, std::memory_order_relaxed);
     slot.wake.store(0, std::memory_order_relaxed);
-    std::uint32_t used = page_->slots_used.load(std::memory_order_relaxed);
-    while (used < i + 1 && !page_->slots_used.compare_exchange_weak(used, i + 1)) {
+    std::uint32_t used = control_->slots_used.load(std::memory_order_relaxed);
+    while (used < i + 1 && !control_->slots_used.compare_exchange_weak(used, i + 1)) {
     }
     return i;
   }
@@ -202,7 +202,7 @@ std::uint32_t Sidecar::take_slot() {
 
 void Sidecar::give_slot(std::uint32_t slot) {
   const std::lock_guard guard(slots_mutex_);
-  page_->slots[slot].waiting.store(0, std::memory_order_relaxed);
+  control_->slots[slot].waiting.store(0, std::memory_order_relaxed);
   my_slots_ &= ~(std::uint64_t{1} << slot);
   (void)lock_byte(fd_, F_UNLCK, kFirstSlot + slot);
 }
@@ -219,10 +219,10 @@ bool Sidecar::is_alive(std::uint32_t slot) const {
 }
 
 void Sidecar::abandon() {
-  ::munmap(page_, kPageFileBytes);
+  ::munmap(control_, kControlFileBytes);
   not_for_children_.reset();
   ::close(fd_);
-  page_ = nullptr;
+  control_ = nullptr;
 }
 
 void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) {

@@ -1,5 +1,5 @@
-// The file beside a database that holds the shared page, and the locks that tell which processes are alive. Part of the
-// SQLite plugin.
+// The file beside a database that holds the control block, and the locks that tell which processes are alive. Part of
+// the SQLite plugin.
 //
 // Locks of open file descriptions: the system releases them when a process ends, however it ends, and they know no
 // process numbers, so processes of several containers can share a database.
@@ -12,22 +12,22 @@
 #include <string>
 
 #include "base/not_for_children.hpp"
-#include "page.hpp"
+#include "control_block.hpp"
 
 namespace memlith::sqlite::shared {
 
 // Threads: any, but for construction and destruction.
 class Sidecar {
  public:
-  // The page of the database `path`, mapped; made anew if no process uses it. Null where there can be none: no
-  // permission, no space on the disk, no shared mapping, another version of the page in use.
+  // The control block of the database `path`, mapped; made anew if no process uses it. Null where there can be none: no
+  // permission, no space on the disk, no shared mapping, another version of the control block in use.
   static std::unique_ptr<Sidecar> attach(const std::string& path);
   // Removes the file if no other process uses it, and everything that was written is on the medium.
   ~Sidecar();
   Sidecar(const Sidecar&) = delete;
   Sidecar& operator=(const Sidecar&) = delete;
 
-  [[nodiscard]] Page& page() const { return *page_; }
+  [[nodiscard]] ControlBlock& control() const { return *control_; }
 
   // The right to flush for all. False: another thread or process has it.
   bool try_lead();
@@ -43,12 +43,13 @@ class Sidecar {
   void abandon();
 
  private:
-  Sidecar(std::string file, int fd, Page* page) : file_(std::move(file)), fd_(fd), not_for_children_(fd), page_(page) {}
+  Sidecar(std::string file, int fd, ControlBlock* control)
+      : file_(std::move(file)), fd_(fd), not_for_children_(fd), control_(control) {}
 
   std::string file_;
   int fd_;
   std::optional<core::NotForChildren> not_for_children_;  // a helper would keep the locks of a process that was killed
-  Page* page_;
+  ControlBlock* control_;
   std::mutex leading_;  // held by the thread that leads, with the lock on the file
   mutable std::mutex slots_mutex_;
   std::uint64_t my_slots_ = 0;  // a bit for each; under slots_mutex_

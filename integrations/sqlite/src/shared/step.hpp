@@ -1,4 +1,4 @@
-// Places where a process may be killed, or another one run, between two steps of the shared page's protocol. Nothing
+// Places where a process may be killed, or another one run, between two steps of the control block's protocol. Nothing
 // happens there: tests put a header of their own in the place of this one. Part of the SQLite plugin.
 #pragma once
 

@@ -8,7 +8,7 @@
 
 #include <sqlite3.h>
 
-#include "page.hpp"
+#include "control_block.hpp"
 
 namespace memlith::sqlite::shared {
 

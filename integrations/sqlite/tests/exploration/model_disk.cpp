@@ -61,7 +61,7 @@ struct Methods {
     }
     return SQLITE_OK;
   }
-  static void settle(Inode& to) {
+  static void make_durable(Inode& to) {
     for (const auto& [page, bytes] : to.inside) {
       const std::size_t at = page * kKernelPageBytes;
       if (to.durable.size() < at + bytes.size()) to.durable.resize(at + bytes.size());
@@ -89,7 +89,7 @@ struct Methods {
       to.error_was_told = true;
       code = SQLITE_IOERR_FSYNC;
     } else {
-      settle(to);
+      make_durable(to);
       if (disk().hooks.wrote) disk().hooks.wrote(to.name);
     }
     return code;

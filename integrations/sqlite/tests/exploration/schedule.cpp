@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kActorsMax = 4;
 constexpr std::uint64_t kPatienceNs = 1'000'000'000;  // for a process that was killed
-// In memory: the shared page is a real file.
+// In memory: the control block is a real file.
 class Folder {
  public:
   Folder() {

@@ -11,8 +11,8 @@
 
 namespace memlith::test::exploration {
 
-using sqlite::shared::kPageMagic;
-using sqlite::shared::Page;
+using sqlite::shared::ControlBlock;
+using sqlite::shared::kControlMagic;
 
 Stage* g_running = nullptr;
 
@@ -287,7 +287,7 @@ void Stage::sleep(std::uint64_t nanoseconds) {
 std::size_t Stage::place_of(const std::atomic<std::uint32_t>& word) {
   const auto address = reinterpret_cast<std::uintptr_t>(&word);
   std::uintptr_t base = address & ~std::uintptr_t{4095};
-  while (reinterpret_cast<const Page*>(base)->magic.load() != kPageMagic) base -= 4096;
+  while (reinterpret_cast<const ControlBlock*>(base)->magic.load() != kControlMagic) base -= 4096;
   return address - base + 1;
 }
 

@@ -1,4 +1,4 @@
-#include "keeper.hpp"
+#include "due_flusher.hpp"
 
 #include <sys/stat.h>
 
@@ -13,15 +13,15 @@ namespace memlith::sqlite::shared {
 namespace {
 
 // How often a process looks whether something is due that another one promised.
-constexpr std::uint64_t kKeeperLooksNs = 200'000'000;
+constexpr std::uint64_t kDueFlusherLooksNs = 200'000'000;
 
-OneOfProcess<Keeper> g_keeper;
+OneOfProcess<DueFlusher> g_due_flusher;
 
 }  // namespace
 
 // The log through a descriptor of its own, because SQLite's belong to the threads of the connections. SQLite locks no
 // log, so closing the descriptor releases no lock.
-class Keeper::OwnLog final : public Log {
+class DueFlusher::OwnLog final : public Log {
  public:
   OwnLog(Node& node, sqlite3_vfs& vfs, const std::string& path) : node_(node), vfs_(vfs), path_(path + "-wal") {}
   ~OwnLog() override { (void)file_.close(); }
@@ -39,7 +39,7 @@ class Keeper::OwnLog final : public Log {
   }
   // The newest promised position: SQLite's index is mapped by the connections only.
   [[nodiscard]] std::optional<Position> newest() const override {
-    const std::uint64_t promised = node_.sidecar->page().promised.load(std::memory_order_acquire);
+    const std::uint64_t promised = node_.sidecar->control().promised.load(std::memory_order_acquire);
     return promised != 0 ? std::optional(Position::of(promised)) : std::nullopt;
   }
   int flush() override {
@@ -70,29 +70,29 @@ class Keeper::OwnLog final : public Log {
   std::uint64_t opened_at_ = UINT64_MAX;
 };
 
-Keeper& Keeper::of_process() { return g_keeper.get(); }
+DueFlusher& DueFlusher::of_process() { return g_due_flusher.get(); }
 
 // The process ends without having closed its connections.
-void Keeper::at_exit() {
-  Keeper* const keeper = g_keeper.find();
-  if (keeper == nullptr || !keeper->mutex_.try_lock()) return;
+void DueFlusher::at_exit() {
+  DueFlusher* const flusher = g_due_flusher.find();
+  if (flusher == nullptr || !flusher->mutex_.try_lock()) return;
   std::vector<Due> all;
   {
-    const std::lock_guard guard(keeper->mutex_, std::adopt_lock);
+    const std::lock_guard guard(flusher->mutex_, std::adopt_lock);
     std::uint64_t next = 0;
-    all = keeper->find_due(UINT64_MAX, next);
+    all = flusher->find_due(UINT64_MAX, next);
   }
   for (const Due& each : all) (void)each.node->group.flush(*each.log);
 }
 
-bool Keeper::start() {
+bool DueFlusher::start() {
   if (!runs_) runs_ = start_thread([this] { run(); });
   return runs_;
 }
 
-bool Keeper::watch(const std::shared_ptr<Node>& node, sqlite3_vfs& vfs, const std::string& path) {
+bool DueFlusher::watch(const std::shared_ptr<Node>& node, sqlite3_vfs& vfs, const std::string& path) {
   const std::lock_guard guard(mutex_);
-  for (const Entry& each : entries_) {
+  for (const Watched& each : entries_) {
     if (each.node.lock() == node) return start();
   }
   auto log = std::make_shared<OwnLog>(*node, vfs, path);
@@ -101,17 +101,17 @@ bool Keeper::watch(const std::shared_ptr<Node>& node, sqlite3_vfs& vfs, const st
   return start();
 }
 
-void Keeper::wake() {
+void DueFlusher::wake() {
   const std::lock_guard guard(mutex_);
   woken_ = true;
   changed_.notify_one();
 }
 
-// The keepers that are due at `now`; sets `next` to the time of the next look, if that is earlier.
-std::vector<Keeper::Due> Keeper::find_due(std::uint64_t now, std::uint64_t& next) {
+// The logs that are due at `now`; sets `next` to the time of the next look, if that is earlier.
+std::vector<DueFlusher::Due> DueFlusher::find_due(std::uint64_t now, std::uint64_t& next) {
   std::vector<Due> all;
-  std::erase_if(entries_, [](const Entry& each) { return each.node.expired(); });
-  for (Entry& each : entries_) {
+  std::erase_if(entries_, [](const Watched& each) { return each.node.expired(); });
+  for (Watched& each : entries_) {
     auto node = each.node.lock();
     if (node == nullptr || node->group.failed()) continue;
     const std::uint64_t due = node->group.due_ns();
@@ -121,30 +121,30 @@ std::vector<Keeper::Due> Keeper::find_due(std::uint64_t now, std::uint64_t& next
       next = std::min(next, then);
       continue;
     }
-    each.not_before_ns = now + kKeeperLooksNs;  // unless the flush succeeds
+    each.not_before_ns = now + kDueFlusherLooksNs;  // unless the flush succeeds
     all.push_back({std::move(node), each.log});
   }
   return all;
 }
 
-void Keeper::flush(const std::vector<Due>& all) {
+void DueFlusher::flush(const std::vector<Due>& all) {
   for (const Due& each : all) {
     const int code = each.node->group.flush_due(*each.log);
     if (code == SQLITE_IOERR_FSYNC) log_line("error: a flush of a write-ahead log failed; commits in doubt are lost");
     if (code != SQLITE_OK) continue;
     const std::lock_guard guard(mutex_);
-    for (Entry& entry : entries_) {
+    for (Watched& entry : entries_) {
       if (entry.log == each.log) entry.not_before_ns = 0;
     }
   }
 }
 
-void Keeper::run() {
+void DueFlusher::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     woken_ = false;
     const std::uint64_t now = now_ns();
-    std::uint64_t next = now + kKeeperLooksNs;
+    std::uint64_t next = now + kDueFlusherLooksNs;
     std::vector<Due> all = find_due(now, next);
     if (entries_.empty()) {
       runs_ = false;

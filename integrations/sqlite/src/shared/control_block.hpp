@@ -23,9 +23,9 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-inline constexpr std::uint64_t kPageMagic = 0x4d4d4c5348523033;  // "MMLSHR03": changes with the layout
+inline constexpr std::uint64_t kControlMagic = 0x4d4d4c5348523033;  // "MMLSHR03": changes with the layout
 inline constexpr std::uint32_t kSlots = 62;
-inline constexpr std::uint64_t kPageFileBytes = 12288;
+inline constexpr std::uint64_t kControlFileBytes = 12288;
 inline constexpr std::uint32_t kStatements = 4096;
 
 // A connection that waits for the write lock. The process that has the slot holds a lock on the slot's byte.
@@ -37,7 +37,7 @@ struct alignas(64) Slot {
   std::atomic<std::uint32_t> passed;   // how often a later one got the lock
 };
 
-struct Page {
+struct ControlBlock {
   std::atomic<std::uint64_t> magic;  // release: the page is initialised
   std::atomic<std::uint64_t>
       durable;                        // Position: what is durable; release after the flush, acquire before believing it
@@ -59,12 +59,12 @@ struct Page {
   std::atomic<std::uint64_t> window_us;  // the shortest of their windows; 0: there was none
   std::atomic<std::uint64_t> promised;   // Position: the end of one of the newest; 0: there was none
   std::atomic<std::uint64_t> tickets;
-  std::atomic<std::uint64_t> promise;     // 0, or whom only the write lock is for, and until when (line.cpp)
+  std::atomic<std::uint64_t> promise;     // 0, or whom only the write lock is for, and until when (lock_queue.cpp)
   std::atomic<std::uint32_t> slots_used;  // no slot from here on was ever used
   Slot slots[kSlots];
   std::atomic<std::uint8_t> writes_follow[kStatements];  // foresight.hpp
 };
-static_assert(sizeof(Page) <= kPageFileBytes);
+static_assert(sizeof(ControlBlock) <= kControlFileBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 }  // namespace memlith::sqlite::shared

@@ -1,16 +1,16 @@
 // The connections of all processes that wait for the write lock of a database. Part of the SQLite plugin.
 //
-// SQLite asks for the lock, hears BUSY, lets its busy handler sleep, and asks again. A connection stands in the line
+// SQLite asks for the lock, hears BUSY, lets its busy handler sleep, and asks again. A connection stands in the queue
 // while its busy handler sleeps (xSleep), as in writer_queue.hpp. The connection that is about to release the lock
 // chooses the next one, so that no other lock is needed, and a process that is killed leaves nothing locked. Plain
-// SQLite beside wakes no waiter: the first in the line looks whether the lock is free.
+// SQLite beside wakes no waiter: the first in the queue looks whether the lock is free.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 
-#include "page.hpp"
+#include "control_block.hpp"
 #include "sidecar.hpp"
 
 namespace memlith::sqlite::shared {
@@ -24,9 +24,9 @@ struct Waiter {
 };
 
 // Threads: any.
-class Line {
+class LockQueue {
  public:
-  explicit Line(Sidecar& sidecar) : sidecar_(sidecar), page_(sidecar.page()) {}
+  explicit LockQueue(Sidecar& sidecar) : sidecar_(sidecar), control_(sidecar.control()) {}
 
   // True if the connection may ask for the lock: it is not promised to another one.
   bool may_ask(const Waiter& waiter);
@@ -52,7 +52,7 @@ class Line {
   void promise(std::uint32_t slot);
 
   Sidecar& sidecar_;
-  Page& page_;
+  ControlBlock& control_;
 };
 
 }  // namespace memlith::sqlite::shared

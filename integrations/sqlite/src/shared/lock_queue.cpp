@@ -1,4 +1,4 @@
-#include "line.hpp"
+#include "lock_queue.hpp"
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@ constexpr std::uint32_t kComes = 2;
 // How long the lock is only for one connection: one that is awake comes within microseconds, one that has to be woken
 // within this time unless its process does not run.
 constexpr std::uint64_t kPromiseNs = 5'000'000;
-// How often the first in the line looks whether the lock is free, and the others whether they are first.
+// How often the first in the queue looks whether the lock is free, and the others whether they are first.
 constexpr std::uint64_t kFirstLooksNs = 500'000;
 constexpr std::uint64_t kOthersLookNs = 20'000'000;
 
@@ -30,54 +30,54 @@ bool is_over(std::uint64_t promise, std::uint64_t now) {
 
 }  // namespace
 
-void Line::promise(std::uint32_t slot) {
-  page_.promise.store(promise_word(slot, now_ns() + kPromiseNs), std::memory_order_release);
+void LockQueue::promise(std::uint32_t slot) {
+  control_.promise.store(promise_word(slot, now_ns() + kPromiseNs), std::memory_order_release);
 }
 
-bool Line::is_promised_to(std::uint32_t slot) const {
-  const std::uint64_t promise = page_.promise.load(std::memory_order_acquire);
+bool LockQueue::is_promised_to(std::uint32_t slot) const {
+  const std::uint64_t promise = control_.promise.load(std::memory_order_acquire);
   return promise != 0 && slot_of(promise) == slot && !is_over(promise, now_ns());
 }
 
-bool Line::is_promised_to_another(const Waiter& waiter) const {
-  const std::uint64_t promise = page_.promise.load(std::memory_order_acquire);
+bool LockQueue::is_promised_to_another(const Waiter& waiter) const {
+  const std::uint64_t promise = control_.promise.load(std::memory_order_acquire);
   return promise != 0 && slot_of(promise) != waiter.slot && !is_over(promise, now_ns());
 }
 
-bool Line::may_ask(const Waiter& waiter) {
-  std::uint64_t promise = page_.promise.load(std::memory_order_acquire);
+bool LockQueue::may_ask(const Waiter& waiter) {
+  std::uint64_t promise = control_.promise.load(std::memory_order_acquire);
   if (promise == 0 || slot_of(promise) == waiter.slot) return true;
   if (!is_over(promise, now_ns())) return false;
   MEMLITH_SHARED_STEP();
   // It did not come. If its process was killed, it is not waited for again.
   const std::uint32_t slot = slot_of(promise);
-  if (slot < kSlots && !sidecar_.is_alive(slot)) page_.slots[slot].waiting.store(0, std::memory_order_relaxed);
+  if (slot < kSlots && !sidecar_.is_alive(slot)) control_.slots[slot].waiting.store(0, std::memory_order_relaxed);
   // Or it has given up: its busy handler did not ask again.
   std::uint32_t comes = kComes;
-  if (slot < kSlots) (void)page_.slots[slot].waiting.compare_exchange_strong(comes, 0);
-  (void)page_.promise.compare_exchange_strong(promise, 0);
+  if (slot < kSlots) (void)control_.slots[slot].waiting.compare_exchange_strong(comes, 0);
+  (void)control_.promise.compare_exchange_strong(promise, 0);
   return true;
 }
 
-void Line::call_promised() {
-  const std::uint64_t promise = page_.promise.load(std::memory_order_acquire);
+void LockQueue::call_promised() {
+  const std::uint64_t promise = control_.promise.load(std::memory_order_acquire);
   if (promise != 0) call(slot_of(promise));
 }
 
-void Line::took(Waiter& waiter) {
-  std::uint64_t promise = page_.promise.load(std::memory_order_relaxed);
+void LockQueue::took(Waiter& waiter) {
+  std::uint64_t promise = control_.promise.load(std::memory_order_relaxed);
   if (promise != 0 && (slot_of(promise) == waiter.slot || is_over(promise, now_ns()))) {
-    (void)page_.promise.compare_exchange_strong(promise, 0);
+    (void)control_.promise.compare_exchange_strong(promise, 0);
   }
-  const std::uint32_t used = std::min(page_.slots_used.load(std::memory_order_relaxed), kSlots);
+  const std::uint32_t used = std::min(control_.slots_used.load(std::memory_order_relaxed), kSlots);
   for (std::uint32_t i = 0; i < used; ++i) {
-    Slot& slot = page_.slots[i];
+    Slot& slot = control_.slots[i];
     if (i == waiter.slot || slot.waiting.load(std::memory_order_acquire) == 0) continue;
     if (waiter.ticket == 0 || slot.ticket.load(std::memory_order_relaxed) < waiter.ticket) slot.passed.fetch_add(1);
   }
   if (waiter.slot < kSlots) {
-    page_.slots[waiter.slot].waiting.store(0, std::memory_order_relaxed);
-    page_.slots[waiter.slot].passed.store(0, std::memory_order_relaxed);
+    control_.slots[waiter.slot].waiting.store(0, std::memory_order_relaxed);
+    control_.slots[waiter.slot].passed.store(0, std::memory_order_relaxed);
   }
   waiter.ticket = 0;
   waiter.slept = false;
@@ -85,41 +85,41 @@ void Line::took(Waiter& waiter) {
 }
 
 // A connection that did not sleep since it was refused last had given up, and waits anew.
-void Line::refused(Waiter& waiter) {
+void LockQueue::refused(Waiter& waiter) {
   if (!waiter.slept) {
-    if (waiter.slot < kSlots) page_.slots[waiter.slot].waiting.store(0, std::memory_order_relaxed);
+    if (waiter.slot < kSlots) control_.slots[waiter.slot].waiting.store(0, std::memory_order_relaxed);
     waiter.ticket = 0;
     waiter.credit_ns = 0;
   }
   waiter.slept = false;
 }
 
-std::uint32_t Line::choose() {
-  const std::uint32_t used = std::min(page_.slots_used.load(std::memory_order_relaxed), kSlots);
+std::uint32_t LockQueue::choose() {
+  const std::uint32_t used = std::min(control_.slots_used.load(std::memory_order_relaxed), kSlots);
   std::uint32_t oldest = kSlots;
   std::uint32_t sleeps = kSlots;  // the oldest of those that do not come by themselves
   std::uint32_t awake = kSlots;
   const auto is_before = [this](std::uint32_t one, std::uint32_t other) {
-    return other == kSlots || page_.slots[one].ticket.load(std::memory_order_relaxed) <
-                                  page_.slots[other].ticket.load(std::memory_order_relaxed);
+    return other == kSlots || control_.slots[one].ticket.load(std::memory_order_relaxed) <
+                                  control_.slots[other].ticket.load(std::memory_order_relaxed);
   };
   for (std::uint32_t i = 0; i < used; ++i) {
-    const std::uint32_t waiting = page_.slots[i].waiting.load(std::memory_order_acquire);
+    const std::uint32_t waiting = control_.slots[i].waiting.load(std::memory_order_acquire);
     if (waiting == 0) continue;
     // One that was killed must not be promised the lock in the place of one that lives.
-    if (page_.slots[i].passed.load(std::memory_order_relaxed) >= kPassedMax && !sidecar_.is_alive(i)) {
-      page_.slots[i].waiting.store(0, std::memory_order_relaxed);
+    if (control_.slots[i].passed.load(std::memory_order_relaxed) >= kPassedMax && !sidecar_.is_alive(i)) {
+      control_.slots[i].waiting.store(0, std::memory_order_relaxed);
       continue;
     }
     if (is_before(i, oldest)) oldest = i;
     if (waiting != kSleeps) continue;
     if (is_before(i, sleeps)) sleeps = i;
-    if (page_.slots[i].awake.load(std::memory_order_relaxed) != 0 && is_before(i, awake)) awake = i;
+    if (control_.slots[i].awake.load(std::memory_order_relaxed) != 0 && is_before(i, awake)) awake = i;
   }
   if (oldest == kSlots) return kSlots;
   // Waking a thread takes longer than a small transaction, so one that is awake is preferred, and others may come for
   // the lock until one that sleeps is there. It is promised to the oldest when that one was passed over too often.
-  const bool is_due = page_.slots[oldest].passed.load(std::memory_order_relaxed) >= kPassedMax;
+  const bool is_due = control_.slots[oldest].passed.load(std::memory_order_relaxed) >= kPassedMax;
   MEMLITH_SHARED_STEP();
   if (is_due) {
     promise(oldest);
@@ -130,18 +130,18 @@ std::uint32_t Line::choose() {
   return awake;
 }
 
-void Line::call(std::uint32_t next) {
+void LockQueue::call(std::uint32_t next) {
   if (next >= kSlots) return;
   MEMLITH_SHARED_STEP();
-  Slot& slot = page_.slots[next];
+  Slot& slot = control_.slots[next];
   slot.wake.store(1, std::memory_order_seq_cst);
   if (slot.awake.load(std::memory_order_seq_cst) == 0) wake(slot.wake, 1);
 }
 
-void Line::stand(Waiter& waiter) {
-  Slot& slot = page_.slots[waiter.slot];
+void LockQueue::stand(Waiter& waiter) {
+  Slot& slot = control_.slots[waiter.slot];
   if (waiter.ticket == 0) {
-    waiter.ticket = page_.tickets.fetch_add(1) + 1;
+    waiter.ticket = control_.tickets.fetch_add(1) + 1;
     slot.passed.store(0, std::memory_order_relaxed);
   }
   slot.ticket.store(waiter.ticket, std::memory_order_relaxed);
@@ -151,17 +151,17 @@ void Line::stand(Waiter& waiter) {
   slot.waiting.store(kSleeps, std::memory_order_release);
 }
 
-bool Line::is_first(const Waiter& waiter) const {
-  const std::uint32_t used = std::min(page_.slots_used.load(std::memory_order_relaxed), kSlots);
+bool LockQueue::is_first(const Waiter& waiter) const {
+  const std::uint32_t used = std::min(control_.slots_used.load(std::memory_order_relaxed), kSlots);
   for (std::uint32_t i = 0; i < used; ++i) {
-    const Slot& slot = page_.slots[i];
+    const Slot& slot = control_.slots[i];
     if (slot.waiting.load(std::memory_order_acquire) != kSleeps || i == waiter.slot) continue;
     if (slot.ticket.load(std::memory_order_relaxed) < waiter.ticket && sidecar_.is_alive(i)) return false;
   }
   return true;
 }
 
-void Line::wait(Waiter& waiter, std::chrono::microseconds time, const std::function<bool()>& is_free) {
+void LockQueue::wait(Waiter& waiter, std::chrono::microseconds time, const std::function<bool()>& is_free) {
   if (waiter.slot == kSlots) waiter.slot = sidecar_.take_slot();
   const std::uint64_t begun = now_ns();
   const std::uint64_t nominal = static_cast<std::uint64_t>(time.count()) * 1000;
@@ -171,7 +171,7 @@ void Line::wait(Waiter& waiter, std::chrono::microseconds time, const std::funct
     sleep_ns(nominal);
   } else {
     stand(waiter);
-    Slot& slot = page_.slots[waiter.slot];
+    Slot& slot = control_.slots[waiter.slot];
     const std::uint64_t awake_until = std::min(end, begun + kAwakeNs);
     while (slot.wake.load(std::memory_order_acquire) == 0 && now_ns() < awake_until) give_way();
     slot.awake.store(0, std::memory_order_seq_cst);
@@ -191,7 +191,7 @@ void Line::wait(Waiter& waiter, std::chrono::microseconds time, const std::funct
   waiter.credit_ns -= std::min(waiter.credit_ns, took);
 }
 
-void Line::leave(Waiter& waiter) {
+void LockQueue::leave(Waiter& waiter) {
   if (waiter.slot < kSlots) sidecar_.give_slot(waiter.slot);
   waiter = {};
 }

@@ -1,4 +1,4 @@
-// The class behind keeper.h. plugin redis.
+// The class behind datastore.h. plugin redis.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 #include "memlith/applog.hpp"
 #include "memlith/kv.hpp"
 #include "redis/src/batch.hpp"
-#include "redis/src/keeper.h"
+#include "redis/src/datastore.h"
 
 namespace memlith_redis {
 

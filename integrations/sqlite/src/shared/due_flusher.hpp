@@ -1,9 +1,9 @@
 // Keeps the promise of commits that returned without a flush: their log is flushed when it is due. Part of the SQLite
 // plugin.
 //
-// One thread for each process, for all its databases. The time at which a log is due stands in the shared page, so the
-// threads of all processes look at it, and one of them flushes for all; if its process is killed or stopped, the log is
-// still due, and another one does.
+// One thread for each process, for all its databases. The time at which a log is due stands in the control block, so
+// the threads of all processes look at it, and one of them flushes for all; if its process is killed or stopped, the
+// log is still due, and another one does.
 #pragma once
 
 #include <sqlite3.h>
@@ -20,9 +20,9 @@
 namespace memlith::sqlite::shared {
 
 // Threads: any.
-class Keeper {
+class DueFlusher {
  public:
-  static Keeper& of_process();
+  static DueFlusher& of_process();
   // The log of the database at `path` is flushed when it is due, as long as connections of this process use `node`.
   // False if that cannot be promised.
   bool watch(const std::shared_ptr<Node>& node, sqlite3_vfs& vfs, const std::string& path);
@@ -30,9 +30,9 @@ class Keeper {
   void wake();
 
  private:
-  friend class OneOfProcess<Keeper>;
+  friend class OneOfProcess<DueFlusher>;
   class OwnLog;
-  struct Entry {
+  struct Watched {
     std::weak_ptr<Node> node;
     std::shared_ptr<OwnLog> log;
     std::uint64_t not_before_ns = 0;  // a flush could not be tried
@@ -50,7 +50,7 @@ class Keeper {
 
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
-  std::vector<Entry> entries_;
+  std::vector<Watched> entries_;
   bool runs_ = false;
   bool woken_ = false;
 };
