@@ -123,6 +123,9 @@ class Device {
   virtual Result<std::uint64_t> stamp() { return 0; }
   // Facts about the disk under the file, if the system tells.
   virtual std::optional<DiskFacts> disk() { return std::nullopt; }
+  // Waits until the disk has written what processes that have ended had begun to write to the file; `busy` after some
+  // seconds. The caller knows that no process that lives writes to the file, and this process has no queues for it.
+  virtual Status wait_for_transfers() { return kOk; }
   // True if the file has lost its last name, so that it cannot be opened by name any more.
   virtual Result<bool> removed() = 0;
   // Copies the permissions of `file` and, if the process is root, its owner: the log is as secret as the file that it

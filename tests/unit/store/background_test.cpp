@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -169,6 +170,38 @@ TEST(Background, AChildHasItsOwn) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_OK(store->sync(store->log().head()));
   EXPECT_EQ(content_of(*store, object)[7999], std::byte{39});
+  EXPECT_OK(store->close());
+}
+
+// A program that is killed during a recovery or a checkpoint may have writes to home files under way. Their ring keeps
+// the file open, and the next recovery waits for it.
+TEST(Background, ARecoveryWaitsForTheKilled) {
+  const TempFolder folder;
+  const auto volume = make_posix_volume(folder / "store");
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    auto store = Store::open(*volume, with_threads());
+    if (!store.ok()) ::_exit(1);
+    const auto made = (*store)->create("a", 8192, 0x510000000000, 1 * kGiB);
+    if (!made.ok() || !commit_soon(**store, made->id, 8000, 7).ok()) ::_exit(2);
+    ::_exit((*store)->sync((*store)->log().head()).ok() ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(killed, &status, 0), killed);
+  ASSERT_EQ(status, 0);
+  auto home = must(volume->open("objects/1", OpenMode::read_write, Caching::direct));
+  if (home->caps().io == IoBackend::posix) GTEST_SKIP() << "no io_uring here";
+  auto writing = home->make_queue(1);
+  std::atomic<bool> over{false};
+  std::thread ending([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    over = true;
+    writing = nullptr;
+  });
+  auto store = must(Store::open(*volume, with_threads()));
+  EXPECT_TRUE(over);
+  ending.join();
+  EXPECT_EQ(content_of(*store, ObjectId{1})[0], std::byte{7});
   EXPECT_OK(store->close());
 }
 
