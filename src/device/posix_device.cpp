@@ -67,7 +67,7 @@ class PosixDevice : public Device {
 
   std::optional<DiskFacts> disk() override { return disk_under(fd()); }
 
-  Status wait_for_transfers() override { return RingFile::settle(fd(), path()); }
+  Status wait_for_transfers() override { return RingFile::wait_for_transfers(fd(), path()); }
   Result<bool> removed() override {
     struct stat info{};
     if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path_);
