@@ -15,7 +15,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const HEADERS: [&str; 7] = ["status.h", "store.h", "region.h", "transaction.h", "kv.h", "applog.h", "heap.h"];
+const HEADERS: [&str; 9] =
+    ["status.h", "store.h", "region.h", "transaction.h", "kv.h", "applog.h", "heap.h", "copy.h", "archive.h"];
 
 fn main() {
     println!("cargo:rerun-if-env-changed=MEMLITH_INCLUDE_DIR");
@@ -99,6 +100,7 @@ fn bindings_of(text: &str, path: &Path, output: &mut String) {
         assert!(done, "{}: a declaration that the bindings do not know: {words}", path.display());
     }
     for (name, value) in constants {
+        let value = if value == "UINT64_MAX" { "u64::MAX" } else { value.trim_end_matches('u') };
         writeln!(output, "pub const {name}: u64 = {value};").unwrap();
     }
 }
@@ -179,7 +181,7 @@ fn structure(words: &str, output: &mut String) -> bool {
         writeln!(output, "#[repr(C)]\npub struct {name} {{ {lines} }}").unwrap();
         return true;
     };
-    writeln!(output, "#[repr(C)]\n#[derive(Clone, Copy)]\npub struct {} {{", name.trim()).unwrap();
+    writeln!(output, "#[repr(C)]\n#[derive(Clone, Copy, Debug)]\npub struct {} {{", name.trim()).unwrap();
     let fields = &fields[..fields.rfind('}').expect("a struct ends")];
     for field in fields.split(';').map(str::trim).filter(|field| !field.is_empty()) {
         let (name, kind) = variable(field);

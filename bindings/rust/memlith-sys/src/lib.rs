@@ -1,5 +1,5 @@
-//! The C interface of memlith, as `memlith.h`, `kv.h`, `applog.h` and `heap.h` declare it: see these headers for what
-//! each function promises. The crate `memlith` is the interface for Rust.
+//! The C interface of memlith, as `memlith.h`, `kv.h`, `applog.h`, `heap.h`, `copy.h` and `archive.h` declare it: see
+//! these headers for what each function promises. The crate `memlith` is the interface for Rust.
 //!
 //! Everything here is made of the installed headers when the crate is built.
 #![no_std]

@@ -184,9 +184,7 @@ impl AppLog {
     /// How much the log has, and the numbers of its entries.
     pub fn info(&self) -> Result<Info> {
         let _view = self.store.view()?;
-        // SAFETY: a struct of numbers.
-        let mut info: sys::memlith_applog_info = unsafe { std::mem::zeroed() };
-        info.struct_size = std::mem::size_of_val(&info) as u64;
+        let mut info = sized!(sys::memlith_applog_info);
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_applog_get_info(self.raw, &mut info) })?;
         let sys::memlith_applog_info { size, room, newest, durable, read, consumed, .. } = info;

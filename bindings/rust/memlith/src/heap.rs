@@ -181,7 +181,7 @@ impl Heap {
             max_size: options.max_size,
             address: 0,
         };
-        let read_only = store.is_read_only()?;
+        let read_only = store.info()?.read_only != 0;
         let mut raw = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         check(unsafe { sys::memlith_heap_open(store.raw(), name.as_ptr(), &plain, &mut raw) })?;
@@ -358,9 +358,7 @@ impl Heap {
 
     /// Checks every structure of the heap. Fails with [`Category::Corrupt`](crate::Category::Corrupt) and the place.
     pub fn verify(&self) -> Result<Report> {
-        // SAFETY: a struct of numbers.
-        let mut report: sys::memlith_heap_report = unsafe { std::mem::zeroed() };
-        report.struct_size = std::mem::size_of_val(&report) as u64;
+        let mut report = sized!(sys::memlith_heap_report);
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_heap_verify(self.raw, &mut report) })?;
         let sys::memlith_heap_report { region_bytes, blocks, block_bytes, free_bytes, names, .. } = report;

@@ -61,9 +61,7 @@ impl Kv {
 
     fn open_with(store: &Store, name: &str, flags: u32) -> Result<Self> {
         let name = c_string(name)?;
-        // SAFETY: a struct of numbers, whose zeros are the defaults.
-        let mut options: sys::memlith_kv_options = unsafe { std::mem::zeroed() };
-        options.struct_size = std::mem::size_of_val(&options) as u64;
+        let mut options = sized!(sys::memlith_kv_options);
         options.flags = flags;
         let mut raw = ptr::null_mut();
         // SAFETY: the arguments live during the call.

@@ -19,6 +19,10 @@ pub(crate) fn c_string(name: impl Into<Vec<u8>>) -> Result<CString> {
     CString::new(name).map_err(|_| Error::invalid("a name or a path has no zero byte"))
 }
 
+pub(crate) fn c_path(path: &Path) -> Result<CString> {
+    c_string(path.as_os_str().as_bytes())
+}
+
 /// The C handle, which closes with the last thing that uses it.
 pub(crate) struct Handle {
     raw: *mut sys::memlith_store,
@@ -149,10 +153,8 @@ impl StoreOptions {
             *mut *mut sys::memlith_store,
         ) -> i32,
     ) -> Result<Store> {
-        let path = c_string(path.as_os_str().as_bytes())?;
-        // SAFETY: a struct of numbers and pointers that may be null; zeros are the defaults.
-        let mut options: sys::memlith_store_options = unsafe { std::mem::zeroed() };
-        options.struct_size = std::mem::size_of_val(&options) as u64;
+        let path = c_path(path)?;
+        let mut options = sized!(sys::memlith_store_options);
         options.flags = self.flags;
         options.log_bytes = self.log_bytes;
         options.log_max_bytes = self.log_max_bytes;
@@ -185,15 +187,6 @@ impl Store {
             return Err(Error::invalid("memory would change under the program; open the store with follow"));
         }
         Ok(())
-    }
-
-    pub(crate) fn is_read_only(&self) -> Result<bool> {
-        // SAFETY: a struct of numbers and letters.
-        let mut info: sys::memlith_store_info = unsafe { std::mem::zeroed() };
-        info.struct_size = std::mem::size_of_val(&info) as u64;
-        // SAFETY: the handle is open.
-        check(unsafe { sys::memlith_store_get_info(self.raw(), &mut info) })?;
-        Ok(info.read_only != 0)
     }
 
     pub(crate) fn follows_newest(&self) -> bool {
