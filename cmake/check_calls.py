@@ -25,15 +25,19 @@ ROWS = (
     ("persist memory", DURABLE, {
         "C": "memlith_persist memlith_persist_all memlith_persist_range memlith_heap_persist",
         "C++": "Region.persist Region.persist_range Store.persist Heap.persist", "Python": "Store.persist",
-        "Go": "region.Region.Persist region.Region.PersistRange", "Rust": "region::Region::persist"}),
+        "Go": "region.Region.Persist region.Region.PersistRange",
+        "Rust": "region::Region::persist heap::Heap::persist"}),
     ("capture memory, without a wait", WEAK, {
         "C": "memlith_persist_async", "C++": "Region.persist_async Heap.persist_async",
-        "Python": "Store.persist_async", "Go": "region.Region.PersistAsync"}),
+        "Python": "Store.persist_async", "Go": "region.Region.PersistAsync",
+        "Rust": "region::Region::persist_async heap::Heap::persist_async"}),
     ("change memory, or undo it", DURABLE, {
         "C++": "Region.transact Heap.transact Store.transact", "Go": "region.Region.Update",
-        "Rust": "region::Region::transact"}),
-    ("discard pages", DURABLE, {"C": "memlith_region_discard", "C++": "Region.discard"}),
-    ("the same, without a wait", WEAK, {"Go": "region.Region.UpdateWeak", "Rust": "region::Region::transact_with"}),
+        "Rust": "region::Region::transact heap::Heap::transact"}),
+    ("the same, without a wait", WEAK, {
+        "Go": "region.Region.UpdateWeak", "Rust": "region::Region::transact_with heap::Heap::transact_with"}),
+    ("discard pages", DURABLE, {
+        "C": "memlith_region_discard", "C++": "Region.discard", "Go": "region.Region.Discard"}),
     ("commit a mapped file", DURABLE, {
         "C": "memlith_msync", "C++": "MappedFile.persist MappedFile.persist_range"}),
     ("the same, without a wait", WEAK, {"C++": "MappedFile.persist_async"}),
