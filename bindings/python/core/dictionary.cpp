@@ -3,6 +3,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -62,7 +63,8 @@ std::shared_ptr<Dictionary> Store::open_dictionary(const std::string& name, cons
   const Unlocked unlocked;
   const std::unique_lock lock(lock_);
   if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
-  if (records_ == nullptr) records_ = std::make_unique<Records>(handle_, read_only_);
+  if (records_ == nullptr)
+    records_ = std::make_unique<Records>(handle_, one_file_ ? kOneRegion : kRecordsRegion, read_only_);
   return records_->dictionary(name, kind);
 }
 
@@ -94,18 +96,19 @@ bool Store::enter_inner_block(const OwnerPtr& owner) {
   const auto part = take_part(owner);
   if (!part.owns_lock()) return false;
   const auto lock = share(lock_);
-  owner->savepoints.push_back(records().savepoint());
+  owner->savepoints.push_back({records().savepoint(), owner->logged.size()});
   return true;
 }
 
 bool Store::leave_inner_block(const OwnerPtr& owner, bool undo) {
   const auto part = lock_briefly(owner->use);
   if (!owner->open || owner->savepoints.empty()) return false;
-  const std::uint64_t savepoint = owner->savepoints.back();
+  const Owner::Savepoint savepoint = owner->savepoints.back();
   owner->savepoints.pop_back();
   if (!undo) return true;
   const auto lock = share(lock_);
-  records().undo_to(savepoint);
+  records().undo_to(savepoint.records);
+  owner->logged.resize(std::min(savepoint.logged, owner->logged.size()));
   return true;
 }
 

@@ -62,6 +62,16 @@ void check(std::int32_t code) {
   throw Failure{code, in_python(std::move(sentence))};
 }
 
+void check_room(std::int32_t code) {
+  switch (memlith_category(code)) {
+    case MEMLITH_NO_SPACE:
+    case MEMLITH_FULL:
+    case MEMLITH_NO_MEMORY:
+    case MEMLITH_TOO_MANY_FILES: check(code); break;
+    default: break;
+  }
+}
+
 void fail(std::int32_t category, std::string sentence) { throw Failure{category, std::move(sentence)}; }
 
 void define_errors(nb::module_& module) {

@@ -20,6 +20,9 @@ struct Failure {
 // Throws the Failure of this thread's last call, if `code` is one.
 void check(std::int32_t code);
 
+// The same for a failure that ends when there is room. Others are left to later calls.
+void check_room(std::int32_t code);
+
 [[noreturn]] void fail(std::int32_t category, std::string sentence);
 
 void define_errors(nanobind::module_& module);

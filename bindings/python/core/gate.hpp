@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "applog.hpp"
+
 namespace memlith::python {
 
 class Store;
@@ -30,8 +32,13 @@ struct Owner {
   std::atomic<bool> ending{false};  // the library commits it or undoes it
   // The thread that holds it may use the kv transaction: threads of one transaction take turns.
   std::mutex use;
-  bool records = false;                   // dictionaries are a part of it; guarded by `use`
-  std::vector<std::uint64_t> savepoints;  // those of the blocks within it; guarded by `use`
+  bool records = false;           // dictionaries are a part of it; guarded by `use`
+  std::vector<LogChange> logged;  // for application logs, at the commit; guarded by `use`
+  struct Savepoint {
+    std::uint64_t records;
+    std::size_t logged;
+  };
+  std::vector<Savepoint> savepoints;  // those of the blocks within it; guarded by `use`
   // For the message of those that wait:
   const unsigned long thread;
   const std::chrono::steady_clock::time_point began;

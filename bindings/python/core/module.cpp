@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "applog.hpp"
 #include "archive.hpp"
 #include "dictionary.hpp"
 #include "errors.hpp"
@@ -29,6 +30,7 @@ NB_MODULE(_core, module) {
   define_store(module);
   define_transaction(module);
   define_dictionary(module);
+  define_applog(module);
   define_archive(module);
   define_shared(module);
   // The numbers that _store.py names. A number of C's is written nowhere else.
@@ -37,6 +39,9 @@ NB_MODULE(_core, module) {
                                                                 {"OPEN_EXCLUSIVE", MEMLITH_OPEN_EXCLUSIVE},
                                                                 {"OPEN_FOLLOW", MEMLITH_OPEN_FOLLOW},
                                                                 {"CREATE", MEMLITH_CREATE},
+                                                                {"APPLOG_BLOCK", MEMLITH_APPLOG_BLOCK},
+                                                                {"APPLOG_FAIL", MEMLITH_APPLOG_FAIL},
+                                                                {"APPLOG_GROW", MEMLITH_APPLOG_GROW},
                                                                 {"TRACKER_AUTO", MEMLITH_TRACKER_AUTO},
                                                                 {"TRACKER_SCAN", MEMLITH_TRACKER_SCAN},
                                                                 {"TRACKER_FAULT", MEMLITH_TRACKER_FAULT},

@@ -33,11 +33,11 @@ std::uint64_t number_in(std::optional<std::string_view> value) {
 
 // ---- open and close ------------------------------------------------------------------------------------------------
 
-Records::Records(memlith_store* store, bool read_only) : read_only_(read_only) {
+Records::Records(memlith_store* store, const char* region, bool read_only) : read_only_(read_only) {
   memlith_kv_options options{};
   options.struct_size = sizeof options;
   options.flags = read_only ? 0 : MEMLITH_CREATE;
-  check(memlith_kv_open(store, kRecordsRegion, &options, &handle_));
+  check(memlith_kv_open(store, region, &options, &handle_));
   try {
     check(memlith_kv_map_open(handle_, kMetaMap, options.flags, &meta_));
     check(memlith_kv_begin(handle_, MEMLITH_KV_READ_ONLY, &reader_));
@@ -58,16 +58,7 @@ void Records::close() {
   check(memlith_kv_close(std::exchange(handle_, nullptr)));
 }
 
-void Records::persist_waiting() {
-  const std::int32_t code = memlith_kv_persist(handle_);
-  switch (memlith_category(code)) {
-    case MEMLITH_NO_SPACE:
-    case MEMLITH_FULL:
-    case MEMLITH_NO_MEMORY:
-    case MEMLITH_TOO_MANY_FILES: check(code); break;
-    default: break;
-  }
-}
+void Records::persist_waiting() { check_room(memlith_kv_persist(handle_)); }
 
 memlith_kv_map Records::map_of(const std::string& name) {
   memlith_kv_map map = 0;

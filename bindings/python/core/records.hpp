@@ -22,6 +22,7 @@
 namespace memlith::python {
 
 inline constexpr char kRecordsRegion[] = ".records";
+inline constexpr char kOneRegion[] = "file";  // of a store in one file
 
 using Record = std::pair<std::string, std::string>;  // key and value
 
@@ -33,7 +34,7 @@ struct Dictionary {
 
 class Records {
  public:
-  Records(memlith_store* store, bool read_only);
+  Records(memlith_store* store, const char* region, bool read_only);
   Records(const Records&) = delete;
   Records& operator=(const Records&) = delete;
   ~Records() = default;  // touches nothing: of a store that was closed, or of a forked child

@@ -52,12 +52,14 @@ void keep_notice(void* context, const char* sentence) {
 // An opening, which ends in another thread if a signal handler interrupts it here. What it has opened is closed then.
 struct Opening {
   std::string name;
+  bool one_file;
   memlith_store_options wanted;
   std::vector<std::string> notices;
   memlith_store* handle = nullptr;
   Identity identity;
 
-  Opening(std::string path, const memlith_store_options& options) : name(std::move(path)), wanted(options) {
+  Opening(std::string path, bool is_file, const memlith_store_options& options)
+      : name(std::move(path)), one_file(is_file), wanted(options) {
     wanted.notice = keep_notice;
     wanted.notice_context = &notices;
   }
@@ -66,7 +68,8 @@ struct Opening {
   ~Opening() { memlith_store_close(handle); }
 
   void open() {
-    check(memlith_store_open(name.c_str(), &wanted, &handle));
+    check(one_file ? memlith_file_open(name.c_str(), &wanted, &handle)
+                   : memlith_store_open(name.c_str(), &wanted, &handle));
     auto now = sized<memlith_store_info>();
     struct stat folder{};
     if (memlith_store_get_info(handle, &now) == MEMLITH_OK && ::stat(name.c_str(), &folder) == 0) {
@@ -79,7 +82,7 @@ struct Opening {
 
 // ---- open and close ------------------------------------------------------------------------------------------------
 
-Store::Store(const nb::bytes& path, const nb::kwargs& options) {
+Store::Store(const nb::bytes& path, bool one_file, const nb::kwargs& options) : one_file_(one_file) {
   auto wanted = sized<memlith_store_options>();
   wanted.flags = static_cast<std::uint32_t>(option(options, "flags"));
   wanted.io = static_cast<std::uint32_t>(option(options, "io"));
@@ -95,7 +98,7 @@ Store::Store(const nb::bytes& path, const nb::kwargs& options) {
   read_only_ = follows_ || (wanted.flags & MEMLITH_OPEN_READ_ONLY) != 0;
   std::string name(path.c_str(), path.size());
   if (name.find('\0') != std::string::npos) fail(MEMLITH_INVALID, "a path has no zero bytes");
-  const auto opening = std::make_shared<Opening>(std::move(name), wanted);
+  const auto opening = std::make_shared<Opening>(std::move(name), one_file, wanted);
   run_hearing_signals([opening] { opening->open(); });
   handle_ = std::exchange(opening->handle, nullptr);
   identity_ = opening->identity;
@@ -115,12 +118,15 @@ Store::~Store() {
   }
 }
 
-// Commits of weak dictionaries become durable, or there is no room for them: then close() would lose them.
+// Commits of weak dictionaries and entries of logs become durable, or there is no room for them: then close() would
+// lose them.
 void Store::persist_waiting() {
   if (inherited()) return;
   const Unlocked unlocked;
   const std::shared_lock lock(lock_);
-  if (handle_ != nullptr && records_ != nullptr && !read_only_) records_->persist_waiting();
+  if (handle_ == nullptr || read_only_) return;
+  if (records_ != nullptr) records_->persist_waiting();
+  write_logs();
 }
 
 void Store::close() {
@@ -131,11 +137,11 @@ void Store::close() {
   const Unlocked unlocked;
   const std::unique_lock lock(lock_);
   if (handle_ == nullptr) return;
-  std::optional<Failure> of_records;
+  std::optional<Failure> failed = close_logs();
   try {
     if (records_ != nullptr) records_->close();
   } catch (const Failure& failure) {
-    of_records = failure;
+    if (!failed.has_value()) failed = failure;
   }
   records_.reset();
   {
@@ -146,7 +152,7 @@ void Store::close() {
   durable_at_close_ = memlith_store_durable(closing);
   const std::int32_t code = memlith_store_close(closing);
   if (code == MEMLITH_OK) durable_at_close_ = ~std::uint64_t{0};  // a clean close waits for every ticket
-  if (of_records.has_value()) throw Failure(*of_records);
+  if (failed.has_value()) throw Failure(*failed);
   check(code);
 }
 
@@ -357,16 +363,18 @@ std::uint64_t Store::commit(const OwnerPtr& owner) {
   owner->ending = true;
   const Unlocked unlocked;
   const Ending ending{*this, *owner};
-  if (!owner->arrays) return use([this] { return records().commit(); });
+  if (!owner->arrays && owner->logged.empty()) return use([this] { return records().commit(); });
   return use([&] {
-    const std::vector<memlith_region*> all = open_regions();
+    const std::vector<memlith_region*> all = owner->arrays ? open_regions() : std::vector<memlith_region*>();
     const bool with_records = owner->records && records_->active();
     std::uint64_t ticket = 0;
     memlith_txn* tx = nullptr;
+    std::vector<std::unique_lock<std::mutex>> readers;
     try {
       check(memlith_begin(handle_, &tx));
       for (memlith_region* const region : all) check(memlith_txn_add_region(tx, region, 0));
       if (with_records) records_->join(tx);
+      readers = add_logs(tx, owner->logged);
       check(memlith_commit(tx, MEMLITH_COMMIT_WEAK, &ticket));
     } catch (const Failure&) {
       memlith_abort(tx);
@@ -598,7 +606,10 @@ nb::list Store::regions() {
   });
   nb::list made;
   for (const memlith_region_info& info : all) {
-    if (info.name != std::string_view(kRecordsRegion)) made.append(describe(info));
+    const bool is_records = info.name == std::string_view(kRecordsRegion) || (one_file_ && records_ != nullptr);
+    const bool is_log =
+        std::any_of(logs_.begin(), logs_.end(), [&](const auto& log) { return log->name == info.name; });
+    if (!is_records && !is_log) made.append(describe(info));
   }
   return made;
 }
@@ -644,7 +655,8 @@ nb::dict Store::stats() {
 
 void define_store(nb::module_& module) {
   nb::class_<Store>(module, "Store", "A store, as memlith.Store uses it.")
-      .def(nb::init<const nb::bytes&, const nb::kwargs&>(), nb::arg("path"), nb::arg("options"))
+      .def(nb::init<const nb::bytes&, bool, const nb::kwargs&>(), nb::arg("path"), nb::arg("one_file"),
+           nb::arg("options"))
       .def("close", &Store::close)
       .def_prop_ro("closed", &Store::closed)
       .def_prop_ro("inherited", &Store::inherited)

@@ -16,11 +16,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
 
+#include "applog.hpp"
+#include "errors.hpp"
 #include "gate.hpp"
 #include "memory.hpp"
 #include "records.hpp"
@@ -29,7 +32,7 @@ namespace memlith::python {
 
 class Store {
  public:
-  Store(const nanobind::bytes& path, const nanobind::kwargs& options);
+  Store(const nanobind::bytes& path, bool one_file, const nanobind::kwargs& options);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
   ~Store();
@@ -76,6 +79,17 @@ class Store {
   std::unique_ptr<Memory> memory(const std::string& name, nanobind::object owner);
   nanobind::list snapshot(const std::vector<std::string>& names);
 
+  // Application logs. `work` does not hold the interpreter lock; `as_reader`: alone among the log's readers.
+  LogPtr open_log(const std::string& name, std::uint64_t size, std::uint64_t max_size, std::uint32_t when_full,
+                  bool create);
+  void close_log(const LogPtr& log);
+  void remove_log(const LogPtr& log);
+  void use_log(const LogPtr& log, bool as_reader, const std::function<void(memlith_applog* handle)>& work);
+  bool in_transaction() const { return current() != nullptr; }
+  // False if this context's code runs in no transaction.
+  bool log_in_transaction(LogChange change);
+  void check_no_log_in_transaction() const;
+
   // Dictionaries.
   std::shared_ptr<Dictionary> open_dictionary(const std::string& name, const std::string& kind);
   // A block within a transaction, which can be undone by itself. False: the transaction has ended; there is no such
@@ -114,6 +128,9 @@ class Store {
   void run(const std::function<void()>& work);
   friend struct Ending;
   Records& records();
+  void write_logs();
+  std::optional<Failure> close_logs();
+  std::vector<std::unique_lock<std::mutex>> add_logs(memlith_txn* tx, const std::vector<LogChange>& changes);
   Open& open(const std::string& name);
   std::shared_ptr<Mapping> mapping_before(const std::string& name);
   void close_regions();
@@ -122,6 +139,7 @@ class Store {
   memlith_store* handle_ = nullptr;
   std::uint64_t durable_at_close_ = 0;
   bool read_only_ = false;
+  bool one_file_ = false;
   bool follows_ = false;  // read-only, beside a process that writes
   Identity identity_;
   pid_t process_ = ::getpid();
@@ -132,6 +150,7 @@ class Store {
   std::atomic<int> transactions_{0};  // that are open
   std::atomic<bool> is_slow_{true};   // the last wait for the disk took long
   Regions regions_;
+  std::vector<LogPtr> logs_;
   std::unique_ptr<Records> records_;
 };
 

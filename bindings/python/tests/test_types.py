@@ -41,6 +41,14 @@ with memlith.open("s", log_max_bytes=1 << 30) as store:
         return number * number
 
     nine: int = square(3)
+    log = memlith.AppLog(store, "log", when_full="grow")
+    number: int | None = log.append(b"a", memoryview(b"b"))
+    log.write_weak().result()
+    for entry in log:
+        log.consume(entry.number)
+        print(entry.content.decode())
+with memlith.open_file("f") as file:
+    print(file.array("file", 3).shape)
 with Checkpoint("c") as checkpoint:
     written: int = checkpoint.save({"a": 1})
 """
@@ -57,7 +65,7 @@ def test_the_package_and_a_users_program(folder: pathlib.Path) -> None:
     (folder / "wrong.py").write_text(WRONG)
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache")]
     parts = ("", "._store", "._ticket", "._header", "._errors", "._transaction", "._shared", "._dict", "._deque",
-             "._cache", ".checkpoint", ".sqlite")
+             "._cache", "._applog", ".checkpoint", ".sqlite")
     modules = [word for part in parts for word in ("-m", f"memlith{part}")]
     done = subprocess.run([*mypy, "-m", "user", *modules], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

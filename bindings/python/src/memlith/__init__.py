@@ -10,6 +10,7 @@
 """
 
 from . import archive, checkpoint
+from ._applog import AppLog, Entry
 from ._cache import Cache, cached
 from ._core import version
 from ._deque import Deque
@@ -36,16 +37,16 @@ from ._errors import (
     Unsupported,
 )
 from ._shared import SharedRegion, SharedTransaction
-from ._store import Store, Tracker, open  # noqa: A004
+from ._store import Store, Tracker, open, open_file  # noqa: A004
 from ._ticket import Ticket
 from ._transaction import Transaction
 
 __version__ = version()
 
 __all__ = [
-    "ABSENT", "AddressTaken", "Busy", "Cache", "Codec", "Conflict", "Corrupt", "Deque", "Dict", "Error", "Estimate",
-    "Exists", "Full", "IOFailure", "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound", "NotPersisted",
-    "Permission", "Poisoned", "ReadOnly", "SharedRegion", "SharedTransaction", "Store", "Ticket", "TooManyFiles",
-    "Tracker", "Transaction", "Unsupported",
-    "archive", "cached", "checkpoint", "open", "version",
+    "ABSENT", "AddressTaken", "AppLog", "Busy", "Cache", "Codec", "Conflict", "Corrupt", "Deque", "Dict", "Entry",
+    "Error", "Estimate", "Exists", "Full", "IOFailure", "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound",
+    "NotPersisted", "Permission", "Poisoned", "ReadOnly", "SharedRegion", "SharedTransaction", "Store", "Ticket",
+    "TooManyFiles", "Tracker", "Transaction", "Unsupported",
+    "archive", "cached", "checkpoint", "open", "open_file", "version",
 ]

@@ -52,15 +52,37 @@ def open(  # noqa: A001 - as in shelve, dbm and gzip
     window_bytes, physical_block_bytes, manual_checkpoint, io.
     """
     return Store(
-        path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, wait=wait,
+        path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, wait=wait, one_file=False,
+        **options,
+    )
+
+
+def open_file(
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+    *,
+    create: bool = True,
+    read_only: bool = False,
+    follow: bool = False,
+    exclusive: bool = False,
+    wait: float = 0,
+    **options: int,
+) -> Store:
+    """Opens one file as a store, and creates it if it does not exist. The log lies beside it, as FILE.memlith.
+
+    The file holds one object: the array "file", or dictionaries, or an application log. After a clean close the file
+    alone has everything; until then copy it with `copy` only. The rest is as for `open`.
+    """
+    return Store(
+        path, create=create, read_only=read_only, follow=follow, exclusive=exclusive, wait=wait, one_file=True,
         **options,
     )
 
 
 class Store:
-    """A folder with arrays that survive crashes. Any thread may call any method."""
+    """A folder, or a file, with what survives crashes. Any thread may call any method."""
 
-    __slots__ = ("path", "read_only", "_place", "_core", "_threads", "_finalizer", "_foreign", "__weakref__")
+    __slots__ = ("path", "read_only", "one_file", "_place", "_core", "_threads", "_finalizer", "_foreign",
+                 "__weakref__")
 
     def __init__(
         self,
@@ -70,7 +92,8 @@ class Store:
         read_only: bool = False,
         follow: bool = False,
         exclusive: bool = False,
-            wait: float = 0,
+        wait: float = 0,
+        one_file: bool = False,
         **options: int,
     ) -> None:
         unknown = options.keys() - _OPTIONS
@@ -89,9 +112,11 @@ class Store:
         self.path = os.fspath(path)
         self._place = os.path.abspath(os.fsencode(path))  # wherever the program changes its working folder to
         self.read_only = read_only or follow
+        self.one_file = one_file
         self._foreign: set[str] = set()  # regions that were found to be no arrays
         try:
-            self._core = _core.Store(os.fsencode(path), flags=flags, open_wait_ms=math.ceil(wait * 1000), **options)
+            self._core = _core.Store(os.fsencode(path), one_file, flags=flags, open_wait_ms=math.ceil(wait * 1000),
+                                     **options)
             self._threads = _Threads(self._core)
             # Also when the interpreter ends, while its threads still can.
             self._finalizer = weakref.finalize(self, _close, self._core, self._threads, os.fsdecode(self.path))
