@@ -450,7 +450,12 @@ void Images::report(Image& image) {
                 ": %llu commits, %llu bytes changed, %llu bytes logged, p50 %.1f us, p99 %.1f us",
                 static_cast<unsigned long long>(stats.frames), static_cast<unsigned long long>(stats.captured_bytes),
                 static_cast<unsigned long long>(stats.logged_bytes), p50_us, p99_us);
-  say(image.path() + text.data());
+  std::string line = image.path() + text.data();
+  // The first commit is the one that closes the file.
+  if (image.commits == 1 && stats.captured_bytes > 0) {
+    line += "; the program committed nothing: had it been killed, everything since it opened the file would be lost";
+  }
+  say(line);
 }
 
 }  // namespace memlith::preload

@@ -332,6 +332,14 @@ except FileNotFoundError:
         done = self.python("fd = os.open('data.bin', os.O_RDWR | os.O_CREAT)\nos.write(fd, b'1')\nos.fsync(fd)\n",
                            options=["--report"])
         self.assertIn("data.bin: 1 commits, ", done.stderr)
+        self.assertNotIn("committed nothing", done.stderr)
+
+    def test_report_names_what_was_never_committed(self):
+        done = self.python("fd = os.open('data.bin', os.O_RDWR | os.O_CREAT)\nos.write(fd, b'1')\n",
+                           options=["--report"])
+        self.assertIn("the program committed nothing", done.stderr)
+        done = self.python("os.read(os.open('data.bin', os.O_RDWR), 1)\n", options=["--report"])
+        self.assertNotIn("committed nothing", done.stderr)
 
 
 @unittest.skipUnless(shutil.which("strace"), "strace is missing")
