@@ -42,7 +42,7 @@ with memlith.open("s", log_max_bytes=1 << 30) as store:
 
     nine: int = square(3)
     log = memlith.AppLog(store, "log", when_full="grow")
-    number: int | None = log.append(b"a", memoryview(b"b"))
+    last: int | None = log.append(b"a", memoryview(b"b"))
     log.write_weak().result()
     for entry in log:
         log.consume(entry.number)
