@@ -35,7 +35,7 @@ struct StoreOptions {
   bool exclusive = false;
   bool read_only = false;
   bool follow = false;              // read-only, also beside a writer; Store::refresh() moves on
-  bool tell_dropped = false;        // say on standard error that a close drops changes, which no persist made durable
+  bool tell_dropped = true;         // say on standard error that a close drops changes, which no persist made durable
   bool accept_copy = false;         // also copied files of a store that was not closed: docs/backup.md
   bool manual_checkpoint = false;   // checkpoints only when asked for, or when the log is full
   std::uint64_t log_bytes = 0;      // 0 = 4 MiB; grows under load

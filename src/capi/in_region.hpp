@@ -22,7 +22,7 @@ auto open_in_region(Session& session, std::string_view name, const RegionOptions
   auto made = open(*region->region);
   if (!made.ok()) {
     const KeptSentence sentence;
-    const Status closed = session.close_region(*region);
+    const Status closed = session.drop_region(*region);
     MEMLITH_ASSERT(closed.ok());  // no other thread has the region yet
     session.store().forget_new_log();
     return made.error();

@@ -54,6 +54,12 @@ Heap::~Heap() {
   region().set_guard(nullptr);
 }
 
+Range Heap::rewritten() {
+  const auto resource = names_.find(kResourceName);
+  if (!resource.ok()) return {};
+  return {static_cast<std::uint64_t>(static_cast<std::byte*>(resource->address) - memory_.base()), resource->size};
+}
+
 Status Heap::check_limit(std::string_view region, std::uint64_t reserve_bytes) {
   if (reserve_bytes <= kHeapBytesMax) return kOk;
   return fail(Errc::invalid, Detail::argument, "region \"{}\" may grow to {} bytes; a heap has {} at most", region,

@@ -93,6 +93,7 @@ class Heap final : public RegionUser, public CaptureGuard {
 
   // ---- for the session and the region
   void view_moved() override;
+  Range rewritten() override;
   void hold() override MEMLITH_ACQUIRE(names_.mutex, segments_.structure);
   void let_go() override MEMLITH_RELEASE(names_.mutex, segments_.structure);
   void rolled_back() override MEMLITH_REQUIRES(names_.mutex, segments_.structure);

@@ -179,11 +179,11 @@ Status Region::prepare(const void* address, std::uint64_t bytes) {
   return bytes > 0 ? capture_.tracker()->prepare(range) : kOk;
 }
 
-Result<std::uint64_t> Region::unpersisted() {
+Result<std::uint64_t> Region::unpersisted(Range but) {
   MEMLITH_TRY(need_writable());
   MEMLITH_TRY(store().check_process());
   const Held held(*this);
-  return capture_.bytes_due();
+  return capture_.bytes_due(but);
 }
 
 Result<ThreadNumber> Region::thread_of(Scope scope) const {

@@ -90,8 +90,8 @@ class Region {
   // the region.
   Status grow(std::uint64_t size_bytes);
 
-  // How many bytes a capture would take now. No thread stores to the region meanwhile.
-  Result<std::uint64_t> unpersisted();
+  // How many bytes a capture would take now, those of `but` left out. No thread stores to the region meanwhile.
+  Result<std::uint64_t> unpersisted(Range but = {});
 
   Status touch(const void* address, std::uint64_t bytes);
   // Call this before a system call that stores to the range, so that the system call meets no protected page.
@@ -150,6 +150,8 @@ class Region {
   // The stores of the change are captured. In the region's lock.
   void end_change() { change_ = Change::none; }
   [[nodiscard]] bool changing() const { return change_.load() == Change::under_way; }
+  // No change is under way, and none was left half undone.
+  [[nodiscard]] bool is_between_changes() const { return change_.load() == Change::none; }
 
   // True if the region is still mapped at its addresses; outlives the region.
   [[nodiscard]] std::shared_ptr<const std::atomic<bool>> lies() const { return mapping_.lies(); }

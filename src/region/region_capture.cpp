@@ -132,13 +132,17 @@ void RegionCapture::give_back() {
   if (hot_ != nullptr) hot_->give_back();
 }
 
-Result<std::uint64_t> RegionCapture::bytes_due() {
+Result<std::uint64_t> RegionCapture::bytes_due(Range but) {
   const Status collected = collect(kAllThreads, kWholeRegion);
   if (collected.ok()) find_pieces(kWholeRegion);
   give_back();
   MEMLITH_TRY(collected);
   std::uint64_t bytes = 0;
-  for (const SourceExtent& piece : pieces_) bytes += piece.range.bytes;
+  for (const SourceExtent& piece : pieces_) {
+    const std::uint64_t begin = std::max(piece.range.offset, but.offset);
+    const std::uint64_t end = std::min(piece.range.offset + piece.range.bytes, but.offset + but.bytes);
+    bytes += piece.range.bytes - (begin < end ? end - begin : 0);
+  }
   return bytes;
 }
 

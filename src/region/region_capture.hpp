@@ -54,8 +54,8 @@ class RegionCapture {
   // The frame ends there in the log. Lsn 0: nothing had to be logged.
   void keep(Range part, Lsn end) MEMLITH_REQUIRES(mutex);
   void give_back() MEMLITH_REQUIRES(mutex);
-  // How many bytes a capture would take now.
-  Result<std::uint64_t> bytes_due() MEMLITH_REQUIRES(mutex);
+  // How many bytes a capture would take now, those of `but` left out.
+  Result<std::uint64_t> bytes_due(Range but) MEMLITH_REQUIRES(mutex);
 
   // ---- memory becomes that of the last capture
   Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(mutex);

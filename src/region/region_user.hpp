@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "region/tracker.hpp"
 
 namespace memlith::core {
 
@@ -14,6 +15,9 @@ class RegionUser {
   virtual Status stop() { return kOk; }
   // Region::release_for_limit(), or what the user does instead.
   virtual Status release_for_limit(Region& region);
+
+  // The bytes that each opening writes anew, without a change of what they mean.
+  virtual Range rewritten() { return {}; }
 
   // In a store that is followed: whether the memory may become that of another commit now. `busy` if not.
   virtual Status check_idle() { return kOk; }

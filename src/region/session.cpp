@@ -36,7 +36,7 @@ Status Session::close(std::unique_ptr<Session> session) {
   {
     const LockGuard lock(session->regions_mutex_);
     for (const auto& each : session->regions_) {
-      session->tell_dropped(*each->region);
+      session->tell_dropped(*each);
       const Status status = each->user != nullptr ? each->user->stop() : kOk;
       if (!status.ok() && stopped.ok()) stopped.keep(status);
       session->remove_place(each->region.get());
@@ -47,17 +47,27 @@ Status Session::close(std::unique_ptr<Session> session) {
   return stopped.ok() ? closed : stopped.tell();
 }
 
-// Key-value stores and application logs (`anywhere`) persist themselves.
-void Session::tell_dropped(Region& region) const {
+// Key-value stores and application logs (`anywhere`) persist themselves. A region in which a change is under way, or of
+// a store that takes no commits any more, has told its program already.
+void Session::tell_dropped(const OpenRegion& open) const {
+  Region& region = *open.region;
   if (!tells_dropped_ || region.anywhere() || region.tracker() == nullptr) return;
   const KeptSentence sentence;
-  const auto bytes = region.unpersisted();
-  if (!bytes.ok() || *bytes == 0) return;
-  const std::string which = store_->one_file() ? "" : fmt::format("region \"{}\" was ", region.shown_name());
-  const std::string told =
-      fmt::format("memlith: {}: {}closed, and {} bytes that no persist had made durable were dropped\n", store_->path(),
-                  which, *bytes);
-  (void)std::fputs(told.c_str(), stderr);
+  if (!region.is_between_changes() || !store_->failure().ok()) return;
+  (void)no_throw([&]() -> Status {
+    MEMLITH_TRY_ASSIGN(std::uint64_t bytes, region.unpersisted());
+    if (bytes != 0 && open.user != nullptr) {
+      MEMLITH_TRY_ASSIGN(bytes, region.unpersisted(open.user->rewritten()));
+    }
+    if (bytes == 0) return kOk;
+    const std::string which = store_->one_file() ? "" : fmt::format("region \"{}\" was ", region.shown_name());
+    const std::string told = fmt::format(
+        "memlith: {}: {}closed, and {} bytes that no persist had made durable were dropped; persist before the close, "
+        "or set tell_dropped to false\n",
+        store_->path(), which, bytes);
+    (void)std::fputs(told.c_str(), stderr);
+    return kOk;
+  });
 }
 
 // ---- the regions that are open ---------------------------------------------------------------------------------
@@ -118,6 +128,11 @@ Result<Lsn> Session::refresh() {
 }
 
 Status Session::close_region(OpenRegion& region) {
+  if (!region.region->transactions().any()) tell_dropped(region);
+  return drop_region(region);
+}
+
+Status Session::drop_region(OpenRegion& region) {
   const LockGuard lock(regions_mutex_);
   if (region.region->changing()) {
     return fail(Errc::busy, Detail::object,
@@ -133,7 +148,6 @@ Status Session::close_region(OpenRegion& region) {
                 "region \"{}\" cannot be closed while a transaction is open in it; commit or abort it first",
                 region.region->shown_name());
   }
-  tell_dropped(*region.region);
   const std::size_t ended = std::erase_if(regions_, [&region](const auto& each) { return each.get() == &region; });
   MEMLITH_ASSERT(ended == 1);
   return kOk;

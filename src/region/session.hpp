@@ -85,6 +85,8 @@ class Session {
   // Unmaps the region; changes that were not persisted are dropped. `busy` if a transaction or a change is open in the
   // region.
   Status close_region(OpenRegion& region);
+  // The same without a word about dropped changes, for a region whose structure was refused.
+  Status drop_region(OpenRegion& region);
   // Durable on ok. `busy` while the region is open.
   Status remove_region(std::string_view name);
   // Calls `look` if the region of that object is open. The region stays open meanwhile.
@@ -130,7 +132,7 @@ class Session {
   Session(Place place, std::uint64_t memory_max_bytes)
       : volume_(std::move(place.volume)), memory_budget_(memory_max_bytes) {}
   void release_if_used_up();
-  void tell_dropped(Region& region) const;
+  void tell_dropped(const OpenRegion& open) const;
   Status move_view(const std::function<Status()>& move) MEMLITH_REQUIRES(regions_mutex_);
   OpenRegion* find_open(ObjectId object) MEMLITH_REQUIRES(regions_mutex_);
   Result<Region*> region_at(const void* address);
