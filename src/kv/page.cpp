@@ -25,6 +25,25 @@ std::uint64_t head_of(std::string_view key) {
   }
   return __builtin_bswap64(head);
 }
+
+// The bytes of a page that cells lie in.
+class CellBytes {
+ public:
+  // False: a byte is taken already.
+  bool take(std::uint64_t begin, std::uint64_t end) {
+    while (begin < end) {
+      const std::uint64_t bits = std::min(64 - begin % 64, end - begin);
+      const std::uint64_t mask = (~std::uint64_t{0} >> (64 - bits)) << begin % 64;
+      if ((words_[begin / 64] & mask) != 0) return false;
+      words_[begin / 64] |= mask;
+      begin += bits;
+    }
+    return true;
+  }
+
+ private:
+  std::array<std::uint64_t, kPageBytes / 64> words_{};
+};
 }  // namespace
 
 CellSearch find_cell(const std::byte* page, std::string_view key) {
@@ -63,6 +82,7 @@ std::string_view fault_of_page(const std::byte* page, PageNumber self, PageNumbe
   if (header.cells_begin > kPageBytes || slots_end > header.cells_begin) return "its cells have no room";
   if (header.map == 0 || header.map >= pages) return "it belongs to no map";
   std::uint64_t live = 0;
+  CellBytes taken;
   std::string_view before;
   for (std::uint32_t i = 0; i < header.count; ++i) {
     Cell cell;
@@ -71,6 +91,8 @@ std::string_view fault_of_page(const std::byte* page, PageNumber self, PageNumbe
     if (i > 0 ? cell.key <= before : cell.key.empty() != inner) return "its keys are not in order";
     if (inner && (cell.overflow || child_in(cell) == 0 || child_in(cell) >= pages)) return "a child does not exist";
     if (cell.overflow && cell.value.size() != sizeof(OverflowReference)) return "a reference is damaged";
+    // A change of one would change the other, and nothing looks at that again.
+    if (!taken.take(slot_of(page, i), slot_of(page, i) + cell.bytes())) return "two cells lie over each other";
     before = cell.key;
     live += cell.bytes();
   }
@@ -130,12 +152,12 @@ std::uint64_t hole_for(const std::byte* page, std::uint64_t bytes) {
   std::uint64_t best_bytes = ~std::uint64_t{0};
   std::uint64_t begin = header.cells_begin;
   for (std::uint32_t i = 0; i <= header.count; ++i) {
-    const std::uint64_t room = used[i].first - std::min(used[i].first, begin);  // cells of a foreign page may overlap
+    const std::uint64_t room = used[i].first - begin;
     if (room >= bytes && room < best_bytes) {
       best = begin;
       best_bytes = room;
     }
-    begin = std::max(begin, used[i].second);
+    begin = used[i].second;
   }
   return best;
 }

@@ -77,6 +77,52 @@ TEST_F(Damage, IsRefusedByName) {
   EXPECT_OK(open_status(world));
 }
 
+// Numbers that no log can have, with right checksums: an addition to them would begin at zero again.
+TEST_F(Damage, ImpossibleNumbersAreRefused) {
+  std::byte* const base = world.region().address();
+  const Bytes good(base, base + kPageBytes);
+  const auto refused = [&](std::string_view word) {
+    const Status found = open_status(world);
+    EXPECT_EQ(found.category, Errc::corrupt) << told(found);
+    EXPECT_NE(last_error_text().find(word), std::string_view::npos) << last_error_text();
+    std::memcpy(base, good.data(), good.size());
+  };
+  const std::uint64_t seed = reinterpret_cast<const applog::Identity*>(base + applog::kIdentityOffset)->log;
+  auto& shape = *reinterpret_cast<applog::Shape*>(base + applog::kShapeOffset);
+  auto& position = *reinterpret_cast<applog::Position*>(base + applog::kPositionOffset);
+  const std::uint64_t ring = world.region().size() - applog::kRingOffset;
+  for (const std::uint64_t number :
+       {~std::uint64_t{0}, ~std::uint64_t{0} - applog::kRingOffset + 1, std::uint64_t{1} << 63,
+        (std::uint64_t{1} << 62) + 1, ring + 1, std::uint64_t{0}}) {
+    SCOPED_TRACE(number);
+    shape.capacity = number;
+    shape.checksum = applog::sum_of(shape, seed);
+    refused("larger");
+    position.number = number;
+    position.checksum = applog::sum_of(position, seed);
+    refused(number == ring + 1 ? "neither" : "read position");
+    position.at = number;
+    position.checksum = applog::sum_of(position, seed);
+    refused(number <= ring + 1 ? "application log" : "read position");
+    if (number <= ring + 1) continue;
+    shape.base = number;
+    shape.checksum = applog::sum_of(shape, seed);
+    refused("read position");
+  }
+  // The size of an entry, with a right checksum of what would be there.
+  const std::uint64_t at = applog::kRingOffset + (position.at - shape.base) % shape.capacity;
+  auto& entry = *reinterpret_cast<applog::EntryHeader*>(base + at);
+  ASSERT_EQ(entry.number, position.number);
+  const applog::EntryHeader sound = entry;
+  for (const std::uint32_t bytes : {0xffffffffu, 0x80000000u, static_cast<std::uint32_t>(shape.capacity)}) {
+    entry.bytes = bytes;
+    entry.checksum = applog::entry_sum(entry, 0, seed);
+    refused("neither");
+    entry = sound;
+  }
+  EXPECT_OK(open_status(world));
+}
+
 TEST_F(Damage, AnEntryThatIsDamagedInMemoryIsNotRead) {
   world.open();
   std::byte* const base = world.region().address();

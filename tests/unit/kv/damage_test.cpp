@@ -137,6 +137,51 @@ TEST_F(KvDamage, IsToldAndNothingWorse) {
   EXPECT_GT(refused_, 1000u);
 }
 
+// A planted leaf: a record whose value holds another record's cell. A write of the one would make the other what the
+// value says, behind every check.
+TEST_F(KvDamage, RecordsThatLieOverEachOtherAreNeitherReadNorWritten) {
+  std::byte* page = nullptr;  // no root
+  for (std::byte* at = region_->address(); at < region_->address() + kRegionBytes; at += kPageBytes) {
+    const kv::PageHeader header = kv::header_of(at);
+    if (header.kind == kv::PageKind::leaf && header.self != header.map && header.self != 0) page = at;
+  }
+  ASSERT_NE(page, nullptr);
+  kv::PageHeader header = kv::header_of(page);
+  const std::string key(kv::cell_of(page, 0).key);
+  const std::string inner_key = key + "x";
+  const kv::CellHeader cell{static_cast<std::uint16_t>(inner_key.size()), 4};
+  const std::string inner = std::string(reinterpret_cast<const char*>(&cell), sizeof cell) + inner_key + "1234";
+  const std::string filling(20, 'v');
+  kv::format_page(page, header.self, kv::PageKind::leaf, 0, header.map);
+  kv::insert_cell(page, 0, {key, filling + inner + filling, false});
+  header = kv::header_of(page);
+  const auto slot = static_cast<std::uint16_t>(header.cells_begin + sizeof cell + key.size() + filling.size());
+  std::memcpy(page + sizeof header + kv::kSlotBytes, &slot, sizeof slot);
+  header.count = 2;
+  header.cells_begin = static_cast<std::uint16_t>(header.cells_begin - inner.size());
+  std::memcpy(page, &header, sizeof header);
+  ASSERT_EQ(kv::cell_of(page, 1).key, inner_key);
+
+  const auto kv = must(Kv::open(*region_, {.window = {}, .manual = true, .is_volatile = true}));
+  int refused = 0;
+  for (const char* const name : {"a", "b"}) {
+    const auto map = must(kv->open_map(name, false, false));
+    for (const std::string& each : {key, inner_key}) {
+      Transaction transaction(*kv, false);
+      EXPECT_OK(transaction.begin());
+      const Status read = transaction.get(map, each).status();
+      if (read.ok()) continue;  // of the other map
+      ++refused;
+      EXPECT_EQ(read.category, Errc::corrupt);
+      EXPECT_NE(last_error_text().find("two cells lie over each other"), std::string_view::npos) << last_error_text();
+      EXPECT_OK(transaction.put(map, each, std::string(2 * filling.size() + inner.size(), '\xff')));
+      EXPECT_ERROR(Errc::corrupt, transaction.commit(kv::Durability::weak, nullptr).status());
+    }
+  }
+  EXPECT_EQ(refused, 2);
+  EXPECT_ERROR(Errc::corrupt, kv->verify().status());
+}
+
 // A store through a wrong pointer damages the memory, a failing disk the file: closing and opening is enough after the
 // one, and nothing but a backup helps after the other.
 TEST_F(KvDamage, TheMessageTellsTheMemoryFromTheDisk) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <string>
 
@@ -43,6 +44,42 @@ TEST(KvPage, HolesAreUsedAgain) {
     const std::string expected = key(i < 8 ? i : i + 1);
     EXPECT_EQ(kv::cell_of(page, i).key, expected);
     EXPECT_EQ(kv::cell_of(page, i).value, i == 7 ? std::string(200, 'w') : value);
+  }
+}
+
+// A leaf with a cell whose value holds another cell; what the header says adds up.
+void make_overlap(std::byte* page, kv::PageNumber self, kv::PageNumber map) {
+  kv::format_page(page, self, kv::PageKind::leaf, 0, map);
+  const std::string inner = std::string("\1\0\4\0b", 5) + "1234";  // the key "b", and 4 bytes
+  kv::insert_cell(page, 0, {"a", std::string(20, 'v') + inner + std::string(20, 'v'), false});
+  kv::PageHeader header = kv::header_of(page);
+  const auto slot = static_cast<std::uint16_t>(header.cells_begin + sizeof(kv::CellHeader) + 1 + 20);
+  std::memcpy(page + sizeof header + kv::kSlotBytes, &slot, sizeof slot);
+  header.count = 2;
+  header.cells_begin = static_cast<std::uint16_t>(header.cells_begin - inner.size());
+  std::memcpy(page, &header, sizeof header);
+}
+
+TEST(KvPage, CellsThatLieOverEachOtherAreDamage) {
+  alignas(8) std::byte page[kPageBytes];
+  make_overlap(page, 5, 2);
+  ASSERT_EQ(kv::cell_of(page, 1).key, "b");
+  ASSERT_EQ(kv::cell_of(page, 1).value, "1234");
+  EXPECT_EQ(kv::fault_of_page(page, 5, 100), "two cells lie over each other");
+  // One byte is enough, at both ends of a word of the map, and cells side by side are sound.
+  for (int gap = 0; gap <= 70; ++gap) {
+    kv::format_page(page, 5, kv::PageKind::leaf, 0, 2);
+    kv::insert_cell(page, 0, {"c", std::string(static_cast<std::size_t>(gap), 'v'), false});
+    kv::insert_cell(page, 0, {"b", std::string(100, 'v'), false});
+    kv::PageHeader header = kv::header_of(page);
+    EXPECT_EQ(kv::fault_of_page(page, 5, 100), "");
+    kv::CellHeader cell{};
+    std::memcpy(&cell, page + header.cells_begin, sizeof cell);
+    ++cell.value_bytes;
+    std::memcpy(page + header.cells_begin, &cell, sizeof cell);
+    --header.cells_begin;
+    std::memcpy(page, &header, sizeof header);
+    EXPECT_EQ(kv::fault_of_page(page, 5, 100), "two cells lie over each other") << gap;
   }
 }
 
