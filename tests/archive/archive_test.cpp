@@ -321,8 +321,11 @@ void close_a_grown_log(StoreKind kind, std::uint64_t seed, bool seen, Faults& fa
     world.show();
     if (seen) archives.step(faults);
     std::uint64_t reads = 0;
+    bool awaited = false;  // the writer sees at its close that an archiver lives
     archives.reading_volume.before_read = [&] {
-      if (reads++ == strike) world.close();
+      if (reads++ != strike) return;
+      awaited = has_archiver(world.pages_volume, StoreNames(kind, world.options.file_name).archived);
+      world.close();
     };
     // The devices that count reads are made when the volume is opened anew.
     const Status opened = archives.open();
@@ -333,6 +336,7 @@ void close_a_grown_log(StoreKind kind, std::uint64_t seed, bool seen, Faults& fa
     ASSERT_FALSE(::testing::Test::HasFatalFailure());
     if (archives.archiver->manifest().runs.back().end.lsn < world.lsns.back())
       faults.add("the last commits are missing");
+    if (awaited && archives.archiver->progress().gaps != 0) faults.add("commits are missing");
     const auto content = restored(*archives.target, {}, world.options);
     if (content != world.states.back()) faults.add("the newest state is not that of the store");
     if (reads <= strike || faults.found > 0) return;
@@ -559,6 +563,7 @@ TEST_P(Archive, PlantedFaultsAreNoticed) {
   expect_noticed(Mutant::archive_continues_other_history, go_back, GetParam(), 1);
   expect_noticed(Mutant::archive_manifest_first, cut_the_archive, GetParam(), 1);
   expect_noticed(Mutant::archive_tells_too_early, let_the_log_wait, GetParam(), 1);
+  expect_noticed(Mutant::grown_log_cut_unread, close_a_grown_log_that_is_not_archived, GetParam(), 1);
   expect_noticed(Mutant::archive_named_unflushed, cut_the_archive, GetParam(), 1);
   expect_noticed(Mutant::archive_name_unflushed, cut_the_archive, GetParam(), 1);
   expect_noticed(Mutant::standby_counts_early, cut_the_standby, GetParam(), 1);

@@ -11,6 +11,7 @@
 #include "archive/replica.hpp"
 #include "archive/restorer.hpp"
 #include "readers/world.hpp"
+#include "sim/power_cuts.hpp"
 
 namespace memlith::test::parts_test {
 namespace {
@@ -427,9 +428,8 @@ TEST_F(ArchiveParts, OnlyAPromotedReplicaIsWritten) {
 
 // ---- a file that is closed and opened again ------------------------------------------------------------------------
 
-class ArchivedFile : public ::testing::Test {
- protected:
-  ArchivedFile() : target_(make_folder_target(volume_)) {
+struct FileArchive {
+  FileArchive() : target_(make_folder_target(volume_)) {
     options_.seal_ns = 0;
     options_.full_every_ns = 0;
     options_.place = "/place/file";
@@ -467,8 +467,9 @@ class ArchivedFile : public ::testing::Test {
     ASSERT_TRUE((*file)->write(0, bytes).ok() && (*file)->flush().ok()) << last_error_text();
     world_.states.back() = next;
   }
-  std::optional<Content> restored(const Moment& moment = {}) {
-    Restorer restorer(*target_);
+  std::optional<Content> restored(const Moment& moment = {}) const { return restored_from(*target_, moment); }
+  [[nodiscard]] std::optional<Content> restored_from(ArchiveTarget& target, const Moment& moment = {}) const {
+    Restorer restorer(target);
     if (!restorer.look().ok()) return std::nullopt;
     const auto plan = restorer.plan(moment);
     if (!plan.ok()) return std::nullopt;
@@ -490,20 +491,108 @@ class ArchivedFile : public ::testing::Test {
   std::unique_ptr<Archiver> archiver_;
 };
 
-TEST_F(ArchivedFile, AProgramLeavesTheLogToAnArchiverThatLives) {
-  ASSERT_TRUE(open().ok()) << last_error_text();
+class ArchivedFile : public ::testing::Test, protected FileArchive {};
+
+// Rounds of a program that leaves its log to an archiver that lives.
+void close_beside_an_archiver(StoreKind, std::uint64_t, Faults& faults) {
+  FileArchive archive;
+  ASSERT_TRUE(archive.open().ok()) << last_error_text();
   for (int round = 0; round < 3; ++round) {
-    world_.commit();
-    close_without_log(true);
-    step();
-    EXPECT_EQ(restored(), world_.states.back()) << last_error_text();
-    world_.open();
-    step();
+    archive.world_.commit();
+    archive.close_without_log(true);
+    archive.step();
+    if (archive.restored() != archive.world_.states.back()) faults.add("the last commits are not in the archive");
+    archive.world_.open();
+    archive.step();
   }
-  EXPECT_EQ(archiver_->manifest().runs.size(), 1u);
+  if (archive.archiver_->manifest().runs.size() != 1) faults.add("the archive did not go on in its run");
 }
 
-// The archiver reads a log that has no name any more to its end, and goes on with the next one.
+// Commits to a file that was changed while it was closed are archived behind a full copy.
+void change_a_closed_file(StoreKind, std::uint64_t, Faults& faults) {
+  FileArchive archive;
+  World& world = archive.world_;
+  ASSERT_TRUE(archive.open().ok()) << last_error_text();
+  const auto look = [&](std::uint64_t run, const char* when) {
+    world.show();
+    if (!archive.archiver_->step().ok()) return faults.add(std::string(when) + std::string(last_error_text()));
+    if (archive.newest_run().number != run) faults.add(std::string(when) + "the run is another one");
+    if (archive.restored() != world.states.back()) faults.add(std::string(when) + "the state is another one");
+  };
+  world.commit();
+  world.close();
+  archive.step();
+  const std::uint64_t before = archive.newest_run().number;
+  archive.change_file();
+  world.open();
+  world.commit();
+  look(before + 1, "changed: ");
+  world.close();
+  world.open();
+  world.commit();
+  look(before + 1, "as it was closed: ");
+}
+
+// A power cut at every operation of the opening that makes a new log for a file whose archive waits for one, and of its
+// close, which removes that log, as the file is not of the kind that the program asked for. The next program's commits
+// are in the archive.
+void cut_the_making_of_a_log(StoreKind kind, std::uint64_t seed, Faults& faults) {
+  FileArchive archive;
+  ASSERT_TRUE(archive.open().ok()) << last_error_text();
+  archive.world_.commit();
+  archive.close_without_log(false);
+  archive.step();
+  const Content& state = archive.world_.states.back();
+  const SimImage closed = archive.world_.volume.image();
+  World making(options_of(kind), seed, closed);
+  making.open();
+  making.store->forget_new_log();
+  making.close();
+  const SimTrace trace = making.volume.trace();
+  Random random(seed);
+  std::uint64_t with_log = 0;
+  for (CrashPoints points(trace); points.next();) {
+    for (PowerCuts cuts(points.medium(), {2, 2}, random); cuts.next();) {
+      const std::string where = "cut after operation " + std::to_string(points.at()) + ": ";
+      World next(options_of(kind), seed, cuts.image());
+      with_log += *next.volume.exists("file.memlith") ? 1 : 0;
+      next.open();
+      ASSERT_FALSE(::testing::Test::HasFatalFailure()) << where;
+      next.states = {state};
+      if (*next.store->read_home(kFile) != state.at("file")) faults.add(where + "the file is another one");
+      next.commit();
+      next.show();
+      SimVolume disk(archive.volume_.image());
+      const auto target = make_folder_target(disk);
+      PageVolume reading(next.volume, next.pages);
+      ArchiveSource source(reading, kind, "file");
+      Archiver archiver(source, *target, archive.options_);
+      if (!archiver.open().ok() || !archiver.step().ok()) {
+        faults.add(where + std::string(last_error_text()));
+        continue;
+      }
+      if (archive.restored_from(*target) != next.states.back()) faults.add(where + "the newest state is another one");
+      const Moment moment{Moment::Kind::lsn, archive.world_.lsns.back().value, archive.newest_run().number};
+      if (archive.restored_from(*target, moment) != state) faults.add(where + "the state before it is another one");
+    }
+  }
+  EXPECT_GT(with_log, 5u);
+}
+
+TEST_F(ArchivedFile, AProgramLeavesTheLogToAnArchiverThatLives) {
+  expect_sound(close_beside_an_archiver, StoreKind::one_file, 1);
+}
+TEST_F(ArchivedFile, OfAFileThatWasChangedWhileItWasClosed) {
+  expect_sound(change_a_closed_file, StoreKind::one_file, 1);
+}
+TEST_F(ArchivedFile, AnOpeningThatMakesALogMayBeCut) { expect_sound(cut_the_making_of_a_log, StoreKind::one_file, 1); }
+TEST_F(ArchivedFile, PlantedFaultsAreNoticed) {
+  expect_noticed(Mutant::log_removed_unread, close_beside_an_archiver, StoreKind::one_file, 1);
+  expect_noticed(Mutant::chain_goes_on, change_a_closed_file, StoreKind::one_file, 1);
+  expect_noticed(Mutant::closed_stamp_not_compared, change_a_closed_file, StoreKind::one_file, 1);
+  expect_noticed(Mutant::closed_stamp_left_out, change_a_closed_file, StoreKind::one_file, 1);
+}
+
 TEST_F(ArchivedFile, ALogThatWasRemovedIsReadToItsEnd) {
   ASSERT_TRUE(open().ok()) << last_error_text();
   for (int round = 0; round < 3; ++round) {

@@ -234,6 +234,11 @@
   X(archive_named_unflushed, archive, "a part of an archive gets its name before its content is flushed")          \
   X(archive_name_unflushed, archive, "the name of a part is not durable when the manifest has it")                 \
   X(archive_continues_other_history, archive, "an archive goes on with a store that went back and on from there")  \
+  X(chain_goes_on, store, "the log goes on as before with a file that was changed while it was closed")            \
+  X(closed_stamp_not_compared, store, "a file that was closed counts as unchanged, whatever was written to it")    \
+  X(closed_stamp_left_out, store, "a clean close does not say how the file was then")                              \
+  X(log_removed_unread, store, "a close removes the log beside an archiver that lives")                            \
+  X(grown_log_cut_unread, store, "a close cuts a grown log with what an archive lacks")                            \
   X(standby_counts_early, archive, "frames count in a standby before they are flushed")
 // Those of shared regions, which tests/shared looks for.
 #define MEMLITH_SHARED_MUTANT_LIST(X)                                                                              \
