@@ -424,10 +424,10 @@ template <class T>  // a pair of the standard library, or of Boost
     requires std::is_same_v<decltype(pair.first), typename T::first_type>;
     requires std::is_same_v<decltype(pair.second), typename T::second_type>;
   }
-struct is_persistable<T> : std::bool_constant<is_persistable<typename T::first_type>::value &&
-                                              is_persistable<typename T::second_type>::value> {};
+struct is_persistable<T> : std::bool_constant<detail::persistable_or_open<typename T::first_type>() &&
+                                              detail::persistable_or_open<typename T::second_type>()> {};
 template <class... T>
-struct is_persistable<std::tuple<T...>> : std::bool_constant<(is_persistable_v<T> && ...)> {};
+struct is_persistable<std::tuple<T...>> : std::bool_constant<(detail::persistable_or_open<T>() && ...)> {};
 template <class T>
 struct is_persistable<std::optional<T>> : is_persistable<T> {};
 template <class T, std::size_t kCount>

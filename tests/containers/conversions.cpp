@@ -98,3 +98,20 @@ struct TreeOfProcess {
   std::string name;
 };
 static_assert(memlith::is_persistable_v<Tree> && !memlith::is_persistable_v<TreeOfProcess>);
+
+struct Trie {
+  int number;
+  memlith::map<memlith::string, Trie> children;
+  memlith::vector<std::tuple<int, Trie>> others;
+};
+struct TrieOfProcess {
+  memlith::map<memlith::string, TrieOfProcess> children;
+  std::string name;
+};
+static_assert(memlith::is_persistable_v<Trie> && !memlith::is_persistable_v<TrieOfProcess>);
+int grown(const memlith::Heap& heap) {
+  auto trie = heap.root<Trie>();
+  if (!trie) return 0;
+  (*trie)->children["a"].children["b"].number = 7;
+  return (*trie)->children["a"].number;
+}

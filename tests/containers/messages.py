@@ -42,6 +42,8 @@ REFUSED = [
      ["Its member 1 cannot", "Its member 3 cannot", "It is a container that owns memory of the process"]),
     ("struct T { memlith::vector<std::string> v; };",
      ["Its member 1 cannot", "its elements cannot", "It is a container that owns memory of the process"]),
+    ("struct T { memlith::map<int, T> children; std::string s; };",
+     ["Its member 2 cannot", "It is a container that owns memory of the process"]),
     ("struct T { virtual ~T() = default; };", ["It has virtual functions"]),
     ("struct T { int n; void (*f)(); };", ["Its member 2 cannot", "It is a pointer to code"]),
     ("struct T { int n; ~T() {} };", ["It has a destructor of its own"]),
