@@ -44,17 +44,20 @@ case $1 in
     ;;
   pkg-config-static)
     library=$(dirname "$(find "$prefix" -name memlith.pc)")
-    # The library inside of the program, in C++ and in C, whose linker adds nothing for C++. Debian has no libfmt.a, so
-    # that a wholly static program is tried elsewhere only.
+    # The library inside of the program, in C++ and in C, whose linker adds nothing for C++.
     words=$(PKG_CONFIG_PATH=$library pkg-config --cflags --static --libs memlith)
     eval "flags=(${words//-lmemlith/-l:libmemlith.a})"
     g++ -std=c++20 "$here/main.cpp" "${flags[@]}" -o "$work/pkg_config_static"
     gcc -std=c11 "$here/main.c" "${flags[@]}" -o "$work/pkg_config_static_c"
     run_consumer "$work/pkg_config_static"
     run_consumer "$work/pkg_config_static_c"
-    if [[ -e $(gcc -print-file-name=libfmt.a) ]]; then
-      g++ -std=c++20 -static "$here/main.cpp" "${flags[@]}" -o "$work/pkg_config_whole"
-      run_consumer "$work/pkg_config_whole"
+    # A wholly static program needs a libfmt.a, which Debian does not have: its headers are enough to make one.
+    if [[ ! -e $(gcc -print-file-name=libfmt.a) ]]; then
+      g++ -O1 -c "$here/fmt.cpp" -o "$work/fmt.o"
+      rm -f "$work/libfmt.a"
+      ar rc "$work/libfmt.a" "$work/fmt.o"
     fi
+    g++ -std=c++20 -static "$here/main.cpp" "-L$work" "${flags[@]}" -o "$work/pkg_config_whole"
+    run_consumer "$work/pkg_config_whole"
     ;;
 esac
