@@ -145,6 +145,10 @@ class Copy(unittest.TestCase):
             self.assertEqual(copied.execute("select a from t").fetchall(), [(7,)])
         self.assertIn("integrity_check", self.run_it("copy", "--verify", self.folder / "app.db", self.folder / "b.db",
                                                      status=1))
+        (self.folder / "app.db-memlith").touch()  # the shared page of mode shared
+        said = self.run_it("copy", self.folder / "app.db", self.folder / "b.db", status=1)
+        self.assertIn("mode shared", said)
+        self.assertIn('.backup', said)
 
     def test_what_is_there_stays(self):
         self.fill(self.store)

@@ -141,6 +141,33 @@ os.kill(os.getpid(), signal.SIGKILL)
             self.assertEqual([len(set(found[at:at + block])) for at in range(0, len(found), block)], [1, 1, 1])
             os.remove(self.folder / "data.bin")
 
+    def test_a_kill_at_any_moment_leaves_what_was_so_at_one(self):
+        """A number goes to three places and to the length, one after the other: a commit has that of one moment."""
+        looked_at = 0
+        for turn in range(8):
+            program = f"""
+import os, signal, threading
+fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)
+threading.Timer({0.15 + turn * 0.037}, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+number = 0
+while True:
+    number += 1
+    for place in (0, 70000, 140000):
+        os.pwrite(fd, b'%08d' % number, place)
+    os.pwrite(fd, bytes(1), 150000 + number)
+"""
+            done = self.run_with("*.bin", PYTHON, "-c", program, options=["--commit-every", "0.01"], check=False)
+            self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+            found = self.recovered()
+            os.remove(self.folder / "data.bin")
+            if len(found) < 150002:  # killed before the first commits
+                continue
+            looked_at += 1
+            first, second, third = (int(found[at:at + 8]) for at in (0, 70000, 140000))
+            self.assertTrue(first >= second >= third >= first - 1, (first, second, third))
+            self.assertIn(len(found) - 150001, (third, third - 1))
+        self.assertGreater(looked_at, 0)
+
 
 if __name__ == "__main__":
     unittest.main()
