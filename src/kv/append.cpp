@@ -65,11 +65,10 @@ TreeWriter::Needs TreeWriter::append_needs(std::span<const Write> writes) const 
   return {pages + overflow_pages, 2 * bytes + 256 * pages + (overflow_pages + leaves + 4) * (kPageBytes + 64)};
 }
 
-void TreeWriter::append(std::span<const Write> writes) {
+Status TreeWriter::append(std::span<const Write> writes) {
   for (auto write = writes.begin(); write != writes.end();) {
     Path path;
-    const Status reached = descend({}, path, To::end);
-    MEMLITH_ASSERT(reached.ok());
+    MEMLITH_TRY(descend({}, path, To::end));
     const auto [leaf, first] = path.leaf();
     std::uint32_t count = first;
     // Records that fit at once are logged together: the cells lie side by side.
@@ -87,12 +86,13 @@ void TreeWriter::append(std::span<const Write> writes) {
       words_.tag_all(leaf);
       writer_.count_records(count - first);
     }
-    if (write == writes.end()) return;
+    if (write == writes.end()) return kOk;
     // A long value, or a page that is full: as ever.
     path.leaf().index = count;
     path.found = false;
     put(path, *write++);
   }
+  return kOk;
 }
 
 // ---- the kv store ----------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ Status Kv::append_step(MapNumber number, const MapEntry& map, std::span<const Wr
             no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready({needs.pages, needs.log_bytes}); });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
-        const auto made = change_pages(false, [&]() MEMLITH_REQUIRES(writing) { tree.append(writes); });
+        const auto made = change_pages(false, [&]() MEMLITH_REQUIRES(writing) { return tree.append(writes); });
         wish = weak_commits_.committed(made.ok());
         MEMLITH_TRY(made.status());
       }

@@ -13,13 +13,14 @@ Result<std::uint64_t> Kv::change_pages(bool sure, Change&& change) {
   weak_commits_.begin();
   const Status done = no_throw([&]() MEMLITH_REQUIRES(writing) -> Status {
     pages_.writer.begin(stamp, sure);
-    call_annotated(change);
+    MEMLITH_TRY(call_annotated(change));
     pages_.writer.reserve_batch(0, 0);
     return kOk;
   });
   if (!done.ok()) pages_.writer.undo();
   pages_.writer.end(number);
   if (done.ok()) return number;
+  if (done.category != Errc::no_memory) return done;
   return fail(done.category, Detail::kv,
               "region \"{}\": memory ran out in the middle of a commit, which was undone; the kv store goes on",
               region().shown_name());

@@ -57,6 +57,11 @@ Status Cursor::find_in_tree(bool forward, const Start& start) {
     if (forward ? index < count : index > 0) {
       index_ = forward ? index : index - 1;
       candidate_.assign(cell_of(leaf_.bytes, index_).key);
+      // A cursor that does not get on would never end.
+      const int order = start.bounded ? candidate_.compare(start.key) : forward ? 1 : -1;
+      if (forward ? order < 0 || (order == 0 && !start.inclusive) : order >= 0) {
+        return transaction_.kv_.pages_.words.corrupt(leaf_.page, "its keys are not in order");
+      }
       found_ = true;
       return kOk;
     }

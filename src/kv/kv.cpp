@@ -231,14 +231,19 @@ bool Kv::leaves_take(const LockSet& locks, const Leaves& leaves) {
   return true;
 }
 
-void Kv::write_all(const LockSet& locks, const Leaves* leaves) {
+Status Kv::write_all(const LockSet& locks, const Leaves* leaves) {
   std::uint32_t i = 0;
   for (const auto& [record, pending] : locks.writes) {
     if (pending.kind == Pending::Kind::none) continue;
     TreeWriter tree(pages_, record.map);
     const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
-    leaves != nullptr ? tree.apply_at(leaves->all[i++], write) : tree.apply(write);
+    if (leaves == nullptr) {
+      MEMLITH_TRY(tree.apply(write));
+    } else {
+      tree.apply_at(leaves->all[i++], write);
+    }
   }
+  return kOk;
 }
 
 Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Left& left) {
@@ -259,7 +264,7 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
         auto number = change_pages(in_leaves, [&]() MEMLITH_REQUIRES(writing) {
-          write_all(locks, in_leaves ? &leaves : nullptr);
+          return write_all(locks, in_leaves ? &leaves : nullptr);
         });
         left.ticket = weak_commits_.newest_ticket();
         // Also if it failed: its number was used up.
@@ -298,8 +303,9 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) {
 Result<Batch::Front> Kv::apply_joint(const LockSet& locks, JointFrame& frame) {
   pages_.writer.mutex().assert_held();
   const auto number = change_pages(false, [&]() MEMLITH_REQUIRES(writing) {
-    write_all(locks, nullptr);
+    const Status written = write_all(locks, nullptr);
     frame.reserve_more(pages_.writer.batch().reserve_front());
+    return written;
   });
   if (!number.ok()) weak_commits_.committed(false);  // its number was used up
   MEMLITH_TRY(number.status());

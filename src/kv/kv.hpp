@@ -337,7 +337,7 @@ class Kv final : public RegionUser {
   Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(writing);
   bool find_leaves(const LockSet& locks, Leaves& leaves);
   bool leaves_take(const LockSet& locks, const Leaves& leaves) MEMLITH_REQUIRES(writing);
-  void write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(writing);
+  Status write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(writing);
   Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
   // The entry that a removal of a map takes out of the catalogue.
   struct Removal {
@@ -347,8 +347,8 @@ class Kv final : public RegionUser {
   Status free_some_of(PageNumber root, const Removal* removal);
   // Frees what removed maps have left, in steps.
   Status free_removed() MEMLITH_REQUIRES(removal_mutex_);
-  // One commit: `change` changes pages, for which there is room. Errors: no_memory - nothing has changed, but a number
-  // of a commit was used up.
+  // One commit: `change`, which returns a Status, changes pages, for which there is room. Errors: no_memory, and those
+  // of `change` - nothing has changed, but a number of a commit was used up.
   template <class Change>
   Result<std::uint64_t> change_pages(bool sure, Change&& change) MEMLITH_REQUIRES(writing);
   // The same for a commit that a thread waits for.

@@ -66,8 +66,9 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   return change_map([&]() MEMLITH_REQUIRES(writing) {
     map = pages_.writer.allocate();
     TreeWriter::make_empty(pages_, map);
-    catalogue.apply(write);
+    const Status written = catalogue.apply(write);
     pages_.writer.count_records(-1);  // maps are no records
+    return written;
   });
 }
 
@@ -141,14 +142,15 @@ Status Kv::free_some_of(PageNumber root, const Removal* removal) {
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
         Status pruned = kOk;
-        const auto number = change_map([&]() MEMLITH_REQUIRES(writing) {
+        const auto number = change_map([&]() MEMLITH_REQUIRES(writing) -> Status {
           if (removal != nullptr) {
-            catalogue.apply(removal->write);
+            MEMLITH_TRY(catalogue.apply(removal->write));
             pages_.writer.count_records(1);  // maps are no records
           }
           bool done = false;
           pruned = tree.prune(pages, done);
           pages_.writer.note_removing(done ? 0 : root);
+          return kOk;
         });
         MEMLITH_TRY(number.status());
         if (removal == nullptr) return pruned;

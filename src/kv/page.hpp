@@ -76,6 +76,13 @@ struct ChainHeader {
 static_assert(sizeof(ChainHeader) == 16);
 inline constexpr std::uint64_t kChainBytes = kPageBytes - sizeof(ChainHeader);
 
+// The page can hold the next part of a value, of which so many bytes are left: each page but the last is full, and none
+// follows the last. So no chain comes back to a page, and none is longer than its value.
+inline bool is_part_of_value(const ChainHeader& chain, std::uint64_t left) {
+  const std::uint64_t bytes = left < kChainBytes ? left : kChainBytes;
+  return chain.kind == PageKind::overflow && chain.bytes == bytes && (chain.next == 0) == (bytes == left);
+}
+
 struct CellHeader {
   std::uint16_t key_bytes;    // kOverflowFlag: the value is in overflow pages, and the cell has a reference to them
   std::uint16_t value_bytes;  // in the cell

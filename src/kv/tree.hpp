@@ -53,18 +53,19 @@ class TreeWriter {
     std::uint64_t overflow_pages = 0;
     bool in_place = false;  // the write changes the bytes of the value, and nothing else
   };
-  // Reads every page that apply() of this write will need, so that apply() cannot meet a damaged one.
+  // Reads every page that apply() of this write will need.
   Status check(const Write& write, Found& found) MEMLITH_REQUIRES(writing);
   // Counts of the tree, as the last check() found them.
   [[nodiscard]] std::uint32_t depth() const { return depth_; }
   // True if the leaf is still what it was, and the write changes this page alone: no split, no merge, no long value.
   [[nodiscard]] bool leaf_takes(const LeafPlace& place, const Write& write) const MEMLITH_REQUIRES(writing);
   void apply_at(const LeafPlace& place, const Write& write) MEMLITH_REQUIRES(writing);
-  // There is room (pages_needed()), and check() was ok.
-  void apply(const Write& write) MEMLITH_REQUIRES(writing);
+  // There is room (pages_needed()), and check() was ok. Errors: corrupt - other writes of the commit have changed a
+  // page that a damaged file has in two places.
+  Status apply(const Write& write) MEMLITH_REQUIRES(writing);
   // Puts records behind all that are there, in the order of their keys. There is room (append_needs()), and check_end()
-  // was ok.
-  void append(std::span<const Write> writes) MEMLITH_REQUIRES(writing);
+  // was ok. Errors: as apply().
+  Status append(std::span<const Write> writes) MEMLITH_REQUIRES(writing);
   // Like check(). `last`: the last key of the map, empty if there is none; valid until a page changes.
   Status check_end(std::string_view& last) MEMLITH_REQUIRES(writing);
   struct Needs {

@@ -50,13 +50,16 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& page, Le
     const std::uint32_t index = sound ? child_index(search) : 0;
     const PageNumber child = sound ? child_in(cell) : 0;
     if (sound && way != nullptr) way->steps[way->depth++] = {index, count};
+    bool between = true;  // the key lies in the leaf's range, so that a walk from leaf to leaf gets on
     if (sound && fences != nullptr) {
       if (index > 0) {
+        between = key == nullptr || (before ? cell.key < *key : cell.key <= *key);
         fences->lower.assign(cell.key);
         fences->has_lower = true;
       }
       Cell next;
       if (index + 1 < count && read_cell(at.bytes, index + 1, next)) {
+        between = between && (key == nullptr || (before ? next.key >= *key : next.key > *key));
         fences->upper.assign(next.key);
         fences->has_upper = true;
       }
@@ -64,6 +67,7 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& page, Le
     if (sound) pages_.words.fetch_early(child);
     if (!pages_.words.confirmed(at)) return false;
     if (!sound) return pages_.words.corrupt(at.page, "it has no child for the key");
+    if (!between) return pages_.words.corrupt(at.page, "its keys are not in order");
     auto below = pages_.look(child, view_);
     // The parent may have changed before the child's word was read: the child may be another page by then.
     if (!pages_.words.confirmed(at)) return false;
@@ -184,8 +188,7 @@ Result<bool> TreeReader::read_overflow(const OverflowReference& reference, char*
     auto looked = pages_.look(page, view_);
     if (!looked.ok()) return looked.error();
     const ChainHeader chain = chain_of(looked->bytes);
-    const bool sound = chain.self == page && chain.kind == PageKind::overflow && chain.bytes > 0 &&
-                       chain.bytes <= std::min<std::uint64_t>(kChainBytes, reference.bytes - done);
+    const bool sound = chain.self == page && is_part_of_value(chain, reference.bytes - done);
     if (sound) std::memcpy(target + done, looked->bytes + sizeof chain, chain.bytes);
     if (!pages_.words.confirmed(*looked)) return false;
     if (!sound) return pages_.words.corrupt(page, "it is not the part of a value that it should be");

@@ -107,7 +107,8 @@ Status TreeWriter::descend(std::string_view key, Path& path, To to) {
     path.found = search.found;
     if (header.level == 0) {
       path.steps[path.depth++] = {page, search.index};
-      return kOk;
+      // No tree grows so deep. This one, which a file brought, could not be split.
+      return path.depth < kLevelsMax ? kOk : words_.corrupt(map_, "its tree has too many levels");
     }
     if (!search.found && search.index == 0) return words_.corrupt(page, "it has no child for the key");
     path.steps[path.depth++] = {page, child_index(search)};
@@ -118,11 +119,12 @@ Status TreeWriter::descend(std::string_view key, Path& path, To to) {
 Status TreeWriter::check_chain(const Cell& cell) {
   if (!cell.overflow) return kOk;
   const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
+  if (reference.bytes > kValueBytesMax) return words_.corrupt(map_, "a value of it is too long");
   PageNumber page = reference.first;
   for (std::uint64_t done = 0; done < reference.bytes;) {
     MEMLITH_TRY_ASSIGN(const std::byte* const bytes, words_.sound(page));
     const ChainHeader chain = chain_of(bytes);
-    if (chain.kind != PageKind::overflow || chain.bytes == 0 || chain.bytes > reference.bytes - done) {
+    if (!is_part_of_value(chain, reference.bytes - done)) {
       return words_.corrupt(page, "it is not the part of a value that it should be");
     }
     done += chain.bytes;
@@ -153,11 +155,11 @@ void TreeWriter::make_empty(Pages& pages, PageNumber root) {
   pages.writer.note(root, 0, sizeof(PageHeader));
 }
 
-void TreeWriter::apply(const Write& write) {
+Status TreeWriter::apply(const Write& write) {
   Path path;
-  const Status reached = descend(write.key, path);
-  MEMLITH_ASSERT(reached.ok());
+  MEMLITH_TRY(descend(write.key, path));
   write.removes ? remove(path) : put(path, write);
+  return kOk;
 }
 
 bool TreeWriter::leaf_takes(const LeafPlace& place, const Write& write) const {
@@ -237,6 +239,7 @@ void TreeWriter::free_overflow(const Cell& cell) {
   PageNumber page = reference.first;
   for (std::uint64_t done = 0; done < reference.bytes;) {
     const ChainHeader chain = chain_of(words_.bytes_of(page));
+    if (!is_part_of_value(chain, reference.bytes - done)) return;  // the same commit has freed it with another record
     writer_.free(page);
     done += chain.bytes;
     page = chain.next;

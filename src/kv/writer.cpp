@@ -9,6 +9,7 @@ namespace {
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
 constexpr std::uint64_t kCutBytesMax = 64 * kKiB;
 constexpr std::uint64_t kImageBytesKept = 1 * kMiB;  // of a commit that has ended
+constexpr std::uint64_t kCommitsMax = std::uint64_t{1} << 62;
 
 // Room for one more, so that push_back() allocates nothing.
 template <class T>
@@ -41,7 +42,8 @@ Status Writer::check_header() const {
                 name, found.version, found.page_bytes, kVersion, kPageBytes);
   }
   if (found.pages <= kCatalogue || found.pages > region().size() / kPageBytes || found.free_head >= found.pages ||
-      found.free_pages >= found.pages || found.removing >= found.pages) {
+      found.free_pages >= found.pages || found.removing >= found.pages || found.commits > kCommitsMax ||
+      found.records > found.pages * kPageBytes) {
     return fail(Errc::corrupt, Detail::kv, "region \"{}\": the kv store's header does not fit its {} bytes; {}", name,
                 region().size(), region().after_damage(kHeaderOffset));
   }
@@ -64,13 +66,19 @@ Status Writer::make_room(std::uint64_t pages) {
   const StoreHeader now = header();
   PageNumber next = now.free_head;
   std::uint64_t ready = 0;
+  ready_.clear();
   for (; ready < pages && next != 0; ++ready) {
     MEMLITH_TRY_ASSIGN(const std::byte* const bytes, words_.sound(next));
     const ChainHeader chain = chain_of(bytes);
     if (chain.kind != PageKind::free) return words_.corrupt(next, "it is in the list of free pages, and in use");
-    if (ready > now.free_pages) return words_.corrupt(next, "the list of free pages has no end");
+    if (ready >= now.free_pages) return words_.corrupt(next, "the list of free pages has no end");
+    ready_.push_back(next);
     next = chain.next;
   }
+  // No page is given out twice, whatever list a file has.
+  std::sort(ready_.begin(), ready_.end());
+  const auto twice = std::adjacent_find(ready_.begin(), ready_.end());
+  if (twice != ready_.end()) return words_.corrupt(*twice, "it is in the list of free pages twice");
   const std::uint64_t needed = (now.pages + (pages - ready)) * kPageBytes;
   if (needed <= region().size()) return kOk;
   if (needed > region().most() || needed / kPageBytes > ~PageNumber{0}) {
@@ -161,6 +169,7 @@ PageNumber Writer::allocate() {
 
 void Writer::free(PageNumber page) {
   StoreHeader& header = own_header();
+  if (chain_of(words_.bytes_of(page)).kind == PageKind::free) return;  // two trees or values of a damaged file have it
   std::byte* const bytes = change(page);
   const ChainHeader chain{page, PageKind::free, 0, 0, header.free_head, 0};
   std::memcpy(bytes, &chain, sizeof chain);

@@ -92,6 +92,7 @@ class Writer {
   Stamp stamp_ MEMLITH_GUARDED_BY(writing) = kCheckedStamp;
   Stamp newest_snapshot_ MEMLITH_GUARDED_BY(writing) = 0;         // 0: no snapshot is active
   std::vector<PageNumber> changing_ MEMLITH_GUARDED_BY(writing);  // the pages it has changed
+  std::vector<PageNumber> ready_ MEMLITH_GUARDED_BY(writing);     // free pages that make_room() has looked at
   bool undoable_ MEMLITH_GUARDED_BY(writing) = false;             // pages are copied before they are changed
   Batch::Mark begun_ MEMLITH_GUARDED_BY(writing);                 // before the commit
   StoreHeader header_before_ MEMLITH_GUARDED_BY(writing){};

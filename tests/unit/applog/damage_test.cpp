@@ -1,5 +1,5 @@
-// The region's bytes are input: every damaged bit of entries that are not consumed is found, and a log of another
-// store or format is refused by name.
+// docs/guarantees.md, "Trust in files": the region's bytes are input: every damaged bit of entries that are not
+// consumed is found, and a log of another store or format is refused by name.
 #include <gtest/gtest.h>
 
 #include "applog_world.hpp"
@@ -131,6 +131,62 @@ TEST_F(Damage, AnEntryThatIsDamagedInMemoryIsNotRead) {
   AppLog::Entry entry;
   EXPECT_ERROR(Errc::corrupt, world.log().read(0, entry));
   EXPECT_NE(last_error_text().find("close the store and open it again"), std::string_view::npos) << last_error_text();
+}
+
+// Numbers at the ends of their ranges, with right checksums and an end mark in its place.
+TEST_F(Damage, HostileNumbersGiveAnswers) {
+  std::byte* const base = world.region().address();
+  const Bytes good(base, base + world.region().size());
+  const auto answered = [](const Status& status) {
+    const bool expected = status.ok() || status.category == Errc::corrupt || status.category == Errc::incompatible ||
+                          status.category == Errc::full || status.category == Errc::invalid ||
+                          status.category == Errc::no_space;
+    EXPECT_TRUE(expected) << told(status);
+    return status.ok();
+  };
+  std::uint64_t opened = 0;
+  for (const std::uint64_t number :
+       {std::uint64_t{1}, std::uint64_t{56}, std::uint64_t{1} << 31, (std::uint64_t{1} << 62) - 9,
+        std::uint64_t{1} << 62, (std::uint64_t{1} << 62) + 1, (std::uint64_t{1} << 63) - 1, std::uint64_t{1} << 63,
+        ~std::uint64_t{0} - 7, ~std::uint64_t{0}}) {
+    for (int field = 0; field < 6; ++field) {
+      SCOPED_TRACE(std::to_string(number) + " as field " + std::to_string(field));
+      std::memcpy(base, good.data(), good.size());
+      const std::uint64_t seed = reinterpret_cast<applog::Identity*>(base + applog::kIdentityOffset)->log;
+      auto& shape = *reinterpret_cast<applog::Shape*>(base + applog::kShapeOffset);
+      auto& position = *reinterpret_cast<applog::Position*>(base + applog::kPositionOffset);
+      if (field == 0 || field >= 4) position.at = number;
+      if (field == 1 || field == 4) position.number = number;
+      if (field == 2 || field == 5) shape.base = number;
+      if (field == 3) shape.capacity = number;
+      shape.checksum = applog::sum_of(shape, seed);
+      position.checksum = applog::sum_of(position, seed);
+      if (shape.capacity >= sizeof(applog::EntryHeader) &&
+          shape.capacity <= world.region().size() - applog::kRingOffset) {
+        const applog::EntryHeader mark = applog::end_mark(position.number, seed);
+        applog::Ring(base, shape).put(position.at, &mark, sizeof mark);
+      }
+      const auto log = world.try_open();
+      if (!answered(log.status())) continue;
+      ++opened;
+      AppLog::Entry entry;
+      for (int i = 0; i < 60; ++i) {
+        const auto appended = append(**log, entry_text(static_cast<std::uint64_t>(i)));
+        if (!answered(appended.status())) break;
+        (void)answered((*log)->write());
+        (void)answered((*log)->read(0, entry).status());
+        std::vector<std::byte> content;
+        (void)answered((*log)->read_at(*appended, content).status());
+        if (i % 7 == 6) (void)answered((*log)->consume(entry.number));
+      }
+      (void)answered((*log)->truncate_after((*log)->report().newest - 1));
+      (void)answered((*log)->restart(number));
+      (void)answered(append(**log, "last").status());
+      (void)answered((*log)->write());
+    }
+  }
+  EXPECT_GT(opened, 5u);
+  std::memcpy(base, good.data(), good.size());
 }
 
 }  // namespace

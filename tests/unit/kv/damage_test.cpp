@@ -1,5 +1,6 @@
-// docs/kv.md, "Errors": whatever bytes lie in the pages of a kv store, every call gives a record, or an error that says
-// CORRUPT or INCOMPATIBLE (or that there is no room); none crashes or runs for ever. MEMLITH_SEED=n replays a run.
+// docs/guarantees.md, "Trust in files", and docs/kv.md, "Errors": whatever bytes lie in the pages of a kv store, every
+// call gives a record, or an error that says CORRUPT or INCOMPATIBLE (or that there is no room); none crashes or runs
+// for ever. MEMLITH_SEED=n replays a run.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
