@@ -8,6 +8,8 @@ package capi
 // #include <memlith/transaction.h>
 // #include <memlith/kv.h>
 // #include <memlith/applog.h>
+// #include <memlith/copy.h>
+// #include <memlith/archive.h>
 import "C"
 
 const (
@@ -15,10 +17,17 @@ const (
 	ApplogBlock          = C.MEMLITH_APPLOG_BLOCK
 	ApplogFail           = C.MEMLITH_APPLOG_FAIL
 	ApplogGrow           = C.MEMLITH_APPLOG_GROW
+	ArchiveDamaged       = C.MEMLITH_ARCHIVE_DAMAGED
+	ArchiveNever         = C.MEMLITH_ARCHIVE_NEVER
+	ArchiveNew           = C.MEMLITH_ARCHIVE_NEW
+	AtLatest             = C.MEMLITH_AT_LATEST
+	AtLsn                = C.MEMLITH_AT_LSN
+	AtTime               = C.MEMLITH_AT_TIME
 	Busy                 = C.MEMLITH_BUSY
 	CommitSync           = C.MEMLITH_COMMIT_SYNC
 	CommitWeak           = C.MEMLITH_COMMIT_WEAK
 	Conflict             = C.MEMLITH_CONFLICT
+	CopyDamaged          = C.MEMLITH_COPY_DAMAGED
 	Corrupt              = C.MEMLITH_CORRUPT
 	Create               = C.MEMLITH_CREATE
 	DetailVersion        = C.MEMLITH_DETAIL_VERSION
@@ -59,6 +68,8 @@ const (
 	ReadOnly             = C.MEMLITH_READ_ONLY
 	RegionAnywhere       = C.MEMLITH_REGION_ANYWHERE
 	RegionProcessScope   = C.MEMLITH_REGION_PROCESS_SCOPE
+	RestoreAsFarAsCan    = C.MEMLITH_RESTORE_AS_FAR_AS_CAN
+	RestoreDry           = C.MEMLITH_RESTORE_DRY
 	ScopeProcess         = C.MEMLITH_SCOPE_PROCESS
 	ScopeThread          = C.MEMLITH_SCOPE_THREAD
 	TooManyFiles         = C.MEMLITH_TOO_MANY_FILES

@@ -7,6 +7,8 @@
 #define MEMLITH_GO_SHIM_H
 
 #include <memlith/applog.h>
+#include <memlith/archive.h>
+#include <memlith/copy.h>
 #include <memlith/kv.h>
 #include <memlith/memlith.h>
 #include <stdlib.h>
@@ -275,6 +277,50 @@ static inline mgo_record mgo_cursor_move(uintptr_t handle, int how, const char* 
   if (record.code == 0) record.code = memlith_kv_cursor_current(cursor, &record.key, &record.value);
   record.text = mgo_text(record.code);
   return record;
+}
+
+/* ---- from outside ---- */
+
+/* The pieces that a call has told, one behind the other; `bytes` is from malloc. */
+typedef struct {
+  char* bytes;
+  uint64_t size;
+  uint64_t count;
+  int no_memory;
+} mgo_told;
+static inline void mgo_tell(mgo_told* told, const void* piece, uint64_t size) {
+  char* const larger = (char*)realloc(told->bytes, told->size + size);
+  if (larger == NULL) {
+    told->no_memory = 1;
+    return;
+  }
+  memcpy(larger + told->size, piece, size);
+  told->bytes = larger;
+  told->size += size;
+  ++told->count;
+}
+/* Each sentence with its zero. */
+static inline void mgo_tell_sentence(void* told, const char* sentence) {
+  mgo_tell((mgo_told*)told, sentence, strlen(sentence) + 1);
+}
+static inline int32_t mgo_check_data(const char* path, mgo_told* damaged, memlith_data_report* report) {
+  const int32_t code = memlith_check_data(path, mgo_tell_sentence, damaged, NULL, NULL, report);
+  return code == 0 && damaged->no_memory ? MEMLITH_NO_MEMORY : code;
+}
+typedef struct {
+  memlith_archive_run run;
+  char why[16]; /* a word of the header */
+} mgo_run;
+static inline void mgo_tell_run(void* told, const memlith_archive_run* run) {
+  mgo_run piece;
+  memset(&piece, 0, sizeof piece);
+  piece.run = *run;
+  strncpy(piece.why, run->why, sizeof piece.why - 1);
+  mgo_tell((mgo_told*)told, &piece, sizeof piece);
+}
+static inline int32_t mgo_archive_list(const memlith_archive_target* target, mgo_told* runs) {
+  const int32_t code = memlith_archive_list(target, mgo_tell_run, runs);
+  return code == 0 && runs->no_memory ? MEMLITH_NO_MEMORY : code;
 }
 
 /* ---- application logs ---- */

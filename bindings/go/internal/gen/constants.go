@@ -12,7 +12,8 @@ import (
 )
 
 // The headers of what this module offers.
-var headers = []string{"status.h", "store.h", "region.h", "transaction.h", "kv.h", "applog.h"}
+var headers = []string{"status.h", "store.h", "region.h", "transaction.h", "kv.h", "applog.h", "copy.h",
+	"archive.h"}
 
 var (
 	comment    = regexp.MustCompile(`(?s)/\*.*?\*/`)
