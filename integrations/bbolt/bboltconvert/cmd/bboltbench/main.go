@@ -50,7 +50,13 @@ var sides = []side{
 		return store{Closer: db, update: func(key, value []byte) error { return db.Update(put(key, value)) },
 			batch: func(key, value []byte) error { return db.Batch(put(key, value)) },
 			view: func(key []byte) error {
-				return db.View(func(tx *memlith.Tx) error { return found(tx.Bucket(bucketName).Get(key)) })
+				// As bbolt's View, which does not wait for what it saw: this package's does.
+				tx, err := db.Begin(false)
+				if err != nil {
+					return err
+				}
+				defer tx.Rollback()
+				return found(tx.Bucket(bucketName).Get(key))
 			}}, err
 	}},
 	{"bbolt", func(path string) (store, error) {
