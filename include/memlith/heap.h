@@ -18,8 +18,8 @@
  *
  * THREADS: all calls but open and close may be made by any thread. A persist or a rollback waits for the allocations
  * under way, so that no allocation is half durable. A heap is persisted with process scope only, because the threads
- * share the heap's structures: thread scope returns MEMLITH_UNSUPPORTED. Threads that share data follow
- * docs/threads.md; threads with data of their own can have a heap each.
+ * share the heap's tables and arenas: MEMLITH_SCOPE_THREAD and MEMLITH_REGION_THREAD_SCOPE are MEMLITH_UNSUPPORTED.
+ * Threads that share data follow docs/threads.md; threads with data of their own can have a heap each.
  */
 #ifndef MEMLITH_HEAP_H
 #define MEMLITH_HEAP_H

@@ -25,7 +25,8 @@ typedef struct memlith_region memlith_region;
 
 /* How memlith finds what was stored to a region. docs/guarantees.md, "Trackers", compares them. */
 enum {
-  /* SCAN if the region has up to 128 MiB when it is opened, else FAULT. memlith_region_info says which one and why. */
+  /* SCAN if the region has up to 128 MiB when it is opened, else FAULT; FAULT with MEMLITH_REGION_THREAD_SCOPE.
+   * memlith_region_info says which one and why. */
   MEMLITH_TRACKER_AUTO = 0,
   /* Asks the kernel which pages were written (userfaultfd WP_ASYNC and PAGEMAP_SCAN, Linux 6.7); on older kernels works
    * like FAULT. Finds pages; of pages that were captured lately, the changed bytes, by comparing. Does not distinguish
@@ -58,7 +59,12 @@ enum {
   /* Only in a store that is open read-only or followed: the region lies wherever this process has room. For data
    * without pointers, where the region's own addresses are taken: in a forked child whose parent has the store open, or
    * where another reader of this process has the region open. */
-  MEMLITH_REGION_ANYWHERE = 8
+  MEMLITH_REGION_ANYWHERE = 8,
+  /* Threads persist their own stores (MEMLITH_SCOPE_THREAD): AUTO chooses a tracker that distinguishes threads, and
+   * SCAN, which does not, is UNSUPPORTED. Holds for this opening. Excludes MEMLITH_REGION_PROCESS_SCOPE (INVALID). For
+   * regions without a structure: heaps, kv stores and application logs refuse it (UNSUPPORTED), because the tables and
+   * arenas of a heap are shared by all threads, and the other two make their own changes durable. */
+  MEMLITH_REGION_THREAD_SCOPE = 16
 };
 
 typedef struct memlith_region_options {
@@ -161,9 +167,10 @@ MEMLITH_API int32_t memlith_region_discard(memlith_region* region, void* address
 enum {
   MEMLITH_SCOPE_PROCESS =
       0,                   /* those of every thread, also of threads that have ended. The default with every tracker */
-  MEMLITH_SCOPE_THREAD = 1 /* those of the calling thread alone. UNSUPPORTED for SCAN regions. FAULT distinguishes
-                                threads by page: two threads must not store to the same page between two persists, or
-                                a thread's persist can leave out a store of that thread */
+  MEMLITH_SCOPE_THREAD = 1 /* those of the calling thread alone. UNSUPPORTED for SCAN regions: open the region with
+                                MEMLITH_REGION_THREAD_SCOPE. FAULT distinguishes threads by page: two threads must not
+                                store to the same page between two persists, or a thread's persist can leave out a
+                                store of that thread */
 };
 
 /* Makes the stores to the regions since they were last persisted, in that scope, durable: all of them or none, in all

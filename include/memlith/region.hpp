@@ -69,6 +69,7 @@ struct RegionOptions {
   bool create = false;
   bool exclusive = false;
   bool process_scope = false;  // see MEMLITH_REGION_PROCESS_SCOPE
+  bool thread_scope = false;   // see MEMLITH_REGION_THREAD_SCOPE
   Tracker tracker = Tracker::automatic;
   std::uint64_t size = 0;
   std::uint64_t max_size = 0;  // 0 = as it is; of a new region, 4 times size, at least 1 GiB
@@ -80,7 +81,8 @@ inline memlith_region_options plain_options(const RegionOptions& options) {
   memlith_region_options plain{};
   plain.struct_size = sizeof plain;
   plain.flags = flag_if(options.create, MEMLITH_CREATE) | flag_if(options.exclusive, MEMLITH_EXCLUSIVE) |
-                flag_if(options.process_scope, MEMLITH_REGION_PROCESS_SCOPE);
+                flag_if(options.process_scope, MEMLITH_REGION_PROCESS_SCOPE) |
+                flag_if(options.thread_scope, MEMLITH_REGION_THREAD_SCOPE);
   plain.tracker = static_cast<std::uint32_t>(options.tracker);
   plain.size = options.size;
   plain.max_size = options.max_size;

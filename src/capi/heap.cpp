@@ -82,6 +82,7 @@ int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(given));
     inner.limited = true;
     inner.use_magic = kHeapMagic;
+    inner.process_scope = true;
     Session& session = session_of(store);
     MEMLITH_TRY(Heap::place_as_made(session.store(), name, inner));
     const HeapOptions wanted{inner.create, inner.exclusive, given.max_size};

@@ -16,6 +16,13 @@ namespace memlith::core {
 template <class Open>
 auto open_in_region(Session& session, std::string_view name, const RegionOptions& options, const Open& open)
     -> Result<decltype(open(std::declval<Region&>())->get())> {
+  if (options.thread_scope) {
+    return fail(Errc::unsupported, Detail::argument,
+                "\"{}\": MEMLITH_REGION_THREAD_SCOPE is for regions without a structure; all threads share the tables "
+                "and arenas of a heap, and kv stores and application logs make their own changes durable: open it "
+                "without the flag, or give each thread a heap or a region of its own",
+                name);
+  }
   RegionOptions of_region = options;
   of_region.exclusive = false;  // `open` looks whether something is there: an empty region is no obstacle
   MEMLITH_TRY_ASSIGN(OpenRegion* const region, session.open_region(name, of_region));

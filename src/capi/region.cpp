@@ -36,7 +36,8 @@ void add_tracker(const Region& region, memlith_region_info& info) {
 namespace memlith::core {
 
 Result<RegionOptions> region_options(const memlith_region_options& given) {
-  constexpr std::uint32_t kFlags = MEMLITH_CREATE | MEMLITH_EXCLUSIVE | MEMLITH_REGION_PROCESS_SCOPE;
+  constexpr std::uint32_t kFlags =
+      MEMLITH_CREATE | MEMLITH_EXCLUSIVE | MEMLITH_REGION_PROCESS_SCOPE | MEMLITH_REGION_THREAD_SCOPE;
   if ((given.flags & ~kFlags) != 0 || given.tracker > MEMLITH_TRACKER_INSTRUMENTED) {
     return fail(Errc::invalid, Detail::argument, "unknown flags {:#x} or tracker {}", given.flags, given.tracker);
   }
@@ -44,6 +45,7 @@ Result<RegionOptions> region_options(const memlith_region_options& given) {
   options.create = (given.flags & MEMLITH_CREATE) != 0;
   options.exclusive = (given.flags & MEMLITH_EXCLUSIVE) != 0;
   options.process_scope = (given.flags & MEMLITH_REGION_PROCESS_SCOPE) != 0;
+  options.thread_scope = (given.flags & MEMLITH_REGION_THREAD_SCOPE) != 0;
   options.tracker = static_cast<TrackerKind>(given.tracker);
   options.size_bytes = given.size;
   options.reserve_bytes = given.max_size;

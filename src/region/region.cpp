@@ -33,6 +33,18 @@ Status check_options(std::string_view name, const RegionOptions& options) {
     return fail(Errc::invalid, Detail::argument, "region \"{}\": address {:#x} is not a multiple of {}", name,
                 options.address, host_page_bytes());
   }
+  if (options.process_scope && options.thread_scope) {
+    return fail(Errc::invalid, Detail::argument,
+                "region \"{}\": MEMLITH_REGION_PROCESS_SCOPE and MEMLITH_REGION_THREAD_SCOPE exclude each other; name "
+                "one of them, or neither",
+                name);
+  }
+  if (options.thread_scope && options.tracker == TrackerKind::scan) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "region \"{}\": the scan tracker does not tell threads apart, as MEMLITH_REGION_THREAD_SCOPE wants it; "
+                "name auto, fault, explicit or instrumented",
+                name);
+  }
   return kOk;
 }
 
@@ -137,7 +149,7 @@ Status Region::begin(const ObjectInfo& info, const RegionOptions& options) {
   MEMLITH_TRY(mapping_.begin(info.size_bytes));
   if (store().read_only()) return kOk;
   const LockGuard lock(capture_.mutex);  // no other thread knows the region yet
-  return capture_.begin(options.tracker, options.limited, options.process_scope);
+  return capture_.begin(options);
 }
 
 Status Region::need_writable() const {
@@ -202,8 +214,9 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
   }
   if (capture_.tracker()->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
-              "region \"{}\": its tracker (scan) does not tell threads apart; open it with the fault, the explicit or "
-              "the instrumented tracker, or persist with process scope",
+              "region \"{}\": its tracker (scan) does not tell threads apart; open it with "
+              "MEMLITH_REGION_THREAD_SCOPE, or with the fault, the explicit or the instrumented tracker, or persist "
+              "with process scope",
               shown_name());
 }
 

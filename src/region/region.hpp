@@ -49,6 +49,7 @@ struct RegionOptions {
   std::uint64_t address = 0;        // 0 = chosen
   bool limited = false;             // the session has a memory limit, so release_for_limit() will be called
   bool process_scope = false;       // thread scope is refused, so pages of a fault region may be hot
+  bool thread_scope = false;        // the tracker has to know threads
   std::uint64_t use_magic = 0;      // not 0: a structure whose first bytes are
                                     // Store::put_in_use_header()'s, and these behind them
   // It lies where there is room, and in each process elsewhere: pointers into it lead nowhere. A new region has no

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "region/drop_pages.hpp"
+#include "region/region.hpp"
 
 namespace memlith::core {
 
@@ -13,21 +14,22 @@ constexpr std::uint64_t kPieceBytesMax = 1 * kGiB;
 constexpr std::uint64_t kReadBackBytesMax = 1 * kMiB;  // without a checkpoint
 }  // namespace
 
-Status RegionCapture::begin(TrackerKind kind, bool limited, bool process_scope) {
+Status RegionCapture::begin(const RegionOptions& options) {
   MEMLITH_ASSERT(tracker_ == nullptr);
   const auto map_home = [this](std::uint64_t begin, std::uint64_t end) { return mapping_.map_to_read(begin, end); };
   const std::uint64_t reserve = mapping_.reserve();
-  MEMLITH_TRY_ASSIGN(tracker_, attach_tracker(kind, {mapping_.base(), mapping_.mapped_bytes(),
-                                                     round_up(reserve, host_page_bytes()), map_home}));
+  const TrackedMemory memory{mapping_.base(), mapping_.mapped_bytes(), round_up(reserve, host_page_bytes()), map_home,
+                             options.thread_scope};
+  MEMLITH_TRY_ASSIGN(tracker_, attach_tracker(options.tracker, memory));
   if (tracker_->kind() == TrackerKind::scan) {
     MEMLITH_TRY_ASSIGN(twins_, Twins::make(reserve));
     MEMLITH_TRY_ASSIGN(captured_, CapturedPages::make(reserve));
   }
-  if (limited && !tracker_->releases_any_time()) {
+  if (options.limited && !tracker_->releases_any_time()) {
     MEMLITH_TRY_ASSIGN(copied_, CopiedPages::make(reserve));
     equal_ = std::make_unique<EqualPages>(mapping_.base());
   }
-  return allow_hot_pages(process_scope);
+  return allow_hot_pages(options.process_scope);
 }
 
 // A tracker that finds bytes pays nothing for a page.

@@ -24,6 +24,8 @@
 
 namespace memlith::core {
 
+struct RegionOptions;  // region/region.hpp
+
 class RegionCapture {
  public:
   RegionCapture(RegionHome& home, RegionMapping& mapping) : home_(home), mapping_(mapping) {}
@@ -31,8 +33,8 @@ class RegionCapture {
   // Guards what was taken, and the growth of the region. A region with a guard takes the guard's locks first.
   Mutex mutex;
 
-  // Finds stores from now on. `limited`: release_equal() will be called. `process_scope`: see allow_hot_pages().
-  Status begin(TrackerKind kind, bool limited, bool process_scope) MEMLITH_REQUIRES(mutex);
+  // Finds stores from now on.
+  Status begin(const RegionOptions& options) MEMLITH_REQUIRES(mutex);
   // No capture asks which thread stored where, from now on if `process_scope`: pages may become hot.
   Status allow_hot_pages(bool process_scope) MEMLITH_REQUIRES(mutex);
 

@@ -62,6 +62,8 @@ Result<std::unique_ptr<Tracker>> attach_tracker(TrackerKind kind, const TrackedM
     case TrackerKind::automatic:
     case TrackerKind::scan: break;
   }
+  MEMLITH_ASSERT(kind == TrackerKind::automatic || !memory.thread_scope);
+  if (memory.thread_scope) return attach_fault_tracker(memory, "chosen: threads persist their own stores");
   if (kind == TrackerKind::automatic && memory.bytes > kScanBytesMax) {
     return attach_fault_tracker(memory, fmt::format("chosen: scanning more than {} MiB would cost more than faults",
                                                     kScanBytesMax / kMiB));
@@ -79,8 +81,10 @@ std::string describe_tracker(TrackerKind kind) {
       return "instrumented: the compiler says what was stored, in programs built with memlith-cc or memlith-c++; "
              "bytes; tells threads apart";
     case TrackerKind::automatic:
-      return fmt::format("auto: scan for regions of up to {} MiB when they are opened, fault for larger ones",
-                         kScanBytesMax / kMiB);
+      return fmt::format(
+          "auto: scan for regions of up to {} MiB when they are opened, fault for larger ones and "
+          "where threads persist their own stores",
+          kScanBytesMax / kMiB);
     case TrackerKind::scan: break;
   }
   if (probe_scan().ok()) return "scan: userfaultfd WP_ASYNC and PAGEMAP_SCAN; bytes, by comparing; all threads";

@@ -44,6 +44,7 @@ struct TrackedMemory {
   // Maps pages [begin, end) of the region over the home file again, read-only, without a lock and without allocating.
   // If empty, memory that a tracker moved away from its file cannot be released.
   std::function<Status(std::uint64_t begin, std::uint64_t end)> map_home = nullptr;
+  bool thread_scope = false;  // TrackerKind::automatic means a tracker that knows threads
 };
 
 // All calls but touch() and prepare() under the region's capture lock.

@@ -80,6 +80,7 @@ int capi_c_numbers(const char* folder) {
          MEMLITH_NO_MEMORY == 15 && MEMLITH_TOO_MANY_FILES == 16 && MEMLITH_CONFLICT == 17);
   EXPECT(MEMLITH_OPEN_CREATE == 1 && MEMLITH_OPEN_READ_ONLY == 2 && MEMLITH_OPEN_EXCLUSIVE == 4);
   EXPECT(MEMLITH_CREATE == 1 && MEMLITH_EXCLUSIVE == 2 && MEMLITH_REGION_PROCESS_SCOPE == 4);
+  EXPECT(MEMLITH_REGION_ANYWHERE == 8 && MEMLITH_REGION_THREAD_SCOPE == 16);
   EXPECT(MEMLITH_IO_AUTO == 0 && MEMLITH_IO_POSIX == 1 && MEMLITH_IO_DAX == 3);
   EXPECT(MEMLITH_TRACKER_AUTO == 0 && MEMLITH_TRACKER_SCAN == 1 && MEMLITH_TRACKER_EXPLICIT == 2 &&
          MEMLITH_TRACKER_FAULT == 3 && MEMLITH_TRACKER_INSTRUMENTED == 4);
@@ -665,6 +666,21 @@ int capi_c_asynchronous(const char* folder) {
     EXPECT_CODE(MEMLITH_UNSUPPORTED, memlith_persist(both, 2, MEMLITH_SCOPE_THREAD));
     EXPECT_OK(memlith_persist(both, 2, MEMLITH_SCOPE_PROCESS));
   }
+
+  memlith_region* own = NULL;
+  options.flags |= MEMLITH_REGION_THREAD_SCOPE;
+  EXPECT_CODE(MEMLITH_UNSUPPORTED, memlith_region_open(store, "own", &options, &own));
+  char sentence[300] = "";
+  memlith_last_error(sentence, sizeof sentence);
+  EXPECT(strstr(sentence, "scan tracker does not tell threads apart") != NULL);
+  options.tracker = MEMLITH_TRACKER_AUTO;
+  options.flags |= MEMLITH_REGION_PROCESS_SCOPE;
+  EXPECT_CODE(MEMLITH_INVALID, memlith_region_open(store, "own", &options, &own));
+  options.flags &= ~(uint32_t)MEMLITH_REGION_PROCESS_SCOPE;
+  EXPECT_OK(memlith_region_open(store, "own", &options, &own));
+  EXPECT_OK(memlith_region_get_info(own, &info));
+  EXPECT(info.tracker == MEMLITH_TRACKER_FAULT && strstr(info.tracker_detail, "chosen: threads persist") != NULL);
+  EXPECT_OK(memlith_persist(&own, 1, MEMLITH_SCOPE_THREAD));
   EXPECT(memlith_region_address(NULL) == NULL && memlith_region_size(NULL) == 0);
   EXPECT_OK(memlith_store_close(store));
   return 0;

@@ -219,20 +219,20 @@ std::vector<memlith_region*> Store::open_regions() const {
   return all;
 }
 
-void Store::persist() {
+void Store::persist(std::uint32_t scope) {
   // The main thread captures, and waits so that it hears signals.
-  if (runs_handlers() && is_slow_ && !read_only_) return wait(persist_async());
-  through_gate([this] {
+  if (runs_handlers() && is_slow_ && !read_only_) return wait(persist_async(scope));
+  through_gate([this, scope] {
     if (records_ != nullptr && !read_only_) records_->persist();
-    check(memlith_persist_all(handle_, MEMLITH_SCOPE_PROCESS));
+    check(memlith_persist_all(handle_, scope));
   });
 }
 
-std::uint64_t Store::persist_async() {
-  return through_gate([this] {
+std::uint64_t Store::persist_async(std::uint32_t scope) {
+  return through_gate([this, scope] {
     std::vector<memlith_region*> all = open_regions();
     std::uint64_t ticket = 0;
-    if (!all.empty()) check(memlith_persist_async(all.data(), all.size(), MEMLITH_SCOPE_PROCESS, &ticket));
+    if (!all.empty()) check(memlith_persist_async(all.data(), all.size(), scope, &ticket));
     return memlith_store_newest(handle_);  // of what dictionaries have, too
   });
 }
@@ -661,8 +661,8 @@ void define_store(nb::module_& module) {
       .def_prop_ro("closed", &Store::closed)
       .def_prop_ro("inherited", &Store::inherited)
       .def("persist_waiting", &Store::persist_waiting)
-      .def("persist", &Store::persist)
-      .def("persist_async", &Store::persist_async)
+      .def("persist", &Store::persist, nb::arg("scope"))
+      .def("persist_async", &Store::persist_async, nb::arg("scope"))
       .def("wait", &Store::wait, nb::arg("ticket"))
       .def("durable", &Store::durable)
       .def("rollback", &Store::rollback)

@@ -43,8 +43,8 @@ class Store {
   bool inherited() const { return ::getpid() != process_; }
   void check_usable() const;
 
-  void persist();
-  std::uint64_t persist_async();
+  void persist(std::uint32_t scope);  // MEMLITH_SCOPE_*
+  std::uint64_t persist_async(std::uint32_t scope);
   void wait(std::uint64_t ticket);
   std::uint64_t durable();
   void rollback();

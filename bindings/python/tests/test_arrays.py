@@ -3,6 +3,7 @@
 import os
 import pathlib
 import tempfile
+import threading
 import warnings
 
 import numpy as np
@@ -211,6 +212,44 @@ def test_explicit_arrays_persist_what_is_touched(folder: pathlib.Path) -> None:
             store.touch("a", np.zeros(3))
     with memlith.open(folder / "s") as store:
         assert store["a"][3].all() and not store["a"][5].any()
+
+
+def test_threads_persist_their_own_rows(folder: pathlib.Path) -> None:
+    rows = 6
+    with memlith.open(folder / "s") as store:
+        grid = store.array("grid", (rows, 4096), "u1", thread_scope=True)
+        assert store.tracker("grid")[0] == "fault"
+        touched = store.zeros("touched", 8, thread_scope=True, tracker="explicit")
+        grid[0], touched[:] = 1, 1
+        store.touch("touched", touched)
+
+        def work(row: int) -> None:
+            grid[row] = row
+            if row % 2:
+                store.persist(scope="thread")
+            else:
+                store.persist_async(scope="thread").result()
+
+        threads = [threading.Thread(target=work, args=(row,)) for row in range(1, rows)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        copy = store.snapshot("grid", "touched")
+        assert copy["grid"][:, 0].tolist() == [0, 1, 2, 3, 4, 5] and not copy["touched"].any()
+        store.persist(scope="thread")
+        assert store.snapshot("touched")["touched"].all()
+
+
+def test_thread_scope_that_cannot_be(folder: pathlib.Path) -> None:
+    with memlith.open(folder / "s") as store:
+        with pytest.raises(memlith.Unsupported, match="scan tracker does not tell threads apart"):
+            store.array("a", 9, tracker="scan", thread_scope=True)
+        store.array("a", 9)
+        with pytest.raises(memlith.Unsupported, match="does not tell threads apart"):
+            store.persist(scope="thread")
+        with pytest.raises(memlith.Invalid, match="there are process, thread"):
+            store.persist(scope="tread")  # type: ignore[arg-type]
 
 
 def test_transactions(folder: pathlib.Path) -> None:

@@ -68,6 +68,7 @@ const (
 	ReadOnly             = C.MEMLITH_READ_ONLY
 	RegionAnywhere       = C.MEMLITH_REGION_ANYWHERE
 	RegionProcessScope   = C.MEMLITH_REGION_PROCESS_SCOPE
+	RegionThreadScope    = C.MEMLITH_REGION_THREAD_SCOPE
 	RestoreAsFarAsCan    = C.MEMLITH_RESTORE_AS_FAR_AS_CAN
 	RestoreDry           = C.MEMLITH_RESTORE_DRY
 	ScopeProcess         = C.MEMLITH_SCOPE_PROCESS

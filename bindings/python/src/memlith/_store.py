@@ -9,7 +9,7 @@ import os
 import threading
 import warnings
 import weakref
-from typing import Any, Iterator, Literal, Sequence, cast
+from typing import Any, Iterator, Literal, NamedTuple, Sequence, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from ._ticket import Flag, Ticket, Waiter
 from ._transaction import Transaction
 
 Tracker = Literal["scan", "fault", "explicit", "auto"]
+Scope = Literal["process", "thread"]
 Array = npt.NDArray[Any]
 
 _TRACKERS: dict[Tracker, int] = {
@@ -28,6 +29,7 @@ _TRACKERS: dict[Tracker, int] = {
     "explicit": _core.TRACKER_EXPLICIT,
     "fault": _core.TRACKER_FAULT,
 }
+_SCOPES: dict[Scope, int] = {"process": _core.SCOPE_PROCESS, "thread": _core.SCOPE_THREAD}
 _TRACKER_NAMES = {number: name for name, number in _TRACKERS.items()}
 
 
@@ -187,16 +189,21 @@ class Store:
 
     # ---- durability ----
 
-    def persist(self) -> None:
+    def persist(self, *, scope: Scope = "process") -> None:
         """Makes all changes of all arrays durable, all of them or none. Returns when they are.
 
-        Weak changes of dictionaries that were made before are durable then, too.
+        Weak changes of dictionaries that were made before are durable then, too. With scope="thread" only what the
+        calling thread stored to arrays: for threads that work on parts of their own. Each open array was opened with
+        thread_scope=True, or with a tracker that knows threads, else the call raises Unsupported.
         """
-        self._core.persist()
+        self._core.persist(_scope_of(scope))
 
-    def persist_async(self) -> Ticket:
-        """Captures all changes and returns. The ticket tells when they are durable: `await` it, or `result()`."""
-        return Ticket(self._core, self._threads.waiter, self._core.persist_async())
+    def persist_async(self, *, scope: Scope = "process") -> Ticket:
+        """Captures all changes and returns. The ticket tells when they are durable: `await` it, or `result()`.
+
+        `scope` is that of persist().
+        """
+        return Ticket(self._core, self._threads.waiter, self._core.persist_async(_scope_of(scope)))
 
     def rollback(self) -> None:
         """Puts all arrays back to what was last persisted. No other thread may change arrays meanwhile."""
@@ -247,21 +254,23 @@ class Store:
         dtype: npt.DTypeLike | None = None,
         *,
         max_bytes: int = 0,
-        tracker: Tracker = "scan",
+        tracker: Tracker | None = None,
+        thread_scope: bool = False,
     ) -> Array:
         """The array `name`. With a shape, creates it if it does not exist, filled with zeros (dtype default: float).
 
         An existing array of another shape or dtype raises Incompatible. `max_bytes` limits later growth (default: four
-        times the size, at least 1 GiB; it only costs addresses). `tracker` says how memlith finds changes:
-        docs/python.md.
+        times the size, at least 1 GiB; it only costs addresses). `tracker` says how memlith finds changes, by default
+        "scan"; with `thread_scope`, for persist(scope="thread"), by default "fault": docs/python.md.
         """
+        how = _how(tracker, thread_scope)
         if shape is None:
-            header = self._open(name, None, None, tracker, 0)
+            header = self._open(name, None, None, how, 0)
             if header is None:
                 raise NotFound(f'{os.fsdecode(self.path)}: array "{name}" was never filled; give its shape')
         else:
             wanted, lengths = _folded(dtype, shape)
-            header = self._open(name, wanted, lengths, tracker, max_bytes) or self._create(name, wanted, lengths, None)
+            header = self._open(name, wanted, lengths, how, max_bytes) or self._create(name, wanted, lengths, None)
             if header.shape != lengths:
                 raise Incompatible(f'array "{name}" has shape {header.shape}, not {lengths}; `resize` changes it')
         if dtype is not None and header.dtype != _folded(dtype, ())[0]:
@@ -269,19 +278,21 @@ class Store:
         return self._view(name, header)
 
     def zeros(self, name: str, shape: int | Sequence[int], dtype: npt.DTypeLike | None = None,
-              *, max_bytes: int = 0, tracker: Tracker = "scan") -> Array:
+              *, max_bytes: int = 0, tracker: Tracker | None = None, thread_scope: bool = False) -> Array:
         """Creates an array of zeros. Exists if there is one of this name. Durable on return."""
-        return self._new(name, shape, dtype, None, tracker, max_bytes)
+        return self._new(name, shape, dtype, None, _how(tracker, thread_scope), max_bytes)
 
     def full(self, name: str, shape: int | Sequence[int], value: Any, dtype: npt.DTypeLike | None = None,
-             *, max_bytes: int = 0, tracker: Tracker = "scan") -> Array:
+             *, max_bytes: int = 0, tracker: Tracker | None = None, thread_scope: bool = False) -> Array:
         """Creates an array filled with `value`. Exists if there is one of this name. Durable on return, as a whole."""
-        return self._new(name, shape, np.asarray(value).dtype if dtype is None else dtype, value, tracker, max_bytes)
+        wanted = np.asarray(value).dtype if dtype is None else dtype
+        return self._new(name, shape, wanted, value, _how(tracker, thread_scope), max_bytes)
 
-    def from_array(self, name: str, source: npt.ArrayLike, *, max_bytes: int = 0, tracker: Tracker = "scan") -> Array:
+    def from_array(self, name: str, source: npt.ArrayLike, *, max_bytes: int = 0, tracker: Tracker | None = None,
+                   thread_scope: bool = False) -> Array:
         """Creates a copy of `source`. Exists if there is one of this name. Durable on return, as a whole."""
         given = np.asarray(source)
-        return self._new(name, given.shape, given.dtype, given, tracker, max_bytes)
+        return self._new(name, given.shape, given.dtype, given, _how(tracker, thread_scope), max_bytes)
 
     def resize(self, name: str, shape: int | Sequence[int]) -> Array:
         """Changes the length of the first axis, in place, and returns the array with its new shape.
@@ -289,7 +300,7 @@ class Store:
         New rows are zeros. Arrays that were made before keep the shape that they had, over the same memory. The new
         shape is durable with the next persist, together with what is stored in the array by then.
         """
-        header = self._open(name, None, None, "scan", 0)
+        header = self._open(name, None, None, _SCAN, 0)
         if header is None:
             raise NotFound(f'there is no array "{name}"')
         lengths = _header.shape_of(_lengths(shape))
@@ -362,7 +373,7 @@ class Store:
         """
         chosen = list(names) or self.names()
         for name in chosen:
-            self._open(name, None, None, "scan", 0)
+            self._open(name, None, None, _SCAN, 0)
         arrays: dict[str, Array] = {}
         for name, memory in zip(chosen, self._core.snapshot(chosen)):
             with memoryview(cast(Any, memory)) as view:
@@ -379,11 +390,9 @@ class Store:
     def _view(self, name: str, header: _header.Header) -> Array:
         return np.ndarray(header.shape, header.dtype, self._memory(name), header.offset)
 
-    def _open(self, name: str, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None, tracker: Tracker,
+    def _open(self, name: str, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | None, how: _How,
               max_bytes: int) -> _header.Header | None:
         """Opens the region, creates it if there is a dtype, and reads its head: None if the region is new."""
-        if tracker not in _TRACKERS:
-            raise Invalid(f"there is no tracker {tracker!r}; there are {', '.join(_TRACKERS)}")
         size = 0
         if dtype is not None and shape is not None:
             header = _header.for_array(dtype, shape)
@@ -391,7 +400,7 @@ class Store:
         if max_bytes < 0:
             raise Invalid(f"max_bytes takes a number of bytes, not {max_bytes}")
         was_open = self._core.is_open(name)
-        self._core.open_region(name, size, max_bytes, _TRACKERS[tracker], _core.CREATE if size else 0)
+        self._core.open_region(name, size, max_bytes, how.tracker, how.flags | (_core.CREATE if size else 0))
         try:
             with memoryview(self._memory(name)) as memory:
                 return _header.read(memory, name)
@@ -409,7 +418,7 @@ class Store:
         if self._core.follows or self._core.is_open(name):
             return True
         try:
-            self._open(name, None, None, "scan", 0)
+            self._open(name, None, None, _SCAN, 0)
         except Error:  # others raise when the array is used
             return name not in self._foreign
         self._core.close_region(name)
@@ -429,10 +438,10 @@ class Store:
         self._core.persist_region(name)
         return header
 
-    def _new(self, name: str, shape: int | Sequence[int], dtype: npt.DTypeLike | None, values: Any, tracker: Tracker,
+    def _new(self, name: str, shape: int | Sequence[int], dtype: npt.DTypeLike | None, values: Any, how: _How,
              max_bytes: int) -> Array:
         wanted, lengths = _folded(dtype, shape)
-        if self._open(name, wanted, lengths, tracker, max_bytes) is not None:
+        if self._open(name, wanted, lengths, how, max_bytes) is not None:
             raise Exists(f'there is an array "{name}" already; `array` opens it, `remove` removes it')
         return self._view(name, self._create(name, wanted, lengths, values))
 
@@ -467,6 +476,29 @@ def _close(core: _core.Store, threads: _Threads, path: str | None = None) -> Non
         warnings.warn(f"{path}: the store was closed, and changes of {names} that no persist had made durable were "
                       "dropped; call persist() before the end, or use transaction() or autosave()",
                       NotPersisted, stacklevel=3)
+
+
+class _How(NamedTuple):
+    """How a region is opened."""
+
+    tracker: int
+    flags: int
+
+
+_SCAN = _How(_core.TRACKER_SCAN, 0)
+
+
+def _how(tracker: Tracker | None, thread_scope: bool) -> _How:
+    chosen = tracker or ("auto" if thread_scope else "scan")
+    if chosen not in _TRACKERS:
+        raise Invalid(f"there is no tracker {tracker!r}; there are {', '.join(_TRACKERS)}")
+    return _How(_TRACKERS[chosen], _core.REGION_THREAD_SCOPE if thread_scope else 0)
+
+
+def _scope_of(scope: Scope) -> int:
+    if scope not in _SCOPES:
+        raise Invalid(f"there is no scope {scope!r}; there are {', '.join(_SCOPES)}")
+    return _SCOPES[scope]
 
 
 def _lengths(shape: int | Sequence[int]) -> int | tuple[int, ...]:
@@ -510,7 +542,7 @@ class _Autosave:
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
             try:
-                self._core.persist()
+                self._core.persist(_core.SCOPE_PROCESS)
             except Error as error:
                 if isinstance(error, (Poisoned, Invalid)):  # nothing will be durable any more; every later call says so
                     return

@@ -52,17 +52,29 @@ pub struct Region {
     store: Store,
 }
 
-// SAFETY: any thread may use a region; the methods that reach into its memory take it mutably.
+// SAFETY: any thread may use a region; the methods that reach into its memory take it mutably, but for `persist_own`.
+// That reads what the calling thread stored through raw pointers: who uses those answers for other threads.
 unsafe impl Send for Region {}
+unsafe impl Sync for Region {}
 
 impl Region {
     /// Opens region `name`, and makes one of `size` bytes, all zeros, if it does not exist. A size of 0 makes none.
     pub fn open(store: &Store, name: &str, size: u64, tracker: Tracker) -> Result<Self> {
+        Self::open_with(store, name, size, tracker, 0)
+    }
+
+    /// The same, for threads that persist their own stores: [`Region::persist_own`]. [`Tracker::Auto`] means a tracker
+    /// that knows threads by page.
+    pub fn open_for_threads(store: &Store, name: &str, size: u64, tracker: Tracker) -> Result<Self> {
+        Self::open_with(store, name, size, tracker, sys::MEMLITH_REGION_THREAD_SCOPE)
+    }
+
+    fn open_with(store: &Store, name: &str, size: u64, tracker: Tracker, flags: u32) -> Result<Self> {
         store.need_still_view()?;
         let name = c_string(name)?;
         let options = sys::memlith_region_options {
             struct_size: std::mem::size_of::<sys::memlith_region_options>() as u64,
-            flags: if size == 0 { 0 } else { sys::MEMLITH_CREATE },
+            flags: flags | if size == 0 { 0 } else { sys::MEMLITH_CREATE },
             tracker: match tracker {
                 Tracker::Auto => sys::MEMLITH_TRACKER_AUTO,
                 Tracker::Scan => sys::MEMLITH_TRACKER_SCAN,
@@ -126,7 +138,7 @@ impl Region {
     }
 
     /// Says that the bytes were changed; for [`Tracker::Explicit`].
-    pub fn touch(&mut self, offset: u64, bytes: u64) -> Result<()> {
+    pub fn touch(&self, offset: u64, bytes: u64) -> Result<()> {
         // SAFETY: the library checks that the range lies in the region.
         check(unsafe { sys::memlith_touch(self.raw, self.address().wrapping_add(offset as usize).cast(), bytes) })
     }
@@ -162,6 +174,17 @@ impl Region {
         // SAFETY: as persist().
         check(unsafe { sys::memlith_persist_async(&self.raw, 1, sys::MEMLITH_SCOPE_PROCESS, &mut ticket) })?;
         Ok(ticket)
+    }
+
+    /// Makes what this thread stored durable, all of it or none, and nothing that another thread has not persisted.
+    ///
+    /// For threads that work, through [`Region::address`], on parts of their own, of a region that was opened by
+    /// [`Region::open_for_threads`]. With [`Tracker::Auto`], two threads must not store to the same page of 4 KiB
+    /// between two persists: one of them would persist, or leave out, a store of the other.
+    /// Fails with [`Category::Unsupported`](crate::Category::Unsupported) if the tracker does not know threads.
+    pub fn persist_own(&self) -> Result<()> {
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_persist(&self.raw, 1, sys::MEMLITH_SCOPE_THREAD) })
     }
 
     /// Puts the region back to what was last persisted.

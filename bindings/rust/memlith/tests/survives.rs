@@ -649,6 +649,36 @@ fn child_persists() {
 }
 
 #[test]
+fn threads_persist_their_own_pages() -> Result<()> {
+    const PAGE: usize = 4096;
+    let folder = Folder::new("own");
+    let path = folder.0.join("s");
+    {
+        let store = made(&path)?;
+        let shared = Region::open(&store, "shared", 1 << 16, Tracker::Auto)?;
+        assert_eq!(shared.persist_own().unwrap_err().category(), Category::Unsupported);
+        let region = Region::open_for_threads(&store, "r", 1 << 16, Tracker::Auto)?;
+        let region = &region;
+        // SAFETY: each thread stores to a page of its own.
+        let put = |page: usize, value: u8| unsafe { region.address().add(page * PAGE).write_volatile(value) };
+        put(0, 1); // is in no persist
+        std::thread::scope(|scope| {
+            for page in 1..4 {
+                scope.spawn(move || {
+                    put(page, 7);
+                    region.persist_own().expect("a persist");
+                });
+            }
+        });
+    }
+    let region = Region::open_for_threads(&Store::open(&path)?, "r", 0, Tracker::Auto)?;
+    // SAFETY: no thread stores to the region.
+    let found: Vec<u8> = (0..4).map(|page| unsafe { region.address().add(page * PAGE).read() }).collect();
+    assert_eq!(found, [0, 7, 7, 7]);
+    Ok(())
+}
+
+#[test]
 fn regions_survive_kill() -> Result<()> {
     let folder = Folder::new("kill-region");
     let path = folder.0.join("s");
