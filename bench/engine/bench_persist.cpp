@@ -241,13 +241,7 @@ MaybeFailure run_tracker(std::string_view tracker, const BenchPersistArguments& 
   return {};
 }
 
-}  // namespace
-
-MaybeFailure run_bench_persist(const BenchPersistArguments& arguments) {
-  if (MaybeFailure failure = check(arguments)) return failure;
-  catch_interrupts();
-  if (arguments.peers) return run_bench_peers(arguments);
-  if (arguments.breakdown) return run_bench_breakdown(arguments);
+MaybeFailure run_with_threads(const BenchPersistArguments& arguments) {
   Result<ScratchFolder> scratch = ScratchFolder::make(arguments.folder);
   if (!scratch.ok()) return std::move(scratch.failure());
   Result<std::vector<RawWriter>> raws = make_raws(arguments, *scratch);
@@ -255,6 +249,22 @@ MaybeFailure run_bench_persist(const BenchPersistArguments& arguments) {
   if (arguments.format == Format::text) write_heading(arguments);
   for (const std::string& tracker : arguments.trackers) {
     if (MaybeFailure failure = run_tracker(tracker, arguments, *scratch, *raws)) return failure;
+  }
+  return {};
+}
+
+}  // namespace
+
+MaybeFailure run_bench_persist(const BenchPersistArguments& arguments) {
+  if (MaybeFailure failure = check(arguments)) return failure;
+  catch_interrupts();
+  if (arguments.peers) return run_bench_peers(arguments);
+  if (arguments.breakdown) return run_bench_breakdown(arguments);
+  if (arguments.one_region) return run_bench_one_region(arguments);
+  for (const std::uint64_t threads : arguments.thread_counts) {
+    BenchPersistArguments one = arguments;
+    one.threads = threads;
+    if (MaybeFailure failure = run_with_threads(one)) return failure;
   }
   return {};
 }

@@ -21,12 +21,13 @@ Result<StoreHandle> make_bench_store(const std::string& path, std::uint64_t log_
   return open_store({path, StoreKind::folder}, options);
 }
 
-Result<Workload> make_workload(memlith_store* store, std::uint64_t number, std::uint64_t region_mib,
-                               const RoundShape& shape, std::string& tracker_detail) {
+Result<memlith_region*> make_bench_region(memlith_store* store, std::uint64_t number, std::uint64_t region_mib,
+                                          const RoundShape& shape, std::string& tracker_detail) {
   memlith_region_options options{};
   options.struct_size = sizeof options;
   options.flags = MEMLITH_CREATE | MEMLITH_EXCLUSIVE;
   if (shape.process_scope) options.flags |= MEMLITH_REGION_PROCESS_SCOPE;
+  if (shape.thread_scope) options.flags |= MEMLITH_REGION_THREAD_SCOPE;
   options.tracker = shape.tracker;
   options.size = region_mib * kMiB;
   memlith_region* region = nullptr;
@@ -37,9 +38,15 @@ Result<Workload> make_workload(memlith_store* store, std::uint64_t number, std::
   code = memlith_region_get_info(region, &info);
   if (code != MEMLITH_OK) return library_failure(code, "examining a region");
   tracker_detail.assign(info.tracker_detail, ::strnlen(info.tracker_detail, sizeof info.tracker_detail));
-  Workload workload(store, region, shape, kSeed + number);
-  if (MaybeFailure failure = workload.fill()) return std::move(*failure);
-  return workload;
+  if (MaybeFailure failure = Workload(store, region, shape, kSeed + number).fill()) return std::move(*failure);
+  return region;
+}
+
+Result<Workload> make_workload(memlith_store* store, std::uint64_t number, std::uint64_t region_mib,
+                               const RoundShape& shape, std::string& tracker_detail) {
+  Result<memlith_region*> region = make_bench_region(store, number, region_mib, shape, tracker_detail);
+  if (!region.ok()) return std::move(region.failure());
+  return Workload(store, *region, shape, kSeed + number);
 }
 
 }  // namespace memlith::tool

@@ -39,7 +39,8 @@ void add_peers(CLI::App* command, const std::shared_ptr<BenchPersistArguments>& 
         if (command->count("--tracker") == 0) arguments.trackers = {"explicit", "fault", "scan"};
       },
       "Instead: compare memlith with each tracker, pwrite + fsync, msync and raw, for 4 KiB to 4 MiB of random pages");
-  for (const char* other : {"--threads", "--scope", "--async", "--raw", "--same-pages", "--breakdown", "--io"})
+  for (const char* other :
+       {"--threads", "--scope", "--async", "--raw", "--same-pages", "--breakdown", "--one-region", "--io"})
     peers->excludes(command->get_option(other));
   command
       ->add_option("--fsync-dir", arguments.fsync_folders,
@@ -47,6 +48,29 @@ void add_peers(CLI::App* command, const std::shared_ptr<BenchPersistArguments>& 
       ->needs(peers);
   command->add_option("--record", arguments.record, "With --peers: write the JSON lines to this file, too")
       ->needs(peers);
+}
+
+void add_one_region(CLI::App* command, BenchPersistArguments& arguments) {
+  CLI::Option* const one_region =
+      command->add_flag("--one-region", arguments.one_region,
+                        "Instead: threads with pages of their own in one region persist their own stores, beside "
+                        "persists of all stores under one lock");
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--whose",
+          [&arguments](const std::vector<std::string>& names) {
+            arguments.whose.clear();
+            for (const std::string& name : names)
+              arguments.whose.push_back(name == "thread" ? Whose::thread : Whose::process);
+          },
+          "With --one-region: whose stores a persist covers, thread or process. Default: thread,process, in turn")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"thread", "process"}))
+      ->needs(one_region);
+  for (const char* other :
+       {"--scope", "--async", "--raw", "--same-pages", "--hot-pages", "--process-scope", "--breakdown"}) {
+    one_region->excludes(command->get_option(other));
+  }
 }
 
 void add_bench_persist(CLI::App* bench, CommandLine& line) {
@@ -66,7 +90,9 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   add_number(command, "--region-mib", arguments.region_mib, 1, kRegionMibMax, "Size of each thread's region");
   add_number(command, "--log-mib", arguments.log_mib, 0, kLogMibMax,
              "Size of the store's log; no checkpoints run if half of the log holds the whole run. 0: the default");
-  add_number(command, "--threads", arguments.threads, 1, 64, "Threads, each with its own region and its own raw file");
+  add_number(command, "--threads", arguments.thread_counts, 1, 64,
+             "Threads, each with its own region and its own raw file; or several: 1,4,16")
+      ->delimiter(',');
   add_io(command, arguments.io);
   command->add_option("--dir", arguments.folder, "Folder for the temporary store and raw files")->capture_default_str();
   CLI::Option* seconds = command->add_option("--seconds", arguments.seconds,
@@ -109,6 +135,7 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
        {"--threads", "--scope", "--async", "--raw", "--same-pages", "--hot-pages", "--process-scope", "--io"}) {
     breakdown->excludes(command->get_option(other));
   }
+  add_one_region(command, arguments);
   add_peers(command, shared);
   add_command(command, line, shared, run_bench_persist);
 }

@@ -16,13 +16,17 @@ namespace memlith::tool {
 // The raw side: a write of as many bytes, of the whole pages, or of a copy with a checksum.
 enum class RawSide : std::uint8_t { bytes, pages, captured };
 
+// Whose stores a persist of --one-region covers.
+enum class Whose : std::uint8_t { thread, process };
+
 struct BenchPersistArguments {
   std::vector<std::string> trackers{"explicit"};
   std::vector<std::uint64_t> pages{1, 16, 256};
   std::uint64_t bytes_per_page = 4096;
   std::uint64_t region_mib = 64;
   std::uint64_t log_mib = 0;  // 0: the library's own choice
-  std::uint64_t threads = 1;
+  std::vector<std::uint64_t> thread_counts{1};
+  std::uint64_t threads = 1;  // one of these
   std::string io = "auto";
   std::string folder = ".";
   double seconds = 2;
@@ -33,7 +37,9 @@ struct BenchPersistArguments {
   bool same_pages = false;
   std::uint64_t hot_pages = 0;
   bool process_scope = false;
-  bool breakdown = false;                  // the steps of a persist instead
+  bool breakdown = false;   // the steps of a persist instead
+  bool one_region = false;  // threads that share a region instead
+  std::vector<Whose> whose{Whose::thread, Whose::process};
   bool peers = false;                      // the table with all peers instead
   std::vector<std::string> fsync_folders;  // --peers: where else pwrite + fsync is measured
   std::string record;                      // --peers: a file that takes the JSON lines too; may be empty
@@ -82,8 +88,9 @@ struct BenchEngineArguments {
 };
 
 [[nodiscard]] MaybeFailure run_bench_persist(const BenchPersistArguments& arguments);
-[[nodiscard]] MaybeFailure run_bench_peers(const BenchPersistArguments& arguments);      // called by run_bench_persist
-[[nodiscard]] MaybeFailure run_bench_breakdown(const BenchPersistArguments& arguments);  // likewise
+[[nodiscard]] MaybeFailure run_bench_peers(const BenchPersistArguments& arguments);       // called by run_bench_persist
+[[nodiscard]] MaybeFailure run_bench_breakdown(const BenchPersistArguments& arguments);   // likewise
+[[nodiscard]] MaybeFailure run_bench_one_region(const BenchPersistArguments& arguments);  // likewise
 [[nodiscard]] MaybeFailure run_bench_tail(const BenchTailArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_open(const BenchOpenArguments& arguments);

@@ -35,6 +35,7 @@ struct RoundShape {
   bool same_pages = false;      // the first round's pages and places in them, in every round
   std::uint64_t hot_pages = 0;  // of the pages, the first ones of the region: these in every round
   bool process_scope = false;   // the region is opened with MEMLITH_REGION_PROCESS_SCOPE
+  bool thread_scope = false;    // the region is opened with MEMLITH_REGION_THREAD_SCOPE
   bool asynchronous = false;    // persist_async, and the waiting is not timed
   [[nodiscard]] std::uint64_t bytes() const { return pages * bytes_per_page; }
 };

@@ -195,6 +195,31 @@ class Peers(Bench):
         self.skipTest("no Python with matplotlib: nothing was drawn, and the script said so")
 
 
+class OneRegion(Bench):
+    def test_thread_scope_beside_process_scope(self):
+        rows = [json.loads(line) for line in run(self.folder, "persist", "--one-region", "--json", "--pages", "1",
+                                                 "--threads", "1,3", "--tracker", "fault,explicit", "--rounds", "1",
+                                                 *SMALL)]
+        self.assertEqual([(row["tracker"], row["threads"], row["whose"]) for row in rows],
+                         [(tracker, threads, whose) for tracker in ("fault", "explicit") for threads in (1, 3)
+                          for whose in ("thread", "process")])
+        for row in rows:
+            self.check_rising(row, PERCENTILES)
+            self.assertGreaterEqual(row["rounds"], row["threads"])
+            self.assertGreater(row["ratio_commits"], 0)
+        rows = [json.loads(line) for line in run(self.folder, "persist", "--one-region", "--json", "--pages", "1",
+                                                 "--whose", "thread", "--tracker", "auto", "--rounds", "1", *SMALL)]
+        self.assertEqual([(row["whose"], row["ratio_commits"]) for row in rows], [("thread", 0)])
+        self.check_nothing_left()
+
+    def test_a_tracker_that_does_not_know_threads(self):
+        done = subprocess.run([MEMLITH, "bench", "persist", "--one-region", "--tracker", "scan", *SMALL, "--dir",
+                               str(self.folder)], capture_output=True, text=True, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("the scan tracker does not tell threads apart", done.stderr)
+        self.check_nothing_left()
+
+
 class Breakdown(Bench):
     def test_each_step_of_each_kind_of_persist(self):
         for tracker in "explicit", "fault":

@@ -258,6 +258,8 @@ class Fields(unittest.TestCase):
         self.check("memlith bench persist", "bench", "persist", *SMALL, *where)
         self.check("memlith bench persist --peers", "bench", "persist", "--peers", *SMALL, *where)
         self.check("memlith bench persist --breakdown", "bench", "persist", "--breakdown", *SMALL, *where)
+        self.check("memlith bench persist --one-region", "bench", "persist", "--one-region", "--threads", "2",
+                   "--tracker", "fault", *SMALL, *where)
         self.check("memlith bench tail", "bench", "tail", "--phases", "1", *SMALL, *where)
         self.check("memlith bench recovery", "bench", "recovery", "--log-mib", "16", "--region-mib", "1", *where)
         self.check("memlith bench open", "bench", "open", "--region-mib", "1", *where)
