@@ -1,6 +1,6 @@
 #include "region/pointer_check.hpp"
 
-#include <dlfcn.h>
+#include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -14,12 +14,10 @@
 #include <string>
 #include <tuple>
 
-#include <cxxabi.h>
-#include <fmt/format.h>
-
 #include "base/descriptor.hpp"
 #include "base/host.hpp"
 #include "base/sync.hpp"
+#include "region/code_place.hpp"
 #include "region/region.hpp"
 
 // A function of AddressSanitizer's runtime; null in a process without it.
@@ -112,16 +110,6 @@ bool on_stack_of_thread(std::uint64_t address) {
   (void)::pthread_attr_destroy(&attributes);
   const auto from = reinterpret_cast<std::uint64_t>(begin);
   return address >= from && address < from + bytes;
-}
-
-std::string symbol_at(std::uint64_t address) {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<void*>(address), &info) == 0 || info.dli_sname == nullptr) return "";
-  int error = -1;
-  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &error),
-                                                         &std::free);
-  return fmt::format("{} + {}", error == 0 ? name.get() : info.dli_sname,
-                     address - reinterpret_cast<std::uint64_t>(info.dli_saddr));
 }
 
 std::string what_lies_at(std::uint64_t address, const Mapping& mapping) {

@@ -18,8 +18,11 @@ Status RegionCapture::begin(const RegionOptions& options) {
   MEMLITH_ASSERT(tracker_ == nullptr);
   const auto map_home = [this](std::uint64_t begin, std::uint64_t end) { return mapping_.map_to_read(begin, end); };
   const std::uint64_t reserve = mapping_.reserve();
-  const TrackedMemory memory{mapping_.base(), mapping_.mapped_bytes(), round_up(reserve, host_page_bytes()), map_home,
-                             options.thread_scope};
+  if (!options.process_scope && ThreadCheck::is_wanted()) {
+    thread_check_ = std::make_unique<ThreadCheck>(home_.store().path(), mapping_.shown_name());
+  }
+  const TrackedMemory memory{mapping_.base(), mapping_.mapped_bytes(), round_up(reserve, host_page_bytes()),
+                             map_home,        options.thread_scope,    thread_check_.get()};
   MEMLITH_TRY_ASSIGN(tracker_, attach_tracker(options.tracker, memory));
   if (tracker_->kind() == TrackerKind::scan) {
     MEMLITH_TRY_ASSIGN(twins_, Twins::make(reserve));

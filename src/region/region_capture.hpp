@@ -86,6 +86,7 @@ class RegionCapture {
 
   RegionHome& home_;
   RegionMapping& mapping_;
+  std::unique_ptr<ThreadCheck> thread_check_;  // where the environment asks for it, if persists may have thread scope
   std::unique_ptr<Tracker> tracker_;
   // With equal_, only if the tracker cannot tell which pages are clean.
   std::unique_ptr<CopiedPages> copied_;

@@ -12,6 +12,7 @@
 
 #include "base/status.hpp"
 #include "base/units.hpp"
+#include "region/thread_check.hpp"
 #include "region/thread_number.hpp"
 
 namespace memlith::core {
@@ -45,6 +46,8 @@ struct TrackedMemory {
   // If empty, memory that a tracker moved away from its file cannot be released.
   std::function<Status(std::uint64_t begin, std::uint64_t end)> map_home = nullptr;
   bool thread_scope = false;  // TrackerKind::automatic means a tracker that knows threads
+  // Not null: pages that two threads store to are reported there, by a tracker that knows threads by page.
+  const ThreadCheck* thread_check = nullptr;
 };
 
 // All calls but touch() and prepare() under the region's capture lock.

@@ -7,15 +7,18 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "region/drop_pages.hpp"
 #include "region/mapped_array.hpp"
 #include "region/page_difference.hpp"
 #include "region/tracker.hpp"
 #include "region/trackers/fault_handler.hpp"
+#include "region/trackers/store_steps.hpp"
 #include "region/trackers/userfaultfd.hpp"
 
 namespace memlith::core {
@@ -33,7 +36,8 @@ class FaultTracker final : public Tracker {
   FaultTracker(const TrackedMemory& memory, std::string reason)
       : pages_max_(std::max<std::uint64_t>(memory.capacity_bytes / kPageBytes, 1)),
         map_home_(memory.map_home),
-        reason_(std::move(reason)) {
+        reason_(std::move(reason)),
+        thread_check_(memory.thread_check) {
     pages_.base = memory.base;
     pages_.bytes = memory.bytes;
   }
@@ -46,6 +50,7 @@ class FaultTracker final : public Tracker {
     unmap_array(pages_.twins, pages_.twins_max * kPageBytes);
     unmap_array(pages_.chunks, chunks_max());
     unmap_array(pages_.prepared, chunks_max() * kChunkPages);
+    unmap_array(pages_.watched, pages_max_);
     unmap_array(pages_.mirror, chunks_max() * kChunkBytes);
   }
 
@@ -58,14 +63,20 @@ class FaultTracker final : public Tracker {
     MEMLITH_TRY(map_array(pages_.twins, pages_.twins_max * kPageBytes));
     MEMLITH_TRY(map_array(pages_.chunks, chunks_max()));
     MEMLITH_TRY(map_array(pages_.prepared, chunks_max() * kChunkPages));
-    const Status status = prepare_adoption();
-    if (!status.ok()) slow_because_ = last_error_text();
+    if (thread_check_ != nullptr) {
+      MEMLITH_TRY(prepare_store_steps());
+      MEMLITH_TRY(map_array(pages_.watched, pages_max_));
+      slow_because_ = "MEMLITH_CHECK_THREADS looks at each store";
+    } else if (!prepare_adoption().ok()) {
+      slow_because_ = last_error_text();
+    }
     MEMLITH_TRY(protect(0, pages_.bytes / kPageBytes));
     MEMLITH_TRY_ASSIGN(region_, claim_fault_region(pages_.base, pages_.bytes, &pages_));
     return kOk;
   }
 
   Status collect(ThreadNumber thread, std::vector<Range>& ranges) override {
+    if (thread != kAllThreads && thread_check_ != nullptr) report_shared_pages();
     {
       std::optional<FaultHold> hold;
       hold_with_room(hold, ranges);
@@ -116,6 +127,7 @@ class FaultTracker final : public Tracker {
 
   // Everything that may fail comes before the first page is restored.
   Status rollback(ThreadNumber thread, std::vector<Range>& others) override {
+    if (thread != kAllThreads && thread_check_ != nullptr) report_shared_pages();
     std::optional<FaultHold> hold;
     hold_with_room(hold, others);
     MEMLITH_TRY(pick(thread));
@@ -177,6 +189,7 @@ class FaultTracker final : public Tracker {
     const ThreadNumber thread = this_thread_number();
     const FaultHold hold(*region_);
     for (std::uint64_t page = range.offset / kPageBytes; page * kPageBytes < range.offset + range.bytes; ++page) {
+      if (pages_.watched != nullptr) note_store(pages_, page, thread, 0, 0);
       pages_.prepared_count += pages_.prepared[page] == 0 ? 1 : 0;
       pages_.prepared[page] = 1;
       if (take_page(*region_, page, thread)) continue;
@@ -277,6 +290,21 @@ class FaultTracker final : public Tracker {
     }
     std::memcpy(pages_.base + offset, home_.data(), bytes);
     return protect(first, end);
+  }
+
+  // Pages that two threads have stored to are told once, and no longer when they were captured.
+  void report_shared_pages() {
+    std::array<ThreadCheck::SharedPage, ThreadCheck::kPagesMax> shared;
+    std::size_t count = 0;
+    {
+      const FaultHold hold(*region_);
+      for (std::uint64_t i = 0; i < pages_.dirty_count && count < shared.size(); ++i) {
+        WatchedPage& watched = pages_.watched[pages_.dirty[i]];
+        if (watched.second.thread == 0 || std::exchange(watched.reported, true)) continue;
+        shared[count++] = {pages_.dirty[i], watched.first, watched.second};
+      }
+    }
+    thread_check_->report({shared.data(), count});
   }
 
   // Holds the region, with room in taken_ and `ranges` for all dirty pages.
@@ -434,7 +462,8 @@ class FaultTracker final : public Tracker {
   std::uint64_t pages_max_;
   std::function<Status(std::uint64_t, std::uint64_t)> map_home_;
   std::string reason_;
-  std::string slow_because_;  // why chunks are not adopted
+  std::string slow_because_;         // why chunks are not adopted
+  const ThreadCheck* thread_check_;  // null: pages that threads share are not reported
   FileDescriptor uffd_;
   FaultPages pages_;
   FaultRegion* region_ = nullptr;

@@ -18,6 +18,7 @@
 #include <new>
 
 #include "base/process.hpp"
+#include "region/trackers/store_steps.hpp"
 #include "region/trackers/userfaultfd.hpp"
 
 namespace memlith::core {
@@ -42,10 +43,6 @@ std::mutex& installing() {
   return *mutex;
 }
 
-// Signal masks as the kernel has them. The C library's calls never block the signals with which it cancels threads and
-// changes users, and a thread that was cancelled while it held a region would hold it forever.
-using SignalSet = std::uint64_t;
-constexpr SignalSet bit_of(int signal) { return SignalSet{1} << (signal - 1); }
 constexpr SignalSet kAllSignals = ~(bit_of(SIGKILL) | bit_of(SIGSTOP));
 
 // Returns the signals that were blocked before.
@@ -172,7 +169,7 @@ bool may_be_store([[maybe_unused]] const void* context, [[maybe_unused]] std::ui
 }
 
 // False: the fault is no store to a region, or the kernel refuses to make the page writable.
-bool let_store(int signal, std::uintptr_t address) {
+bool let_store(int signal, std::uintptr_t address, void* context) {
   for (FaultRegionGroup* group = &g_regions; group != nullptr; group = group->next.load(std::memory_order_acquire)) {
     for (FaultRegion& region : group->regions) {
       if (!lies_in(region, address)) continue;
@@ -183,6 +180,7 @@ bool let_store(int signal, std::uintptr_t address) {
       }
       const std::uint64_t page = (address - region.begin.load(std::memory_order_relaxed)) / kPageBytes;
       bool made = false;
+      bool watched = false;
       if (region.pages == nullptr) {
         // A page that a release could not make writable again may be writable by now.
         void* const place = reinterpret_cast<void*>(round_down(address, host_page_bytes()));
@@ -191,10 +189,14 @@ bool let_store(int signal, std::uintptr_t address) {
       } else if (signal == SIGBUS && !region.pages->adopted(page)) {
         made = !struck_twice(region, address);
       } else {
-        made = take_page(region, page, this_thread_number());
+        const ThreadNumber thread = this_thread_number();
+        watched = region.pages->watched != nullptr;
+        if (watched) note_store(*region.pages, page, thread, address % kPageBytes, code_of(context));
+        made = take_page(region, page, thread);
         t_last_strike = {};
       }
       release(region);
+      if (made && watched) step_store(region, page, context);
       return made;
     }
   }
@@ -211,7 +213,7 @@ void handle_fault(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   const bool ours =
       signal == SIGBUS ? info->si_code == BUS_ADRERR : info->si_code == SEGV_ACCERR && may_be_store(context, address);
-  if (!ours || !let_store(signal, address)) pass_on_fault(signal, info, context);
+  if (!ours || !let_store(signal, address, context)) pass_on_fault(signal, info, context);
   if (before != kAllSignals) block_signals(before);
   errno = saved_errno;
 }
@@ -378,6 +380,27 @@ void order_forks_before_handler() {
   std::call_once(once, [] {
     ::pthread_atfork([] { installing().lock(); }, [] { installing().unlock(); }, [] { installing().unlock(); });
   });
+}
+
+void note_store(FaultPages& pages, std::uint64_t page, ThreadNumber thread, std::uint64_t offset, std::uintptr_t code) {
+  WatchedPage& watched = pages.watched[page];
+  const ThreadNumber owner = pages.marks[page].thread;
+  const StorePlace place{code, static_cast<std::uint32_t>(::gettid()), static_cast<std::uint32_t>(offset)};
+  if (owner == 0) {
+    watched = {place, {}, false};
+  } else if (owner < kLeftOpen && owner != thread && watched.second.thread == 0) {
+    watched.second = place;
+  }
+}
+
+void protect_watched_page(FaultRegion& region, std::uint64_t page) {
+  acquire(region);
+  FaultPages* const pages = region.end.load(std::memory_order_relaxed) != 0 ? region.pages : nullptr;
+  if (pages != nullptr && pages->watched != nullptr && pages->prepared[page] == 0 &&
+      pages->marks[page].thread < kLeftOpen) {
+    (void)set_writable(*pages, page, page + 1, false);
+  }
+  release(region);
 }
 
 FaultHold::FaultHold(FaultRegion& region) : region_(region), signals_(block_signals(kAllSignals)) { acquire(region_); }

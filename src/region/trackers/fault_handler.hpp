@@ -9,9 +9,15 @@
 #include "base/host.hpp"
 #include "base/status.hpp"
 #include "base/units.hpp"
+#include "region/thread_check.hpp"
 #include "region/thread_number.hpp"
 
 namespace memlith::core {
+
+// Signal masks as the kernel has them. The C library's calls never block the signals with which it cancels threads and
+// changes users, and a thread that was cancelled while it held a region would hold it forever.
+using SignalSet = std::uint64_t;
+constexpr SignalSet bit_of(int signal) { return SignalSet{1} << (signal - 1); }
 
 // The page is dirty, but the thread that wrote it is unknown.
 inline constexpr ThreadNumber kUnknownThread = ~ThreadNumber{0};
@@ -42,6 +48,13 @@ inline constexpr std::uint8_t kRefused = 253;    // the kernel refused the move:
 inline constexpr std::uint8_t kAnonymous = 254;  // moved, but only mprotect works
 inline constexpr std::uint8_t kAdopted = 255;
 
+// For MEMLITH_CHECK_THREADS: the stores of two threads to one page.
+struct WatchedPage {
+  StorePlace first;
+  StorePlace second;  // of another thread than the first
+  bool reported = false;
+};
+
 // The handler's state of one region. Unused parts of the arrays take no memory. Everything is guarded by `busy`, which
 // the handler holds while it copies the twin, marks the page and makes it writable, and a capture while it takes the
 // marks and protects: in between, another thread must not see a page that is writable but not marked.
@@ -50,6 +63,7 @@ inline constexpr std::uint8_t kAdopted = 255;
 // unit of which some are marked may be protected, and then the next store to it faults once more.
 struct FaultPages {
   PageMark* marks = nullptr;       // one a page
+  WatchedPage* watched = nullptr;  // one a page: every store is seen (store_steps.hpp); null: the first one is
   std::uint32_t* dirty = nullptr;  // numbers of the marked pages, in no order
   std::uint64_t dirty_count = 0;
   std::uint64_t unknown_count = 0;   // pages marked kUnknownThread
@@ -110,6 +124,11 @@ void release_fault_region(FaultRegion* region);
 // False when the kernel refuses. Under busy.
 bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread);
 
+// The thread is about to store there. For pages that are watched. Under busy.
+void note_store(FaultPages& pages, std::uint64_t page, ThreadNumber thread, std::uint64_t offset, std::uintptr_t code);
+// A store to a page that is watched is done: the next one is seen, too.
+void protect_watched_page(FaultRegion& region, std::uint64_t page);
+
 // Holds a region against the handler, with signals blocked: a signal handler of the program that stored to the region
 // in this thread would wait forever. So would one that interrupted another thread in malloc(3), fork(2) or memlith's
 // code, if the holder waited for a lock of that thread. Therefore the holder of a region allocates nothing and takes no
@@ -123,7 +142,7 @@ class FaultHold {
 
  private:
   FaultRegion& region_;
-  std::uint64_t signals_;  // blocked before
+  SignalSet signals_;  // blocked before
 };
 
 }  // namespace memlith::core

@@ -1,0 +1,38 @@
+#include "region/thread_check.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "base/units.hpp"
+#include "region/code_place.hpp"
+
+namespace memlith::core {
+
+bool ThreadCheck::is_wanted() {
+  const char* const value = std::getenv("MEMLITH_CHECK_THREADS");
+  return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
+}
+
+namespace {
+std::string text_of(const StorePlace& place, std::uint64_t page) {
+  const std::string code =
+      place.code == 0 ? "by memlith_prepare" : fmt::format("at {:#x} {}", place.code, code_place(place.code));
+  return fmt::format("thread {} to offset {:#x} {}", place.thread, page * kPageBytes + place.offset, code);
+}
+}  // namespace
+
+void ThreadCheck::report(std::span<const SharedPage> pages) const {
+  for (const SharedPage& each : pages) {
+    const std::string line = fmt::format(
+        "memlith: {}: region \"{}\": two threads stored to page {} between persists of thread scope, so a persist of "
+        "one takes the other's store along or leaves its own out: {}; {}. Give each thread pages of its own, let the "
+        "threads persist before they pass a page on, or open the region with the explicit tracker\n",
+        store_, region_, each.page, text_of(each.first, each.page), text_of(each.second, each.page));
+    (void)!::write(STDERR_FILENO, line.data(), line.size());
+  }
+}
+
+}  // namespace memlith::core
