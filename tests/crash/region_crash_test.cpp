@@ -53,6 +53,7 @@ class Memory {
     options.tracker = tracker_;
     options.size_bytes = size;
     options.reserve_bytes = 1 * kMiB;
+    options.thread_scope = thread_scope;
     std::size_t commit = 0;
     const bool fresh = options.create;
     if (fresh) commit = world_.started([name, size](Content& c) { c.objects[name].resize(size); });
@@ -87,6 +88,7 @@ class Memory {
     world_.placed(commit, store_->log().head());
     world_.acknowledged(commit);
   }
+  bool thread_scope = false;  // of regions that are opened from now on
   // The content of the regions named in the change, had the stores to `name` been persisted.
   struct Capture {
     std::size_t commit = 0;
@@ -95,13 +97,20 @@ class Memory {
   using Patch = std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint8_t>>;  // offset, bytes, fill
   // Captures, in that scope, what `patch` says was stored in it, and does not wait.
   Capture capture(const std::string& name, const Patch& patch, Scope scope = Scope::process) {
-    const std::size_t commit = world_.started([name, patch](Content& content) {
-      for (const auto& [offset, bytes, fill] : patch) {
-        std::memset(content.objects[name].data() + offset, fill, bytes);
+    return capture(std::vector{name}, patch, scope);
+  }
+  // The same of several regions that were stored to alike.
+  Capture capture(const std::vector<std::string>& names, const Patch& patch, Scope scope) {
+    const std::size_t commit = world_.started([names, patch](Content& content) {
+      for (const std::string& name : names) {
+        for (const auto& [offset, bytes, fill] : patch) {
+          std::memset(content.objects[name].data() + offset, fill, bytes);
+        }
       }
     });
-    Region* const region = regions_.at(name).get();
-    auto end = Region::capture({&region, 1}, scope, false);
+    std::vector<Region*> regions;
+    for (const std::string& name : names) regions.push_back(regions_.at(name).get());
+    auto end = Region::capture(regions, scope, false);
     EXPECT_TRUE(end.ok()) << last_error_text();
     world_.placed(commit, *end);
     return {commit, *end};
@@ -430,6 +439,39 @@ TEST_P(RegionCrash, TransactionsOfThreadsComeBackWhole) {
           patch.emplace_back(offset, 1, value);
         }
         memory.wait(memory.capture("a", patch, Scope::thread));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  memory.close();
+  world.explore(sampled(), seed_);
+}
+
+// Threads with pages of their own, side by side, that persist what each of them stored to two regions: in whatever
+// order they come, each of these commits comes back whole or not at all, and none that was acknowledged is missing.
+TEST_P(RegionCrash, ThreadsPersistTheirOwnPagesOfAllRegions) {
+  if (GetParam() == TrackerKind::scan) GTEST_SKIP() << "scan does not tell threads apart";
+  if (GetParam() == TrackerKind::fault && host_page_bytes() != kPageBytes) {
+    GTEST_SKIP() << "the threads' pages share one of the kernel's, which tells no threads apart";
+  }
+  constexpr std::uint64_t kThreads = 4;
+  CrashWorld world(options_for_pages());
+  // Automatic, because the regions say that threads persist their own stores.
+  Memory memory(world, GetParam() == TrackerKind::fault ? TrackerKind::automatic : GetParam());
+  memory.thread_scope = true;
+  memory.open_store();
+  const std::vector<std::string> names{"a", "b"};
+  for (const std::string& name : names) memory.open(name, kThreads * kPageBytes);
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint8_t i = 1; i <= 3; ++i) {
+        const Memory::Patch patch{{t * kPageBytes + 40 * i, 30, i},
+                                  {t * kPageBytes, 8, static_cast<std::uint8_t>(16 + i)}};
+        for (const std::string& name : names) {
+          for (const auto& [offset, bytes, fill] : patch) memory.store(name, offset, bytes, fill);
+        }
+        memory.wait(memory.capture(names, patch, Scope::thread));
       }
     });
   }
