@@ -26,7 +26,7 @@ ROWS = (
         "C": "memlith_persist memlith_persist_all memlith_persist_range memlith_heap_persist",
         "C++": "Region.persist Region.persist_range Store.persist Heap.persist", "Python": "Store.persist",
         "Go": "region.Region.Persist region.Region.PersistRange",
-        "Rust": "region::Region::persist heap::Heap::persist"}),
+        "Rust": "region::Region::persist region::Region::persist_own heap::Heap::persist"}),
     ("capture memory, without a wait", WEAK, {
         "C": "memlith_persist_async", "C++": "Region.persist_async Heap.persist_async",
         "Python": "Store.persist_async", "Go": "region.Region.PersistAsync",
