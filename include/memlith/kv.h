@@ -152,7 +152,7 @@ MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64
  * commits `part` in the same frame as the other parts, and memlith_abort aborts it. Then it has ended, and its handle
  * stays until memlith_kv_txn_free. Until then memlith_kv_commit, memlith_kv_abort and memlith_kv_renew of `part` are
  * INVALID. A conflict ends it as ever; memlith_commit is INVALID then, and nothing is committed. Weak commits that wait
- * for their window enter the log before.
+ * for their window enter the log before. A SYNC memlith_commit makes durable what `part` has read, too.
  * Errors: INVALID - the kv store is of another store, or has a part in `txn` already; READ_ONLY. */
 MEMLITH_API int32_t memlith_txn_add_kv(memlith_txn* txn, memlith_kv_txn* part);
 
