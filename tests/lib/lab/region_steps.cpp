@@ -215,6 +215,77 @@ std::vector<Step> scopes_of(Random& random, TrackerKind tracker) {
 std::vector<Step> scopes(Random& random) { return scopes_of(random, TrackerKind::touched); }
 std::vector<Step> recorded_scopes(Random& random) { return scopes_of(random, TrackerKind::instrumented); }
 
+Step map_own(const std::string& name, std::uint64_t size) {
+  return step(fmt::format("map {} of {} bytes for threads", name, size), map_for_threads, name, size);
+}
+Step another_persists(const Write& write, const Names& names) {
+  return step(fmt::format("another thread stores to {}[{}..{}) and persists its stores", write.object, write.offset,
+                          write.offset + write.bytes),
+              &Regions::persist_by_another, write, names);
+}
+
+// Threads that store to neighbouring pages and persist their own stores, to one region and to all (persist_all): ok
+// means that the caller's stores are durable, and no others.
+std::vector<Step> page_scopes(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const Names all{"a", "b"};
+  const auto own = [](const Names& names, bool wait) {
+    return step(fmt::format("persist {}, this thread's stores{}", fmt::join(names, " and "), wait ? "" : ", soon"),
+                &Regions::persist, names, Scope::thread, wait);
+  };
+  return {open(),
+          map_own("a", 16384),
+          map_own("b", 12288),
+          store("a", 100, 300),
+          store_by_another("a", 4096, 200 + shift),  // the neighbour, which no persist of this thread has
+          store("b", 4000, 90 + shift),
+          own(all, true),
+          another_persists({"a", 8192, 700 + shift}, {"a"}),
+          store("a", 50, 20 + shift),
+          another_persists({"b", 8192, 64}, all),  // and leaves this thread's store out
+          own(all, false),
+          another_persists({"a", 12288, 9}, all),
+          store("a", 200, 8),
+          own({"a"}, false),
+          wait_for_those(),
+          store("b", 0, 700),
+          another_persists({"a", 8200, 30 + shift}, {"a"}),
+          own(all, true),
+          checkpoint(),
+          store("a", 300, 5),
+          another_persists({"a", 8500, 40}, all),
+          abandon(),
+          open(),
+          map_own("a", 0),
+          map_own("b", 0),
+          store("a", 400, 6 + shift),
+          another_persists({"b", 8200, 20}, {"b"}),
+          own(all, true),
+          close()};
+}
+
+// The same with persists that are under way together.
+std::vector<Step> page_scopes_beside(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  const Names all{"a", "b"};
+  const auto beside = [](const Write& write, const Names& names) {
+    return step(fmt::format("persist this thread's stores; meanwhile, another thread stores to {}[{}..{}) and persists",
+                            write.object, write.offset, write.offset + write.bytes),
+                &Regions::persist_beside_another, write, names);
+  };
+  return {open(),
+          map_own("a", 12288),
+          map_own("b", 8192),
+          store("a", 100, 300 + shift),
+          beside({"a", 4096, 200}, {"a"}),
+          store("a", 0, 20),
+          store("b", 10, 40 + shift),
+          beside({"a", 4100, 30 + shift}, all),
+          store("b", 60, 8),
+          beside({"b", 4096, 500}, all),
+          close()};
+}
+
 // Persists that do not fit the log lose nothing that was recorded; any later persist takes it.
 std::vector<Step> recorded_too_large(Random& random) {
   const std::uint64_t shift = random.below(500);
@@ -525,6 +596,16 @@ const Workload kRegionWorkloads[] = {
     {"region-growth", "mapped regions that grow", stores::wide_slots, region_growth},
     {"regions-too-large", "persists that do not fit the log leave everything due", stores::full_log, regions_too_large},
     {"scopes", "persists without waiting, of one thread's stores only, and rollback", stores::wide_slots, scopes},
+    {"page-scopes",
+     "threads that persist their own stores to neighbouring pages",
+     stores::wide_slots,
+     page_scopes,
+     {.with_call_faults = false}},
+    {"page-scopes-beside",
+     "such persists that are under way together",
+     stores::wide_slots,
+     page_scopes_beside,
+     {.turns = Turns::fixed, .with_call_faults = false}},
     {"recorded-scopes", "the same with stores that instrumented code records", stores::wide_slots, recorded_scopes},
     {"recorded-too-large", "persists that do not fit the log lose no record, whichever thread made it",
      stores::full_log, recorded_too_large},

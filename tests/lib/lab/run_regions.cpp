@@ -37,14 +37,22 @@ std::vector<Region*> Regions::mapped(const std::vector<std::string>& names) {
   return regions;
 }
 
-void map_region(Run& run, const std::string& name, std::uint64_t size, TrackerKind tracker) {
-  if (run.store == nullptr) return;
+namespace {
+Regions& regions_of(Run& run) {
   auto* regions = run.find<Regions>();
-  if (regions == nullptr) regions = &run.keep(std::make_unique<Regions>(run));
-  regions->map(name, size, tracker);
+  return regions != nullptr ? *regions : run.keep(std::make_unique<Regions>(run));
+}
+}  // namespace
+
+void map_region(Run& run, const std::string& name, std::uint64_t size, TrackerKind tracker) {
+  if (run.store != nullptr) regions_of(run).map(name, size, tracker);
 }
 
-void Regions::map(const std::string& name, std::uint64_t size, TrackerKind tracker) {
+void map_for_threads(Run& run, const std::string& name, std::uint64_t size) {
+  if (run.store != nullptr) regions_of(run).map(name, size, TrackerKind::automatic, true);
+}
+
+void Regions::map(const std::string& name, std::uint64_t size, TrackerKind tracker, bool for_threads) {
   if (regions_.contains(name)) return;
   const auto object = run.info_of(name);
   RegionOptions options;
@@ -53,6 +61,7 @@ void Regions::map(const std::string& name, std::uint64_t size, TrackerKind track
   options.reserve_bytes = kReserve;
   options.limited = true;
   options.process_scope = tracker == TrackerKind::fault;  // so that pages become hot
+  options.thread_scope = for_threads;
   // One place a name, so that every run maps alike.
   if (!object.has_value() || object->address == 0) {
     std::uint64_t place = 0;
@@ -63,6 +72,7 @@ void Regions::map(const std::string& name, std::uint64_t size, TrackerKind track
   if (region == nullptr) return;
   Memory& memory = regions_[name];
   memory.region = std::move(region);
+  memory.for_threads = for_threads;
   const std::byte* const base = memory.region->address();
   memory.captured = memory.expected = {base, base + memory.region->size()};
   run.expect_persisted(name, memory.expected,
@@ -122,7 +132,7 @@ void Regions::grow(const std::string& name, std::uint64_t size) {
 // A persist now makes this of the region. With thread scope, the stores of other threads stay out.
 Regions::Bytes Regions::capture_of(const Memory& memory, Scope scope) {
   const TrackerKind kind = memory.region->tracker()->kind();
-  const bool by_byte = kind == TrackerKind::touched || kind == TrackerKind::instrumented;
+  const bool by_byte = memory.for_threads || kind == TrackerKind::touched || kind == TrackerKind::instrumented;
   if (scope == Scope::process || !by_byte) return memory.expected;
   Bytes content = memory.captured;
   content.resize(memory.expected.size());
@@ -243,6 +253,91 @@ void Regions::snapshot(const std::vector<std::string>& names) {
       run.broken(fmt::format("a snapshot of region {} has other bytes than were persisted last", names[i]));
     }
   }
+}
+
+std::size_t Regions::persist_of_another(const Write& write) {
+  const Memory& memory = *at(write.object);
+  const std::byte* const from = memory.expected.data() + write.offset;
+  return run.history.started(
+      fmt::format("another thread persists {}[{}..{})", write.object, write.offset, write.offset + write.bytes),
+      [write, bytes = Bytes(from, from + write.bytes)](Content& content) {
+        std::copy(bytes.begin(), bytes.end(),
+                  content.objects[write.object].begin() + static_cast<std::ptrdiff_t>(write.offset));
+      },
+      run.now());
+}
+
+void Regions::persisted_by_another(const Write& write) {
+  const Memory& memory = *at(write.object);
+  captured(write.object, changed(memory, write.offset, memory.expected.data() + write.offset, write.bytes));
+}
+
+void Regions::persist_by_another(const Write& write, const std::vector<std::string>& names) {
+  const std::vector<Region*> regions = mapped(names);
+  Memory* const memory = at(write.object, write.offset, write.bytes);
+  // A growth goes with the first persist, whichever thread makes it.
+  if (memory == nullptr || regions.empty() || memory->captured.size() < memory->expected.size()) return;
+  const std::uint64_t before = run.fired();
+  std::size_t commit = 0;
+  Status status = kOk;
+  const std::size_t own = memory->own.size();
+  std::thread([&] {
+    store(write.object, write.offset, write.bytes);
+    commit = persist_of_another(write);
+    status = Region::persist(regions, Scope::thread);
+  }).join();
+  memory->own.resize(own);
+  const bool ok = status.category != Errc::full && run.passed(status, "persist of another thread", before);
+  run.note_outcome(commit, ok);
+  if (ok) persisted_by_another(write);
+}
+
+void Regions::persist_beside_another(const Write& write, const std::vector<std::string>& names) {
+  const std::vector<Region*> regions = mapped(names);
+  Memory* const memory = at(write.object, write.offset, write.bytes);
+  if (memory == nullptr || regions.size() < names.size()) return;
+  Contents contents;
+  for (const std::string& name : names) {
+    if (at(name)->captured.size() < at(name)->expected.size()) return;
+    contents[name] = capture_of(*at(name), Scope::thread);
+  }
+  const auto change = [contents](Content& content) {
+    for (const auto& [name, bytes] : contents) content.objects[name] = bytes;
+  };
+  const std::size_t commit = run.history.started("persist what this thread stored", change, run.now());
+  std::size_t other_commit = kNever;
+  Status other_status = kOk;
+  std::size_t other_done_at = kNever;
+  Thread other;
+  run.volume.before_transfer = [&, begun = false]() mutable {
+    if (std::exchange(begun, true)) return;
+    other = Thread([&] {
+      // The bytes of this thread's persist are captured: it has its place in the log, before this one.
+      const std::size_t own = memory->own.size();
+      store(write.object, write.offset, write.bytes);
+      memory->own.resize(own);
+      other_commit = persist_of_another(write);
+      other_status = Region::persist(regions, Scope::thread);
+      other_done_at = run.now();
+    });
+    run.scheduler->let_others_run();
+  };
+  const std::uint64_t before = run.fired();
+  const bool ok = run.passed(Region::persist(regions, Scope::thread), "persist", before);
+  run.volume.before_transfer = nullptr;
+  if (other.joinable()) other.join();
+  run.note_outcome(commit, ok);
+  if (ok) {
+    for (const auto& [name, bytes] : contents) {
+      captured(name, bytes);
+      at(name)->own.clear();
+    }
+  }
+  if (other_commit == kNever) return;
+  const bool other_ok = run.passed(other_status, "persist of another thread", before);
+  if (other_ok) run.history.acknowledged(other_commit, std::min(other_done_at, run.now()));
+  if (other_ok) persisted_by_another(write);
+  if (!other_ok) run.note_outcome(other_commit, false);
 }
 
 void Regions::persist_joined_by_another(const std::string& name) {

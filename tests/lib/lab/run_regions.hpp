@@ -13,12 +13,14 @@ namespace memlith::lab {
 
 // The region is made if there is none; of size 0, only one that is there is mapped.
 void map_region(Run& run, const std::string& name, std::uint64_t size, core::TrackerKind tracker);
+// The same for persists of thread scope, with a tracker that knows threads by page.
+void map_for_threads(Run& run, const std::string& name, std::uint64_t size);
 
 class Regions final : public Structure {
  public:
   using Structure::Structure;
 
-  void map(const std::string& name, std::uint64_t size, core::TrackerKind tracker);
+  void map(const std::string& name, std::uint64_t size, core::TrackerKind tracker, bool for_threads = false);
   void unmap(const std::string& name) { regions_.erase(name); }
   void store(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
   void clear(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // stores zeros
@@ -33,6 +35,10 @@ class Regions final : public Structure {
   void release(const std::string& name);  // as a session does for its memory limit
   // A view of the regions: what was persisted last, whatever was stored since.
   void snapshot(const std::vector<std::string>& names);
+  // Another thread stores these bytes, and persists its own stores to these regions.
+  void persist_by_another(const Write& write, const std::vector<std::string>& names);
+  // The same while the I/O of this thread's persist of its own stores is under way.
+  void persist_beside_another(const Write& write, const std::vector<std::string>& names);
   // Another thread, with nothing of its own, persists while the I/O of the first one is under way.
   void persist_joined_by_another(const std::string& name);
 
@@ -48,6 +54,7 @@ class Regions final : public Structure {
     Bytes expected;                                            // the content that it must have
     Bytes captured;                                            // what a persist took last
     std::vector<std::pair<std::uint64_t, std::uint64_t>> own;  // stored to by this thread since
+    bool for_threads = false;                                  // threads store to pages of their own
 
     [[nodiscard]] bool is_as_expected() const;
   };
@@ -59,6 +66,9 @@ class Regions final : public Structure {
   std::vector<core::Region*> mapped(const std::vector<std::string>& names);
   void store_bytes(const std::string& name, std::uint64_t offset, const Bytes& content);
   static Bytes capture_of(const Memory& memory, core::Scope scope);
+  // A persist of these stores to the region that have just been made, by another thread.
+  std::size_t persist_of_another(const Write& write);
+  void persisted_by_another(const Write& write);
   // The newest capture, with a change of it.
   static Bytes changed(const Memory& memory, std::uint64_t offset, const std::byte* bytes, std::uint64_t count);
   void captured(const std::string& name, const Bytes& bytes) { run.region_content[name] = at(name)->captured = bytes; }
