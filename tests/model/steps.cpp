@@ -264,6 +264,8 @@ void World::open_region() {
   }
   region.process_scope = random_.one_in(2);
   if (region.process_scope) given.flags |= MEMLITH_REGION_PROCESS_SCOPE;
+  const bool thread_scope = !region.process_scope && given.tracker != MEMLITH_TRACKER_SCAN && random_.one_in(2);
+  if (thread_scope) given.flags |= MEMLITH_REGION_THREAD_SCOPE;
   region.tracker = given.tracker;
   const std::int32_t code = MEMLITH_CALL(memlith_region_open, store->handle, name.c_str(), &given, &region.handle);
   // Stores that never were open together may have been given the same addresses.
@@ -478,26 +480,6 @@ void World::persist_soon() {
   const std::uint64_t durable = MEMLITH_CALL(memlith_store_durable, store->handle);
   EXPECT_GE(durable, std::max(ticket, before)) << story();
   EXPECT_GE(MEMLITH_CALL(memlith_store_newest, store->handle), durable) << story();
-}
-
-void World::persist_thread() {
-  ModelStore* const store = open_one(true);
-  ModelRegion* const region = store == nullptr ? nullptr : open_region_of(*store);
-  if (region == nullptr) return;
-  memlith_region_info info{};
-  info.struct_size = sizeof info;
-  expect(MEMLITH_CALL(memlith_region_get_info, region->handle, &info), MEMLITH_OK, "region_get_info");
-  const std::int32_t code = MEMLITH_CALL(memlith_persist, &region->handle, 1, MEMLITH_SCOPE_THREAD);
-  if (info.tracker == MEMLITH_TRACKER_SCAN || region->process_scope) {
-    expect(code, MEMLITH_UNSUPPORTED, "thread scope with scan, or of a region for process scope");
-    return;
-  }
-  expect(code, MEMLITH_OK, "persist of a thread");
-  const std::vector<unsigned char> older = region->captured;
-  const std::vector<Range> by_others = region->by_others;
-  captured_all(*region);
-  region->by_others = by_others;
-  for (const Range& range : by_others) region->captured[range.offset] = older[range.offset];
 }
 
 // Persists until the page becomes hot, and sometimes without a change until it cools.

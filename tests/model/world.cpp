@@ -250,6 +250,44 @@ void World::reopen_and_compare() {
   }
 }
 
+// ---- persists of a thread --------------------------------------------------------------------------------------
+
+void World::persist_thread() {
+  ModelStore* const store = open_one(true);
+  if (store == nullptr) return;
+  std::vector<ModelRegion*> regions;
+  const bool all = random_.one_in(3);
+  if (all) {
+    for (auto& [name, region] : store->regions) {
+      if (region.handle != nullptr) regions.push_back(&region);
+    }
+  } else if (ModelRegion* const region = open_region_of(*store)) {
+    regions.push_back(region);
+  }
+  if (regions.empty()) return;
+  bool knows_threads = true;
+  for (const ModelRegion* const region : regions) {
+    memlith_region_info info{};
+    info.struct_size = sizeof info;
+    expect(MEMLITH_CALL(memlith_region_get_info, region->handle, &info), MEMLITH_OK, "region_get_info");
+    knows_threads = knows_threads && info.tracker != MEMLITH_TRACKER_SCAN && !region->process_scope;
+  }
+  const std::int32_t code = all ? MEMLITH_CALL(memlith_persist_all, store->handle, MEMLITH_SCOPE_THREAD)
+                                : MEMLITH_CALL(memlith_persist, &regions.front()->handle, 1, MEMLITH_SCOPE_THREAD);
+  if (!knows_threads) {
+    expect(code, MEMLITH_UNSUPPORTED, "thread scope with scan, or of a region for process scope");
+    return;
+  }
+  expect(code, MEMLITH_OK, "persist of a thread");
+  for (ModelRegion* const region : regions) {
+    const std::vector<unsigned char> older = region->captured;
+    const std::vector<Range> by_others = region->by_others;
+    captured_all(*region);
+    region->by_others = by_others;
+    for (const Range& range : by_others) region->captured[range.offset] = older[range.offset];
+  }
+}
+
 // ---- a stream of commits ---------------------------------------------------------------------------------------
 
 Stream::State Stream::empty() {
