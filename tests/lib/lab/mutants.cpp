@@ -98,6 +98,8 @@ constexpr ShownBy kShownBy[] = {
     {"moments_not_compared", "moments"},
     {"pack_sealed_under_writers", "schedule packed"},
     {"packed_commits_dropped", "scopes"},
+    {"page_of_other_thread_taken", "page-scopes"},
+    {"page_of_thread_forgotten", "page-scopes"},
     {"payload_of_any_incarnation", "lines-few"},
     {"persist_does_not_join", "region-joined"},
     {"persist_of_first_region_only", "regions"},

@@ -132,6 +132,8 @@
   X(flusher_ends_without_a_look, store, "the flusher ends without a last look at what it shall make durable")      \
   X(stored_dropped_when_full, region, "a persist that did not fit forgets what was stored")                        \
   X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                     \
+  X(page_of_other_thread_taken, region, "a persist of one thread's pages takes those of others")                   \
+  X(page_of_thread_forgotten, region, "a persist of one thread's pages leaves some of them out")                   \
   X(change_begins_uncaptured, region, "a change begins without what was stored before it having been captured")    \
   X(change_captured_inside, region, "others may capture a change that is under way")                               \
   X(change_not_undone, region, "the undoing of a change leaves memory as it is")                                   \
