@@ -20,6 +20,7 @@
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include "memlith/allocator.hpp"
 #include "memlith/heap.h"
@@ -284,6 +285,36 @@ class Heap {
   std::shared_ptr<const bool> store_open_;
   std::unique_ptr<Store> own_store_;  // of open_file
 };
+
+// A block to which nothing leads, because the program that held it was killed.
+struct Leak {
+  std::string heap{};  // the region's name
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+namespace detail {
+inline void note_leak(void* leaks, const char* heap, std::uint64_t offset, std::uint64_t bytes) {
+  static_cast<std::vector<Leak>*>(leaks)->push_back({heap, offset, bytes});
+}
+}  // namespace detail
+
+// Looks for such blocks in the heaps of a store that is closed, or whose process was killed; docs/heap.md, "Leaks".
+// Changes nothing. See memlith_verify_leaks.
+inline Result<std::vector<Leak>> verify_leaks(const std::string& path) {
+  std::vector<Leak> leaks;
+  const std::int32_t code = memlith_verify_leaks(path.c_str(), detail::note_leak, &leaks);
+  if (code != MEMLITH_OK) return Error(code);
+  return leaks;
+}
+// Frees these blocks, in one commit that is durable on ok, and returns them. `promise` is MEMLITH_PLAIN_POINTERS: see
+// memlith_collect_leaks.
+inline Result<std::vector<Leak>> collect_leaks(const std::string& path, std::uint32_t promise) {
+  std::vector<Leak> leaks;
+  const std::int32_t code = memlith_collect_leaks(path.c_str(), promise, detail::note_leak, &leaks);
+  if (code != MEMLITH_OK) return Error(code);
+  return leaks;
+}
 
 // For as long as it lives, containers of this thread that lie outside of heaps and were given no allocator allocate in
 // this heap.

@@ -26,6 +26,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "memlith/kv.h"
 #include "memlith/memlith.hpp"
@@ -314,6 +315,15 @@ class Kv {
   }
   Result<void> remove_map(const std::string& name) const {
     return detail::result_of(memlith_kv_map_remove(handle_, name.c_str()));
+  }
+  // The names of the maps, in order.
+  [[nodiscard]] Result<std::vector<std::string>> maps() const {
+    std::vector<std::string> names;
+    for (char name[MEMLITH_KV_NAME_BYTES_MAX + 1];; names.emplace_back(name)) {
+      const std::int32_t code = memlith_kv_map_at(handle_, names.size(), name, sizeof name);
+      if (memlith_category(code) == MEMLITH_NOT_FOUND) return names;
+      if (code != MEMLITH_OK) return Error(code);
+    }
   }
   // Puts records behind all that the map has, in the order of their keys (memlith_kv_map_append). `next` returns a
   // std::optional<KvRecord>, whose bytes are valid until it is called again; it does not throw. Returns how many there

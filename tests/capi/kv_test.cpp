@@ -457,6 +457,7 @@ TEST_F(KvInCpp, OpenedReadOnly) {
   EXPECT_EQ(reading->begin().error().category(), MEMLITH_READ_ONLY);
   EXPECT_EQ(reading->map("other", {.create = true}).error().category(), MEMLITH_READ_ONLY);
   EXPECT_EQ(reading->remove_map("map").error().category(), MEMLITH_READ_ONLY);
+  EXPECT_EQ(*reading->maps(), std::vector<std::string>{"map"});
   {
     auto reader = reading->begin({.read_only = true});
     ASSERT_TRUE(reader);

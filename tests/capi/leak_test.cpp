@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "memlith/heap.hpp"
 #include "support/temp_folder.hpp"
@@ -23,32 +24,23 @@ struct Library {  // an aggregate
 
 namespace {
 
-std::string last_error() {
-  char text[4096];
-  (void)memlith_last_error(text, sizeof text);
-  return text;
-}
-
 struct Found {
   std::set<std::uint64_t> offsets;
   std::uint64_t bytes = 0;
-  static void note(void* found, const char* heap, std::uint64_t offset, std::uint64_t bytes) {
-    EXPECT_STREQ(heap, "heap");
-    EXPECT_TRUE(static_cast<Found*>(found)->offsets.insert(offset).second);
-    static_cast<Found*>(found)->bytes += bytes;
-  }
 };
 
-Found leaks_of(const std::string& path) {
+Found found_in(const Result<std::vector<Leak>>& leaks) {
   Found found;
-  EXPECT_EQ(memlith_verify_leaks(path.c_str(), Found::note, &found), 0) << last_error();
+  EXPECT_TRUE(leaks.ok()) << leaks.error().message();
+  for (const Leak& leak : *leaks) {
+    EXPECT_EQ(leak.heap, "heap");
+    EXPECT_TRUE(found.offsets.insert(leak.offset).second);
+    found.bytes += leak.bytes;
+  }
   return found;
 }
-Found collect(const std::string& path) {
-  Found freed;
-  EXPECT_EQ(memlith_collect_leaks(path.c_str(), MEMLITH_PLAIN_POINTERS, Found::note, &freed), 0) << last_error();
-  return freed;
-}
+Found leaks_of(const std::string& path) { return found_in(verify_leaks(path)); }
+Found collect(const std::string& path) { return found_in(collect_leaks(path, MEMLITH_PLAIN_POINTERS)); }
 
 Heap open_heap(const Store& store) {
   auto heap = Heap::open(store, "heap", {.create = true});
@@ -117,8 +109,9 @@ TEST_F(Leaks, OfALocalStringAreFoundAndFreed) {
   EXPECT_EQ(leaks_of(path_).offsets, found.offsets) << "looking changes nothing";
   // Not without the promise.
   for (const std::uint32_t promise : {0u, 2u}) {
-    EXPECT_EQ(memlith_category(memlith_collect_leaks(path_.c_str(), promise, nullptr, nullptr)), MEMLITH_INVALID);
-    EXPECT_NE(last_error().find("XOR"), std::string::npos);
+    const auto refused = collect_leaks(path_, promise);
+    EXPECT_EQ(refused.error().category(), MEMLITH_INVALID);
+    EXPECT_NE(refused.error().message().find("XOR"), std::string::npos);
   }
   EXPECT_EQ(collect(path_).offsets, found.offsets);
   EXPECT_TRUE(leaks_of(path_).offsets.empty());
@@ -240,15 +233,14 @@ TEST_F(Leaks, OfOneFileAndWithoutAHeap) {
     ASSERT_TRUE(heap->allocate(100).ok());
     ASSERT_TRUE(heap->persist().ok());
   }
-  std::uint64_t count = 0;
-  const auto note = [](void* all, const char* heap, std::uint64_t, std::uint64_t) {
-    EXPECT_STREQ(heap, "file");
-    ++*static_cast<std::uint64_t*>(all);
-  };
-  EXPECT_EQ(memlith_verify_leaks(file.c_str(), note, &count), 0) << last_error();
-  EXPECT_EQ(count, 1u);
-  EXPECT_EQ(memlith_collect_leaks(file.c_str(), MEMLITH_PLAIN_POINTERS, note, &count), 0);
-  EXPECT_EQ(count, 2u);
+  const auto found = verify_leaks(file);
+  ASSERT_TRUE(found.ok()) << found.error().message();
+  ASSERT_EQ(found->size(), 1u);
+  EXPECT_EQ(found->front().heap, "file");
+  const auto freed = collect_leaks(file, MEMLITH_PLAIN_POINTERS);
+  ASSERT_TRUE(freed.ok()) << freed.error().message();
+  ASSERT_EQ(freed->size(), 1u);
+  EXPECT_EQ(freed->front().offset, found->front().offset);
   auto heap = Heap::open_file(file);
   ASSERT_TRUE(heap.ok());
   EXPECT_EQ(heap->verify()->blocks, 3u);  // the root, its name, its number
@@ -258,7 +250,7 @@ TEST_F(Leaks, OfOneFileAndWithoutAHeap) {
   }
   EXPECT_TRUE(leaks_of(path_).offsets.empty());
   EXPECT_TRUE(collect(path_).offsets.empty());
-  EXPECT_EQ(memlith_category(memlith_verify_leaks((folder_ / "no").c_str(), Found::note, nullptr)), MEMLITH_NOT_FOUND);
+  EXPECT_EQ(verify_leaks(folder_ / "no").error().category(), MEMLITH_NOT_FOUND);
   EXPECT_EQ(memlith_category(memlith_verify_leaks(path_.c_str(), nullptr, nullptr)), MEMLITH_INVALID);
 }
 
