@@ -8,7 +8,7 @@ use memlith_sys as sys;
 
 use crate::error::{check, found, still_open, Error, Result};
 use crate::kv::slice;
-use crate::store::{c_string, sealed::InStore, Store, View};
+use crate::store::{c_string, milliseconds, sealed::InStore, Store, View};
 
 /// What an append does that finds no room, because entries are not consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -262,7 +262,7 @@ impl Reader<'_> {
         if self.log.store.follows_newest() {
             return self.read_newest(wait);
         }
-        Ok(self.next(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))?.map(|entry| {
+        Ok(self.next(milliseconds(wait))?.map(|entry| {
             // SAFETY: valid until the next read, which takes the reader mutably.
             Entry { number: entry.number, content: unsafe { slice(entry.content) } }
         }))

@@ -25,7 +25,7 @@ use std::time::Duration;
 use memlith_sys as sys;
 
 use crate::error::{check, Result};
-use crate::store::{c_path, c_string};
+use crate::store::{c_path, c_string, milliseconds};
 
 /// Where an archive lies.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ impl Archive {
             flags: flag(options.begin_new, sys::MEMLITH_ARCHIVE_NEW)
                 | flag(options.damaged, sys::MEMLITH_ARCHIVE_DAMAGED),
             reserved: 0,
-            wait_ms: u64::try_from(options.wait.as_millis()).unwrap_or(u64::MAX),
+            wait_ms: milliseconds(options.wait),
             full_every_s: seconds(options.full_every),
             keep_s: seconds(options.keep),
             keep_log_bytes: options.keep_log_bytes,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use memlith_sys as sys;
 
 use crate::error::{check, found, still_open, Category, Error, Result};
-use crate::store::{c_string, sealed::InStore, Store, View};
+use crate::store::{c_string, milliseconds, sealed::InStore, Store, View};
 
 /// When a commit is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,6 +200,14 @@ impl Kv {
         })
     }
 
+    /// The window of weak commits: each is durable at most so long after it returned, or as soon as so many bytes wait.
+    /// None: 100 ms; 0 bytes: 16 MiB.
+    pub fn set_window(&self, most: Duration, bytes: u64) -> Result<()> {
+        let _view = self.store.same_view();
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_kv_set_window(self.raw, milliseconds(most), bytes) })
+    }
+
     /// Makes every commit that has returned durable.
     pub fn persist(&self) -> Result<()> {
         let _view = self.store.same_view();
@@ -385,9 +393,8 @@ impl<'kv> Transaction<'kv> {
 
     /// From now on a call that meets a lock waits so long for the other transaction to end, before it is a conflict.
     pub fn set_wait(&mut self, most: Duration) -> Result<()> {
-        let ms = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
         // SAFETY: the handle is open.
-        check(unsafe { sys::memlith_kv_txn_set_wait(self.raw, ms) })
+        check(unsafe { sys::memlith_kv_txn_set_wait(self.raw, milliseconds(most)) })
     }
 
     /// The value of a record.

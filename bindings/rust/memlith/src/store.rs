@@ -1,6 +1,6 @@
 //! Stores, and transactions over several things of one store.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,12 +11,17 @@ use std::time::Duration;
 use memlith_sys as sys;
 
 use crate::applog::{AppLog, Reader};
-use crate::error::{check, Error, Result};
+use crate::error::{check, found, Error, Result};
 use crate::{heap, kv, region};
 
 /// A C string of a name; one with a zero byte is refused.
 pub(crate) fn c_string(name: impl Into<Vec<u8>>) -> Result<CString> {
     CString::new(name).map_err(|_| Error::invalid("a name or a path has no zero byte"))
+}
+
+/// Rounded up, so that a short time does not become none.
+pub(crate) fn milliseconds(of: Duration) -> u64 {
+    u64::try_from(of.as_nanos().saturating_add(999_999) / 1_000_000).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn c_path(path: &Path) -> Result<CString> {
@@ -73,6 +78,8 @@ pub struct StoreOptions {
     log_max_bytes: u64,
     memory_max_bytes: u64,
     open_wait_ms: u64,
+    window_ms: u64,
+    window_bytes: u64,
 }
 
 impl StoreOptions {
@@ -128,9 +135,15 @@ impl StoreOptions {
         self
     }
 
+    /// The flush window of weak commits; see [`Store::set_window`].
+    pub fn window(mut self, most: Duration, bytes: u64) -> Self {
+        (self.window_ms, self.window_bytes) = (milliseconds(most), bytes);
+        self
+    }
+
     /// How long opening waits for another process to close the store, before it is `Busy`. At most a day.
     pub fn open_wait(mut self, wait: Duration) -> Self {
-        self.open_wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self.open_wait_ms = milliseconds(wait);
         self
     }
 
@@ -160,6 +173,8 @@ impl StoreOptions {
         options.log_max_bytes = self.log_max_bytes;
         options.memory_max_bytes = self.memory_max_bytes;
         options.open_wait_ms = self.open_wait_ms;
+        options.window_ms = self.window_ms;
+        options.window_bytes = self.window_bytes;
         let mut handle = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         check(unsafe { open(path.as_ptr(), &options, &mut handle) })?;
@@ -246,6 +261,47 @@ impl Store {
         let _view = self.same_view();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_wait(self.raw(), ticket) })
+    }
+
+    /// From now on an asynchronous persist or a weak commit is durable at most so long after it returned, or as soon as
+    /// so many bytes of log wait, always in order. None, the default: only while the flush before it is under way. 0
+    /// bytes: 16 MiB. A kv store has a window of its own: [`Kv::set_window`](crate::kv::Kv::set_window).
+    pub fn set_window(&self, most: Duration, bytes: u64) -> Result<()> {
+        let _view = self.same_view();
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_store_set_window(self.raw(), milliseconds(most), bytes) })
+    }
+
+    /// Lets the log grow to so many bytes from now on, for example after a commit that was
+    /// [`Category::Full`](crate::Category::Full), which can then be tried again.
+    pub fn set_log_max(&self, bytes: u64) -> Result<()> {
+        let _view = self.same_view();
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_store_set_log_max(self.raw(), bytes) })
+    }
+
+    /// The names of the store's regions: kv stores, logs and heaps are regions, too.
+    pub fn regions(&self) -> Result<Vec<String>> {
+        let _view = self.view()?;
+        let mut names = Vec::new();
+        loop {
+            let mut info = sized!(sys::memlith_region_info);
+            // SAFETY: the handle is open.
+            if !found(unsafe { sys::memlith_store_region_at(self.raw(), names.len() as u64, &mut info) })? {
+                return Ok(names);
+            }
+            // SAFETY: the library ends the name with a zero.
+            let name = unsafe { CStr::from_ptr(info.name.as_ptr()) };
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+
+    /// Removes a region, or what lies in one, that is not open; durable on return. False: there was none.
+    pub fn remove(&self, name: &str) -> Result<bool> {
+        let _view = self.same_view();
+        let name = c_string(name)?;
+        // SAFETY: the handle is open.
+        found(unsafe { sys::memlith_region_remove(self.raw(), name.as_ptr()) })
     }
 
     /// Writes everything durable to the home files.

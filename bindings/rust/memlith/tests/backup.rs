@@ -50,6 +50,33 @@ fn a_copy_of_a_store_in_use_and_its_checks() -> Result<()> {
 }
 
 #[test]
+fn windows_and_names_of_a_store() -> Result<()> {
+    let folder = Folder::new("windows");
+    let hour = std::time::Duration::from_secs(3600);
+    let store = Store::options().create(true).window(hour, 0).open(folder.0.join("s"))?;
+    let kv = Kv::open(&store, "kv")?;
+    let map = kv.map("m")?;
+    let weak = |value: &[u8]| kv.transact_with(memlith::kv::Durability::Weak, |txn| txn.put(map, b"k", value));
+    kv.set_window(hour, 0)?;
+    let ((), waits) = weak(b"an hour")?;
+    assert!(kv.durable() < waits);
+    kv.set_window(hour, 1)?;
+    let ((), hurries) = weak(b"a byte")?;
+    store.wait(hurries)?;
+    store.set_window(std::time::Duration::ZERO, 0)?;
+    assert_eq!(category(kv.set_window(hour * 25, 0)), Some(Category::Invalid), "more than a day");
+    store.set_log_max(1 << 31)?;
+    assert_eq!(category(store.set_log_max(1)), Some(Category::Invalid), "the log is larger");
+    drop(Region::open(&store, "r", 4096, Tracker::Auto)?);
+    assert_eq!(store.regions()?, ["kv", "r"]);
+    assert_eq!(category(store.remove("kv")), Some(Category::Busy));
+    assert!(store.remove("r")?);
+    assert!(!store.remove("r")?);
+    assert_eq!(store.regions()?, ["kv"]);
+    Ok(())
+}
+
+#[test]
 fn rot_is_named() -> Result<()> {
     let folder = Folder::new("rot");
     let path = folder.0.join("s");
