@@ -144,7 +144,7 @@ MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_
  *         the region or the file system is full, or there is no room yet for commits before this one. POISONED,
  *         CORRUPT - a page that had to be changed is damaged. NO_MEMORY.
  * Errors of SYNC alone, the commit took effect in memory, is a weak one, and `ticket` is set (what was read may be lost
- *         in a crash): IO - the flush failed, and the store is poisoned. NO_SPACE - the log cannot grow;
+ *         in a crash): IO - the flush failed, and the store is poisoned. NO_SPACE - the log cannot grow, and
  *         memlith_kv_persist tries again. */
 MEMLITH_API int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64_t* ticket);
 
