@@ -109,8 +109,9 @@ Status reserve_addresses(std::uint64_t address, std::uint64_t bytes) {
   if (error != EEXIST) return no_addresses(error, bytes);
   return fail(Errc::address_taken, Detail::mapping,
               "something else of this process lies between {:#x} and {:#x}, where the region belongs. A copy of a "
-              "store has its original's addresses: close the original first, or open the copy in another process. If "
-              "neither is open here, open the region earlier, before other memory takes the addresses",
+              "store has its original's addresses: close the original first, or open the copy in another process. The "
+              "same helps where two stores share addresses by chance. If no other store is open here, open the region "
+              "earlier, before other memory takes the addresses",
               address, address + bytes);
 }
 

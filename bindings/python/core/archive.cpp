@@ -118,7 +118,7 @@ nb::list runs(const nb::tuple& target) {
 }
 
 nb::tuple restore(const nb::tuple& target, const nb::bytes& dest, std::uint32_t at, std::uint64_t value,
-                  std::uint32_t flags) {
+                  std::uint64_t run, std::uint32_t flags) {
   struct Restoring {
     Restoring(const nb::tuple& target, const nb::bytes& dest) : place(target), path(dest.c_str()) {}
     Target place;
@@ -131,6 +131,7 @@ nb::tuple restore(const nb::tuple& target, const nb::bytes& dest, std::uint32_t 
   all->options.struct_size = sizeof all->options;
   all->options.at = at;
   all->options.value = value;
+  all->options.run = run;
   all->options.flags = flags;
   all->restored.struct_size = sizeof all->restored;
   run_hearing_signals([all] {
@@ -154,8 +155,8 @@ void define_archive(nb::module_& module) {
       .def("copy", &Archive::copy, "Makes a full copy now.")
       .def("close", &Archive::close, "Archives what is left.");
   module.def("archive_runs", &runs, nb::arg("target"), "What an archive holds: memlith_archive_run.");
-  module.def("restore", &restore, nb::arg("target"), nb::arg("dest"), nb::arg("at"), nb::arg("value"), nb::arg("flags"),
-             "Restores a store: memlith_restored, and what cut it short.");
+  module.def("restore", &restore, nb::arg("target"), nb::arg("dest"), nb::arg("at"), nb::arg("value"), nb::arg("run"),
+             nb::arg("flags"), "Restores a store: memlith_restored, and what cut it short.");
 }
 
 }  // namespace memlith::python

@@ -117,6 +117,12 @@ std::shared_ptr<Mapping> Mapping::of(const Identity& identity, std::uint64_t add
   return mapping;
 }
 
+std::string Mapping::name_at(std::uint64_t address) {
+  const auto found = mappings().find(address);
+  const std::shared_ptr<Mapping> mapping = found == mappings().end() ? nullptr : found->second.lock();
+  return mapping != nullptr ? mapping->identity_.name : "";
+}
+
 void Mapping::detach(memlith_region* region) {
   const std::uint64_t bytes = std::max(memlith_region_size(region), std::exchange(extended_bytes_, 0));
   void* const aside = move_aside(address(), bytes);

@@ -40,6 +40,8 @@ class Mapping {
   static std::shared_ptr<Mapping> find(const Identity& identity, std::uint64_t address);
   // The same, or a new one that later calls of find() return.
   static std::shared_ptr<Mapping> of(const Identity& identity, std::uint64_t address);
+  // The name of the region whose mapping arrays hold there, of any store; empty: none do.
+  static std::string name_at(std::uint64_t address);
 
   char* address() const { return reinterpret_cast<char*>(address_); }
   bool detached() const { return detached_bytes_ != 0; }

@@ -411,16 +411,30 @@ Store::Open& Store::open(const std::string& name) {
   return found->second;
 }
 
-// The mapping that arrays of an earlier opening still hold of this region, or null. With the interpreter lock.
-std::shared_ptr<Mapping> Store::mapping_before(const std::string& name) {
+// Where the region of that name lies; 0: there is none.
+std::uint64_t Store::address_of(const std::string& name) const {
   auto info = sized<memlith_region_info>();
   for (std::uint64_t index = 0; memlith_store_region_at(handle_, index, &info) == MEMLITH_OK; ++index) {
-    if (name != info.name) continue;
-    identity_.name = name;
-    const std::shared_ptr<Mapping> mapping = Mapping::find(identity_, info.address);
-    return mapping != nullptr && mapping->detached() ? mapping : nullptr;  // or another reader has the region open here
+    if (name == info.name) return info.address;
   }
-  return nullptr;
+  return 0;
+}
+
+// The mapping that arrays of an earlier opening still hold of this region, or null. With the interpreter lock.
+std::shared_ptr<Mapping> Store::mapping_before(const std::string& name) {
+  identity_.name = name;
+  const std::shared_ptr<Mapping> mapping = Mapping::find(identity_, address_of(name));
+  return mapping != nullptr && mapping->detached() ? mapping : nullptr;  // or another reader has the region open here
+}
+
+// The error of an opening whose addresses arrays of another store have, if that is so. With the interpreter lock.
+void Store::tell_arrays_in_place(const std::string& name) const {
+  const std::string other = Mapping::name_at(address_of(name));
+  if (other.empty()) return;
+  fail(MEMLITH_ADDRESS_TAKEN,
+       "array \"" + other + "\" of another store lies where array \"" + name +
+           "\" belongs; a copy of a store has its original's addresses. Delete the array of the other store (`del`; a "
+           "notebook's Out keeps results, too) and close that store, or open this one in another process");
 }
 
 void Store::open_region(const std::string& name, std::uint64_t size, std::uint64_t max_size, std::uint32_t tracker,
@@ -462,6 +476,10 @@ void Store::open_region(const std::string& name, std::uint64_t size, std::uint64
     if (memlith_category(code) == MEMLITH_ADDRESS_TAKEN && read_only_) {
       wanted.flags |= MEMLITH_REGION_ANYWHERE;
       code = memlith_region_open(handle_, name.c_str(), &wanted, &region);
+    }
+    if (memlith_category(code) == MEMLITH_ADDRESS_TAKEN) {
+      const nb::gil_scoped_acquire locked;
+      tell_arrays_in_place(name);
     }
     check(code);
   }

@@ -132,7 +132,9 @@ class Store {
   std::optional<Failure> close_logs();
   std::vector<std::unique_lock<std::mutex>> add_logs(memlith_txn* tx, const std::vector<LogChange>& changes);
   Open& open(const std::string& name);
+  std::uint64_t address_of(const std::string& name) const;
   std::shared_ptr<Mapping> mapping_before(const std::string& name);
+  void tell_arrays_in_place(const std::string& name) const;
   void close_regions();
   void close_one(Open& open);
 

@@ -1,8 +1,10 @@
 """`memlith.archive`: commits go to an archive beside the program that writes, and any of them comes back."""
 
 import datetime
+import shutil
 import time
 
+import numpy as np
 import pytest
 
 import memlith
@@ -117,3 +119,38 @@ def test_damage_and_strangers_are_refused(tmp_path):
     restored = archive.restore(target, tmp_path / "restored", as_far_as_possible=True)
     assert newest.name in restored.cut_short
     assert _value_in(tmp_path / "restored") == 0
+
+
+def test_an_lsn_of_two_histories_needs_its_run(tmp_path):
+    target, place, before = tmp_path / "archive", tmp_path / "store", tmp_path / "before"
+    with memlith.open(place) as store:
+        store.zeros("number", 1, "i8")
+        store.persist()
+    shutil.copytree(place, before)
+    lsns = []
+    for life in (1, 2):
+        with memlith.open(place) as store:
+            number = store.array("number", 1, "i8")
+            with archive.open(place, target, wait=0.001) as archiving:
+                archiving.step()
+                number[0] = life
+                ticket = store.persist_async()
+                ticket.result()
+                lsns.append(ticket.number)
+                _wait_until(lambda: archiving.step().archived_lsn >= store.info()["durable_lsn"])
+            del number
+        if life == 1:  # the second life goes on from the older files
+            shutil.rmtree(place)
+            before.rename(place)
+    first, second = archive.runs(target)
+    both = next(lsn for lsn in range(second.begin_lsn, first.end_lsn + 1) if lsn >= max(lsns))
+    with pytest.raises(memlith.Invalid, match="run"):
+        archive.restore(target, None, both, dry_run=True)
+    for life, run in ((1, first.number), (2, np.int64(second.number))):
+        archive.restore(target, tmp_path / f"life{life}", np.uint64(both), run=run)
+        assert _value_in(tmp_path / f"life{life}") == life
+    with pytest.raises(memlith.NotFound):
+        archive.restore(target, None, both, run=7, dry_run=True)
+    for wrong in ({"at": "2:81920"}, {"at": 1.5}, {"at": -1}, {"at": 2**64}, {"at": both, "run": "2"}, {"run": 1}):
+        with pytest.raises(memlith.Invalid, match="at|run"):
+            archive.restore(target, None, **wrong, dry_run=True)

@@ -67,7 +67,7 @@ def test_a_copied_store_cannot_take_the_addresses_of_living_arrays(folder: pathl
         array = store.from_array("a", [1, 2, 3])
     shutil.copytree(folder / "s", folder / "copy")
     with memlith.open(folder / "copy") as copy:
-        with pytest.raises(memlith.AddressTaken):
+        with pytest.raises(memlith.AddressTaken, match='array "a" of another store .* Delete the array'):
             copy["a"]
         del array
         copy["a"][0] = 5

@@ -124,6 +124,37 @@ def test_waiting_for_a_transaction_hears_signals(store: memlith.Store, what: str
     store.persist()
 
 
+def test_a_signal_while_a_store_closes_leaves_nothing_open(folder: pathlib.Path) -> None:
+    closed = 0
+    for step in range(200):
+        store = memlith.open(folder / "s")
+        d: memlith.Dict[int] = memlith.Dict(store, "d", weak=True)
+        d["n"] = step
+        store.autosave(60)
+        store.persist_async().add_done_callback(lambda ticket: None)  # a thread waits for it
+        began = False
+        with contextlib.suppress(Stop), stopped_after(0.0001 + step % 40 * 0.00005):
+            while True:  # the signal comes in the first close, or behind it
+                began = True
+                store.close()
+        closed += began and store.closed
+        store.close()
+        assert threads_of_stores() == []
+        with memlith.open(folder / "s") as again:  # not Busy
+            assert memlith.Dict(again, "d")["n"] == step
+    assert closed > 100
+
+
+def threads_of_stores() -> list[str]:
+    """Those that have not ended within a while."""
+    deadline = time.monotonic() + 20
+    while True:
+        names = [each.name for each in threading.enumerate() if each.name.startswith("memlith-")]
+        if not names or time.monotonic() > deadline:
+            return names
+        time.sleep(0.001)
+
+
 SLOW = """
 #include <dlfcn.h>
 #include <sys/uio.h>

@@ -136,6 +136,8 @@ class Store:
         Arrays keep their values as ordinary memory that belongs to no store. Closing twice has no effect.
         What weak dictionaries acknowledged is made durable. If there is no room for it (NoSpace, Full, NoMemory),
         nothing is closed: make room, and close the store again.
+        A signal handler that raises meanwhile (Ctrl-C) is heard when the store is closed; before the call has begun, it
+        leaves the store open.
         """
         _close(self._core, self._threads, os.fsdecode(self.path))
         self._finalizer.detach()
@@ -463,13 +465,19 @@ _OPTIONS_32 = ("physical_block_bytes", "manual_checkpoint", "io")
 def _close(core: _core.Store, threads: _Threads, path: str | None = None) -> None:
     """With a path, warns of changes that are dropped."""
     dropped: list[tuple[str, int]] = []
-    if not core.inherited:  # a forked child has none of the threads
-        core.persist_waiting()
-        threads.autosave(None)
-        threads.waiter.stop()
-        if path is not None and not core.closed:
-            with contextlib.suppress(Error):
-                dropped = core.unpersisted()
+    try:
+        if not core.inherited:  # a forked child has none of the threads
+            core.persist_waiting()
+            threads.autosave(None)
+            threads.waiter.stop()
+            if path is not None and not core.closed:
+                with contextlib.suppress(Error):
+                    dropped = core.unpersisted()
+    except Error:  # there is no room for what weak dictionaries acknowledged
+        raise
+    except BaseException:  # of a signal handler
+        core.close()
+        raise
     core.close()
     if dropped:
         names = ", ".join(f'"{name}"' for name, _ in dropped)

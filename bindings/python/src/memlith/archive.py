@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import operator
 import os
 import threading
 import warnings
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 from . import _core
-from ._errors import Error, IOFailure, NoMemory, NoSpace, TooManyFiles
+from ._errors import Error, Invalid, IOFailure, NoMemory, NoSpace, TooManyFiles
 from ._ticket import Flag
 
 _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -224,26 +225,44 @@ def runs(target: _Path | Commands) -> list[Run]:
 def restore(
     target: _Path | Commands,
     dest: _Path | None,
-    at: int | datetime.datetime | None = None,
+    at: SupportsIndex | datetime.datetime | None = None,
     *,
+    run: SupportsIndex | None = None,
     dry_run: bool = False,
     as_far_as_possible: bool = False,
 ) -> Restored:
     """Restores a store to `dest`, which must not exist: as of an LSN, a time, or the newest commit that is archived.
 
-    A datetime without a time zone is local time. `dest` appears whole or not at all. dry_run=True reads and checks what
-    is needed, and makes nothing; `dest` may be None then. Where the archive is damaged, Corrupt names the part, and
-    as_far_as_possible=True restores the last complete state before it.
-    Raises Exists, NotFound (no archive, or no such state), Corrupt, NoSpace.
+    The `number` of a Ticket is an LSN, and stands for the state with its commit. An LSN that several histories have
+    needs `run`, the number of a run (runs()), in which it is looked for; so may a time. A datetime without a time zone
+    is local time. `dest` appears whole or not at all. dry_run=True reads and checks what is needed, and makes nothing;
+    `dest` may be None then. Where the archive is damaged, Corrupt names the part, and as_far_as_possible=True restores
+    the last complete state before it.
+    Raises Exists, NotFound (no archive, or no such state), Invalid (an LSN of several histories), Corrupt, NoSpace.
     """
     kind, value = _LATEST, 0
     if isinstance(at, datetime.datetime):
         since = at.astimezone(datetime.timezone.utc) - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
         kind, value = _TIME, (since // datetime.timedelta(microseconds=1)) * 1000
     elif at is not None:
-        kind, value = _LSN, at
+        kind, value = _LSN, _number("at", at)
+    if run is not None and kind == _LATEST:
+        raise Invalid("run says in which run `at` is looked for; give an LSN or a time as `at`, too")
+    of_run = 0 if run is None else _number("run", run)
     flags = (_RESTORE_DRY if dry_run else 0) | (_RESTORE_AS_FAR_AS_CAN if as_far_as_possible else 0)
-    return Restored(*_core.restore(_place(target), b"" if dest is None else os.fsencode(dest), kind, value, flags))
+    return Restored(*_core.restore(_place(target), b"" if dest is None else os.fsencode(dest), kind, value, of_run,
+                                   flags))
+
+
+def _number(name: str, given: SupportsIndex) -> int:
+    try:
+        number = operator.index(given)
+    except TypeError:
+        wanted = "an LSN, such as the number of a Ticket, or a datetime" if name == "at" else "the number of a run"
+        raise Invalid(f"{name}={given!r}: give {wanted}") from None
+    if not 0 < number < _NEVER:
+        raise Invalid(f"{name}={number}: numbers of LSNs and runs are positive, and below 2**64 - 1")
+    return number
 
 
 def _place(target: _Path | Commands) -> tuple[bytes, bytes, bytes, bytes]:
