@@ -53,6 +53,7 @@ ArchiveProgress Archiver::progress() const {
 // ---- opening ---------------------------------------------------------------------------------------------------
 
 Status Archiver::open() {
+  MEMLITH_ASSERT(lock_ == nullptr && manifest_.runs.empty() && !written_);  // once
   MEMLITH_TRY_ASSIGN(const bool has_log, source_.look_for_log());
   MEMLITH_TRY_ASSIGN(lock_, target_.lock());
   MEMLITH_TRY(source_.leave_notice(options_.keep_log_bytes));
@@ -70,6 +71,7 @@ Status Archiver::open() {
   manifest_.file_name = source_.file_name();
   if (source_.kind() == StoreKind::one_file) manifest_.place = options_.place;
   if (is_new) manifest_.archive_id = random_identity();
+  MEMLITH_ASSERT(manifest_.archive_id != 0 && manifest_.session != 0);
   return same_log ? resume() : begin_run(is_new || manifest_.runs.empty() ? "first" : "log");
 }
 
@@ -91,11 +93,13 @@ Status Archiver::check_same_store() const {
 }
 
 Status Archiver::resume() {
+  MEMLITH_ASSERT(manifest_.log_id == source_.log_id() && waiting_.empty());
   if (manifest_.runs.empty()) return begin_run("first");
   // An archiver ended before the run had its full copy.
   if (!run_has_copy(manifest_)) return begin_run(manifest_.runs.back().why);
   removed_segment_ = manifest_.runs.front().first_segment;
   removed_full_ = manifest_.fulls.empty() ? 1 : manifest_.fulls.front().number;
+  MEMLITH_ASSERT(removed_segment_ <= manifest_.next_segment && removed_full_ < manifest_.next_full);
   position_ = waiting_from_ = archived();
   source_.tell_archived(position_.lsn);
   MEMLITH_TRY_ASSIGN(const ArchiveSource::Reach reach, source_.find(position_));
@@ -117,10 +121,7 @@ Status Archiver::look_once() {
   if (!broken_ && !source_.has_log()) return begin_run("log");  // looking for it has failed
   if (broken_) return begin_run(why_);
   MEMLITH_TRY(gather());
-  if (broken_) {
-    MEMLITH_TRY(seal());  // what was read before the gap
-    return begin_run(why_);
-  }
+  if (broken_) return begin_run(why_);
   if (ended_) return go_on_with_new_log();
   const bool due = !waiting_.empty() && now() - waiting_since_ns_ >= options_.seal_ns;
   if (due || waiting_.size() >= options_.segment_bytes) MEMLITH_TRY(seal());
@@ -195,6 +196,7 @@ Status Archiver::gather() {
   const std::uint64_t began_ns = now();
   MEMLITH_TRY_ASSIGN(const ArchiveSource::Reach reach,
                      source_.read(at, [this](const Frame& frame) { return take(frame); }));
+  MEMLITH_ASSERT(position_.lsn <= at.lsn);  // which a clean close may have moved on without a frame
   ended_ = reach == ArchiveSource::Reach::ended;
   if (reach == ArchiveSource::Reach::all || ended_) {
     MEMLITH_TRY_ASSIGN(const bool changed, source_.file_may_be_changed());
@@ -229,6 +231,9 @@ Status Archiver::take(const Frame& frame) {
 Status Archiver::seal() {
   if (waiting_.empty()) return kOk;
   MEMLITH_ASSERT(!manifest_.runs.empty() && waiting_from_.lsn < position_.lsn);
+  // A segment is the log's bytes from one place to another, without a hole.
+  MEMLITH_ASSERT(position_.lsn.value - waiting_from_.lsn.value == waiting_.size());
+  MEMLITH_ASSERT(manifest_.next_segment >= removed_segment_);  // no number is used twice
   MEMLITH_TRY(check_still_mine());
   PackHeader header{};
   header.kind = kPackSegment;
@@ -277,6 +282,7 @@ Status Archiver::put_segment(const PackHeader& header, std::uint64_t& stored_byt
 Status Archiver::put_manifest(Manifest next) {
   MEMLITH_ASSERT(!next.runs.empty() && next.archive_id == manifest_.archive_id);
   MEMLITH_ASSERT(next.next_segment >= manifest_.next_segment && next.next_full >= manifest_.next_full);
+  MEMLITH_ASSERT(next.log_id == next.runs.back().log_id);
   MEMLITH_TRY(next.put(target_));
   manifest_ = std::move(next);
   written_ = true;
@@ -290,6 +296,7 @@ Status Archiver::put_manifest(Manifest next) {
 // apart.
 Status Archiver::check_still_mine() {
   if (!written_) return kOk;
+  MEMLITH_ASSERT(manifest_.session != 0);
   MEMLITH_TRY_ASSIGN(const Manifest found, Manifest::get(target_));
   if (found.session == manifest_.session) return kOk;
   return fail(Errc::busy, Detail::lock,
@@ -303,6 +310,9 @@ Status Archiver::check_still_mine() {
 Status Archiver::begin_run(std::string why) {
   broken_ = true;
   why_ = why;
+  // Frames that were read before those that are missing, also while a full copy was made, belong to the run before. A
+  // run without a full copy is replaced, with its frames.
+  if (!manifest_.runs.empty() && run_has_copy(manifest_)) MEMLITH_TRY(seal());
   waiting_.clear();
   first_time_ns_ = 0;
   ended_ = false;
@@ -335,11 +345,13 @@ Status Archiver::begin_run(std::string why) {
   const Status copied = copy_full(run.number);
   if (!copied.ok()) broken_ = true;  // the run begins anew
   MEMLITH_TRY(copied);
+  MEMLITH_ASSERT(run_has_copy(manifest_) && !broken_);
   if (why == "gap" || why == "history") ++gaps_;
   return forget_old();
 }
 
 Status Archiver::copy_full(std::uint64_t run) {
+  MEMLITH_ASSERT(waiting_.empty() && manifest_.runs.back().number == run);
   FullCopy full;
   full.number = manifest_.next_full;
   full.run = run;
@@ -373,6 +385,7 @@ Status Archiver::copy_full(std::uint64_t run) {
     return kOk;
   };
   MEMLITH_TRY_ASSIGN(const CopiedState state, source_.copy(full, calls));
+  MEMLITH_ASSERT(writer != nullptr && full.from == state.position && state.log_id == manifest_.log_id);
   if (!state.damaged.empty() && !options_.takes_damaged) return is_damaged(state);
   MEMLITH_TRY(writer->finish());
   MEMLITH_TRY(calls.between());
@@ -389,6 +402,7 @@ Status Archiver::copy_full(std::uint64_t run) {
   note_time(manifest_.runs.back(), full.made_ns);
   full.bytes = writer->stored_bytes();
   MEMLITH_TRY_ASSIGN(full.first_segment, segment_with(full.from));
+  MEMLITH_ASSERT(full.from.lsn <= full.complete_at && full.first_segment <= manifest_.next_segment);
   Manifest next = manifest_;
   ++next.next_full;
   next.fulls.push_back(full);
@@ -415,6 +429,7 @@ Result<std::uint64_t> Archiver::segment_with(LogPosition position) const {
     if (pack->header().end_lsn <= position.lsn.value) break;
     --number;
   }
+  MEMLITH_ASSERT(run.first_segment <= number && number <= run.end_segment);
   return number;
 }
 
@@ -425,6 +440,7 @@ Status Archiver::forget_old() {
   if (options_.keep_ns == 0) return kOk;
   const std::uint64_t time = now();
   Manifest next = manifest_;
+  MEMLITH_ASSERT(!next.fulls.empty());
   while (next.fulls.size() > 1 && time > next.fulls[1].made_ns && time - next.fulls[1].made_ns > options_.keep_ns) {
     next.fulls.erase(next.fulls.begin());
   }
@@ -432,6 +448,7 @@ Status Archiver::forget_old() {
   const std::uint64_t kept_full = first.number;
   const std::uint64_t kept_segment = first.first_segment;
   std::erase_if(next.runs, [&first](const Run& run) { return run.number < first.run; });
+  MEMLITH_ASSERT(!next.runs.empty() && next.runs.front().number == first.run);  // a copy's run is never forgotten
   Run& run = next.runs.front();
   run.first_segment = std::max(run.first_segment, kept_segment);
   const bool changed = next.fulls.size() != manifest_.fulls.size() || next.runs.size() != manifest_.runs.size() ||

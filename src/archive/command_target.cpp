@@ -44,6 +44,7 @@ class RunningCommand {
 
   // `theirs`: 0, its input is ours to write; 1, its output is ours to read.
   Status start(std::string command, int theirs) {
+    MEMLITH_ASSERT(process_ <= 0 && (theirs == 0 || theirs == 1));
     command_ = std::move(command);
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return failed_to_start(errno);
@@ -82,6 +83,7 @@ class RunningCommand {
       const ssize_t count = ::read(ours_.get(), target.data() + done, target.size() - done);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return fail_errno(errno, Detail::read, "reading what the command `{}` writes", command_);
+      MEMLITH_ASSERT(static_cast<std::uint64_t>(count) <= target.size() - done);
       if (count == 0) MEMLITH_TRY(end(nullptr));
       done += static_cast<std::uint64_t>(count);
     }
@@ -128,6 +130,7 @@ class RunningCommand {
     return fail_errno(error, Detail::open, "the command `{}` cannot be started", command_);
   }
   int wait_for_end() {
+    MEMLITH_ASSERT(process_ > 0);  // else any child of the program would be waited for
     int status = 0;
     while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
     }

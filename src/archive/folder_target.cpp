@@ -20,11 +20,13 @@ class FolderSink final : public ArchiveSink {
     (void)volume_.remove(name_ + kFresh);
   }
   Status write(std::span<const std::byte> bytes) override {
+    MEMLITH_ASSERT(device_ != nullptr);  // not behind finish()
     MEMLITH_TRY(device_->write(at_, bytes));
     at_ += bytes.size();
     return kOk;
   }
   Status finish() override {
+    MEMLITH_ASSERT(device_ != nullptr && at_ > 0);
     // ORDER content-before-name: an object that has its name is complete after a power cut. [mutant
     // archive_named_unflushed]
     MEMLITH_TRY(device_->flush());
@@ -45,6 +47,7 @@ class FolderStream final : public ArchiveStream {
  public:
   FolderStream(std::unique_ptr<Device> device, std::uint64_t size) : device_(std::move(device)), size_(size) {}
   Result<std::uint64_t> read(std::span<std::byte> target) override {
+    MEMLITH_ASSERT(at_ <= size_);
     const std::uint64_t count = std::min<std::uint64_t>(target.size(), size_ - at_);
     if (count > 0) MEMLITH_TRY(device_->read(at_, target.first(count)));
     at_ += count;
@@ -108,6 +111,7 @@ Result<std::vector<std::byte>> get_whole(ArchiveTarget& target, const std::strin
     const std::size_t before = bytes.size();
     bytes.resize(before + kStep);
     MEMLITH_TRY_ASSIGN(const std::uint64_t count, stream->read(std::span(bytes).subspan(before)));
+    MEMLITH_ASSERT(count <= kStep);
     bytes.resize(before + count);
     if (count < kStep) return bytes;
     if (bytes.size() > bytes_max) {

@@ -121,16 +121,40 @@ bool parse_line(const std::string& line, bool is_old, Manifest& manifest) {
   return complete && words.eof();
 }
 
+// Runs follow each other, and their segments do.
+bool runs_are_in_order(const Manifest& manifest) {
+  std::uint64_t number = 0;
+  std::uint64_t segment = 1;
+  for (const Run& run : manifest.runs) {
+    if (run.number <= number || run.end.lsn < run.begin.lsn) return false;
+    if (run.first_segment < segment || run.end_segment < run.first_segment) return false;
+    number = run.number;
+    segment = run.end_segment;
+  }
+  return segment <= manifest.next_segment;
+}
+
+// Full copies follow each other, and each belongs to a run that reaches it.
+bool fulls_are_in_order(const Manifest& manifest) {
+  std::uint64_t number = 0;
+  std::uint64_t in_run = 0;
+  for (const FullCopy& full : manifest.fulls) {
+    const Run* const run = manifest.find_run(full.run);
+    if (full.number <= number || full.run < in_run || run == nullptr) return false;
+    if (full.complete_at < full.from.lsn || full.from.lsn < run->begin.lsn || run->end.lsn < full.complete_at)
+      return false;
+    if (full.first_segment < run->first_segment || full.first_segment > run->end_segment) return false;
+    number = full.number;
+    in_run = full.run;
+  }
+  return number < manifest.next_full;
+}
+
 bool is_sane(const Manifest& manifest) {
   if (manifest.archive_id == 0 || manifest.log_id == 0) return false;
   if ((manifest.kind == StoreKind::one_file) == manifest.file_name.empty()) return false;
   if (manifest.file_name.find('/') != std::string::npos) return false;
-  std::uint64_t segment = 0;
-  for (const Run& run : manifest.runs) {
-    if (run.first_segment < segment || run.end_segment < run.first_segment) return false;
-    segment = run.end_segment;
-  }
-  if (segment > manifest.next_segment) return false;
+  if (!runs_are_in_order(manifest) || !fulls_are_in_order(manifest)) return false;
   return std::all_of(manifest.fulls.begin(), manifest.fulls.end(), [](const FullCopy& full) {
     return is_log_block(full.block_bytes) && full.slot_bytes % 4096 == 0 && full.slot_bytes >= 2 * full.block_bytes &&
            full.slot_bytes <= kSlotBytesMax && full.slot_count >= 2 && full.slot_count <= kSlotCountMax &&
@@ -146,6 +170,7 @@ const Run* Manifest::find_run(std::uint64_t number) const {
 }
 
 bool Manifest::counts_anew(std::size_t index) const {
+  MEMLITH_ASSERT(index < runs.size());
   if (index == 0) return true;
   const Run& run = runs[index];
   const Run& before = runs[index - 1];
@@ -208,6 +233,7 @@ Result<Manifest> Manifest::get(ArchiveTarget& target) {
 }
 
 Status Manifest::put(ArchiveTarget& target) const {
+  MEMLITH_ASSERT(is_sane(*this));  // no reader would take another one
   const std::string content = text();
   return put_whole(target, kName, std::as_bytes(std::span(content)));
 }

@@ -44,6 +44,8 @@ PackWriter::PackWriter(const PackHeader& header) : header_(header) {}
 PackWriter::~PackWriter() = default;
 
 Result<std::unique_ptr<PackWriter>> PackWriter::begin(ArchiveTarget& target, PackHeader header) {
+  MEMLITH_ASSERT(header.archive_id != 0 && header.log_id != 0 && header.number != 0 && header.run != 0);
+  MEMLITH_ASSERT(header.kind == kPackFull || (header.kind == kPackSegment && header.begin_lsn < header.end_lsn));
   header.magic = kPackMagic;
   header.version = kPackVersion;
   header.checksum = header_checksum(header, header.archive_id);
@@ -89,7 +91,8 @@ Status PackWriter::put_chunk() {
 
 Status PackWriter::finish() {
   if (!content_.empty()) MEMLITH_TRY(put_chunk());
-  MEMLITH_TRY(put_chunk());  // the end
+  MEMLITH_ASSERT(index_ > 0);  // no pack is empty
+  MEMLITH_TRY(put_chunk());    // the end
   return sink_->finish();
 }
 
@@ -120,6 +123,7 @@ Result<std::unique_ptr<PackReader>> PackReader::open(ArchiveTarget& target, std:
 
 Status PackReader::fill(std::span<std::byte> target) {
   MEMLITH_TRY_ASSIGN(const std::uint64_t count, stream_->read(target));
+  MEMLITH_ASSERT(count <= target.size());
   at_ += count;
   return count == target.size() ? kOk : damaged("it ends there; it was cut short");
 }
@@ -148,6 +152,7 @@ Result<std::span<const std::byte>> PackReader::next() {
   } else if (ZSTD_decompress(content_.data(), content_.size(), stored_.data(), stored_.size()) != content_.size()) {
     return damaged("it cannot be decompressed");
   }
+  MEMLITH_ASSERT(content_.size() == chunk.bytes);
   rest_ = content_;
   return rest_;
 }

@@ -32,6 +32,7 @@ Replica::~Replica() = default;
 // ---- creating --------------------------------------------------------------------------------------------------
 
 Status Replica::create(const FullCopy& full, std::uint64_t log_id, PackReader& copy, std::uint64_t log_bytes_min) {
+  MEMLITH_ASSERT(files_.log == nullptr);
   MEMLITH_TRY(files_.volume.make_folder(""));
   if (!files_.one_file()) MEMLITH_TRY(files_.volume.make_folder("objects"));
   StoreHeader header;
@@ -44,6 +45,7 @@ Status Replica::create(const FullCopy& full, std::uint64_t log_id, PackReader& c
   if (!files_.one_file()) MEMLITH_TRY(files_.volume.sync_folder("objects"));
   MEMLITH_TRY(make_log(full, log_id, log_bytes_min));
   MEMLITH_TRY(open());
+  MEMLITH_ASSERT(end_ == full.from && this->log_id() == log_id);
   return write_superblock(end_, end_, [&full](Superblock& next) {
     next.slot_count_made = full.slot_count;  // for the log that promote() makes
   });
@@ -88,6 +90,7 @@ Status Replica::copy_homes(PackReader& copy, std::uint64_t log_id) {
     for (std::uint64_t done = 0; done < record.bytes; done += buffer.size()) {
       buffer.resize(std::min<std::uint64_t>(record.bytes - done, kChunkBytesMax));
       MEMLITH_TRY(copy.read(buffer));
+      MEMLITH_ASSERT(!buffer.empty() && sums.contains(id));
       MEMLITH_TRY(home->write(record.offset + done, buffer));
       sums.at(id).note(record.offset + done, buffer);
     }
@@ -129,6 +132,7 @@ Status Replica::read_log() {
 }
 
 Status Replica::write_superblock(LogPosition tail, LogPosition head, const std::function<void(Superblock&)>& change) {
+  MEMLITH_ASSERT(tail.lsn <= head.lsn);
   const LockGuard lock(superblocks_->mutex());
   if (change) change(superblocks_->current());
   return superblocks_->write(tail, superblocks_->client_bytes(), head, LogEnd::held);
@@ -143,6 +147,7 @@ ClientBytes Replica::client() const {
 
 Status Replica::append(std::span<const std::byte> frames, LogPosition from, LogPosition to, std::uint64_t incarnation) {
   MEMLITH_ASSERT(from.previous == end_.previous && from.lsn >= end_.lsn);
+  MEMLITH_ASSERT(!frames.empty() && to.lsn.value - from.lsn.value == frames.size());
   if (from.lsn > end_.lsn) {
     MEMLITH_TRY(checkpoint());
     MEMLITH_TRY(write_superblock(from, from));
@@ -165,6 +170,7 @@ Status Replica::append(std::span<const std::byte> frames, LogPosition from, LogP
 Status Replica::make_room(LogPosition to) {
   const auto needed = [this, &to] {
     const LogGeometry& geometry = files_.log->geometry();
+    MEMLITH_ASSERT(superblock().tail_lsn < to.lsn.value);
     const std::uint64_t last = geometry.segment_of(Lsn{to.lsn.value - 1});
     return last - geometry.segment_of(Lsn{superblock().tail_lsn}) + 1;
   };
@@ -176,6 +182,7 @@ Status Replica::make_room(LogPosition to) {
 
 // The log is empty.
 Status Replica::grow(std::uint64_t slots) {
+  MEMLITH_ASSERT(slots > superblock().slot_count && superblock().tail_lsn == end_.lsn.value);
   if (slots > kSlotCountMax) {
     return fail(Errc::full, Detail::slot, "{}: a frame does not fit into a log of {} slots", files_.path(),
                 kSlotCountMax);
@@ -202,6 +209,7 @@ Status Replica::write_frames(std::span<const std::byte> frames, Lsn from) {
     const std::uint64_t segment = geometry.segment_of(from);
     MEMLITH_TRY(claim(segment));
     const std::uint64_t count = std::min<std::uint64_t>(frames.size(), geometry.left_in_segment(from));
+    MEMLITH_ASSERT(count > 0 && claimed_.contains(segment));
     const auto slot = static_cast<std::uint32_t>(segment % superblock().slot_count);
     MEMLITH_TRY(files_.log_device->write(geometry.slot_offset(slot) + geometry.block_bytes +
                                              geometry.offset_in_segment(from),
@@ -216,6 +224,7 @@ Status Replica::claim(std::uint64_t segment) {
   if (!claimed_.insert(segment).second) return kOk;
   const std::uint64_t slots = superblock().slot_count;
   if (segment >= slots) claimed_.erase(claimed_.begin(), claimed_.upper_bound(segment - slots));
+  MEMLITH_ASSERT(claimed_.size() <= slots);  // a slot claims one segment
   std::vector<std::byte> block(files_.log->geometry().block_bytes);
   fill_slot_header(block, segment, 1, log_id());
   return files_.log_device->write(files_.log->geometry().slot_offset(static_cast<std::uint32_t>(segment % slots)),
@@ -325,6 +334,7 @@ Status Replica::promote() {
   format.slot_count = old.slot_count_made;
   // An empty log begins with a segment, as after a clean close.
   const std::uint64_t segments = geometry.segment_of(end_.lsn.advance(geometry.segment_bytes() - 1));
+  MEMLITH_ASSERT(segments * geometry.segment_bytes() >= end_.lsn.value && old.tail_lsn == end_.lsn.value);
   const LogBeginning beginning{{Lsn{segments * geometry.segment_bytes()}, end_.previous}, old.incarnation};
   const std::string fresh = files_.names.fresh_log();
   MEMLITH_TRY_ASSIGN(const bool left_over, files_.volume.exists(fresh));

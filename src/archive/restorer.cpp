@@ -62,6 +62,7 @@ Result<RestorePlan> Restorer::plan(const Moment& moment) {
     if (!found) continue;
     if (moment.kind == Moment::Kind::lsn) MEMLITH_TRY(check_unambiguous(*run, moment));
     if (moment.kind == Moment::Kind::time) MEMLITH_TRY(check_no_gap(*run, moment.value, plan));
+    MEMLITH_ASSERT(plan.full.run == run->number && plan.full.first_segment <= run->end_segment);
     plan.segments = run->end_segment - plan.full.first_segment;
     return plan;
   }
@@ -84,6 +85,7 @@ Result<bool> Restorer::plan_in(const Run& run, const Moment& moment, RestorePlan
     return latest || (each.complete_at <= until && until <= run.end.lsn);
   });
   if (full == nullptr) return false;
+  MEMLITH_ASSERT(full->complete_at <= until && until <= run.end.lsn);
   plan.full = *full;
   plan.until = until;
   return true;
@@ -155,6 +157,7 @@ Status Restorer::check_unambiguous(const Run& chosen, const Moment& moment) cons
     if (manifest_.counts_anew(i)) ++life;
     if (manifest_.runs[i].number == chosen.number) chosen_life = life;
   }
+  MEMLITH_ASSERT(chosen_life > 0);
   life = 0;
   for (std::size_t i = 0; i < manifest_.runs.size(); ++i) {
     const Run& run = manifest_.runs[i];
@@ -182,6 +185,7 @@ Status Restorer::check_no_gap(const Run& chosen, std::uint64_t ns, RestorePlan& 
     plan.short_ns = ns - known_ns;
     return kOk;
   }
+  MEMLITH_ASSERT(chosen.number < last.number);  // runs are in order
   const Run& next = *std::find_if(manifest_.runs.begin(), manifest_.runs.end(),
                                   [&chosen](const Run& run) { return run.number > chosen.number; });
   const FullCopy* first = nullptr;
@@ -278,7 +282,9 @@ Status Restorer::feed(Replica& replica, const FullCopy& full, Lsn until) {
     if (first != nullptr && !fits) {
       return does_not_follow(next_segment_, replica.end().lsn);
     }
+    MEMLITH_ASSERT(first == nullptr || to.lsn.value - from.lsn.value == bytes);
     if (first != nullptr) MEMLITH_TRY(replica.append({first, bytes}, from, to, incarnation));
+    MEMLITH_ASSERT(replica.end() == to);
     if (header.end_lsn > until.value) return kOk;
   }
   return kOk;
@@ -290,6 +296,7 @@ Status Restorer::check(const RestorePlan& plan, std::uint64_t& lsn, std::uint64_
     MEMLITH_TRY_ASSIGN(const std::span<const std::byte> content, copy->next());
     if (content.empty()) break;
   }
+  MEMLITH_ASSERT(run_of(plan.full) != nullptr);
   const Run& run = *run_of(plan.full);
   const LogGeometry geometry{plan.full.block_bytes, plan.full.slot_bytes};
   lsn = plan.full.from.lsn.value;

@@ -147,6 +147,7 @@ Result<bool> ArchiveSource::ask_log() {
     return false;
   }
   const LogPosition end = files_.log->recovered();
+  MEMLITH_ASSERT(files_.log->tail().lsn <= end.lsn);
   // ORDER flush-before-archive: what a writer that was killed did not flush can be read, and lost in a power cut. An
   // archive that had it would be ahead of the store. [mutant archive_of_unflushed_log]
   if (!files_.was_clean) {
@@ -207,6 +208,7 @@ Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& v
       MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, next_frame(reader));
       if (!frame.has_value()) break;
       if (frame->after.lsn > wanted) break;
+      MEMLITH_ASSERT(at.lsn <= frame->lsn && frame->lsn < frame->after.lsn);  // each step comes nearer to the end
       MEMLITH_TRY(visit(*frame));
       at = frame->after;
     }
@@ -225,6 +227,7 @@ Result<ArchiveSource::Reach> ArchiveSource::read(LogPosition& at, const Visit& v
 }
 
 Result<Lsn> ArchiveSource::readable_end(LogPosition at) {
+  MEMLITH_ASSERT(has_log());
   LogReader reader = files_.log->follower(at);
   for (;;) {
     MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, next_frame(reader));
@@ -302,6 +305,7 @@ class RecordSink final : public CopySink {
 }  // namespace
 
 Result<CopiedState> ArchiveSource::copy(FullCopy& full, const CopyCalls& calls) {
+  MEMLITH_ASSERT(has_log());
   MEMLITH_TRY(look());
   const Superblock before = files_.log->superblock();
   StoreOptions options = files_.options;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "base/assert.hpp"
 #include "base/status.hpp"
 
 namespace memlith::core {
@@ -21,6 +22,7 @@ class ByteRanges {
       end = std::max(end, next->second);
       next = ranges_.erase(next);
     }
+    MEMLITH_ASSERT(next == ranges_.end() || end < next->first);
     ranges_.emplace(begin, end);
   }
   // Visits what of [begin, end) is not in the set, in order.

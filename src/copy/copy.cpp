@@ -62,6 +62,7 @@ class CountingSink final : public CopySink {
 std::string in_words(const CopiedState& state, const DamagedBytes& damaged) {
   const auto info = std::find_if(state.objects.begin(), state.objects.end(),
                                  [&](const ObjectInfo& each) { return each.id == damaged.object; });
+  MEMLITH_ASSERT(info != state.objects.end());  // what belongs to no object is not looked at
   return fmt::format("region \"{}\": {} bytes from offset {} on", info->name, damaged.bytes, damaged.offset);
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -52,6 +52,7 @@ Result<CopiedState> CopySource::walk(CopySink& sink, const CopyProgress& progres
 Result<bool> CopySource::try_to_walk(CopySink& sink) {
   MEMLITH_TRY(look());
   MEMLITH_TRY(sink.begin(state()));
+  MEMLITH_ASSERT(read_.empty() && put_.empty());
   MEMLITH_TRY_ASSIGN(std::vector<ObjectId> left, homes_there());
   MEMLITH_TRY_ASSIGN(const bool taken, take_homes(sink, left));
   if (!taken) return false;
@@ -95,13 +96,11 @@ Result<std::vector<ObjectId>> CopySource::homes_there() {
   } else {
     MEMLITH_TRY_ASSIGN(const std::vector<std::string> names, files_.volume.list("objects"));
     for (const std::string& name : names) {
-      std::uint32_t id = 0;
-      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-      if (error == std::errc{} && end == name.data() + name.size() && ObjectId{id} != kDirectory) {
-        objects.push_back(ObjectId{id});
-      }
+      const std::optional<ObjectId> object = StoreNames::object_named(name);
+      if (object.has_value() && *object != kDirectory) objects.push_back(*object);
     }
     std::sort(objects.begin(), objects.end());
+    MEMLITH_ASSERT(std::adjacent_find(objects.begin(), objects.end()) == objects.end());
   }
   for (const ObjectId object : objects) {
     MEMLITH_TRY_ASSIGN(Device* const home, files_.homes.get_if_there(object));
@@ -114,6 +113,7 @@ Result<std::vector<ObjectId>> CopySource::homes_there() {
 
 // The sink first takes the files that it takes by itself, before anything is put. Leaves the others in `left`.
 Result<bool> CopySource::take_homes(CopySink& sink, std::vector<ObjectId>& left) {
+  MEMLITH_ASSERT(put_.empty());
   std::vector<ObjectId> to_read;
   for (const ObjectId object : left) {
     MEMLITH_TRY_ASSIGN(Device* const home, files_.homes.get_if_there(object));
@@ -209,6 +209,7 @@ Status CopySource::put_gathered(CopySink& sink) {
       }));
       continue;
     }
+    MEMLITH_ASSERT(!files_.one_file() || object == kFile);
     ByteRanges* const ranges = read_.contains(object) ? nullptr : &put_[object];
     MEMLITH_TRY(overlay.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) {
       if (ranges != nullptr) ranges->add(offset, offset + bytes.size());
@@ -223,6 +224,7 @@ Status CopySource::put_gathered(CopySink& sink) {
 // ---- the state -------------------------------------------------------------------------------------------------
 
 Status CopySource::load_directory() {
+  MEMLITH_ASSERT(replay_.overlay().objects().empty());  // every frame was put
   directory_->read_record(record_);
   MEMLITH_TRY(directory_->take_record(directory_changes_));
   return directory_->load(directory_changes_);
@@ -236,6 +238,7 @@ CopiedState CopySource::state() const {
   const Superblock& superblock = files_.log->superblock();
   CopiedState state;
   state.position = follower_.at();
+  MEMLITH_ASSERT(state.position.lsn >= Lsn{superblock.tail_lsn});
   state.log_id = superblock.log_id;
   state.origin = files_.origin;
   state.incarnation = superblock.incarnation;

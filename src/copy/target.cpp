@@ -40,6 +40,7 @@ std::string CopyTarget::mark_name() const {
 }
 
 Status CopyTarget::prepare() {
+  MEMLITH_ASSERT(lock_ == nullptr && homes_.empty());
   if (kind_ == StoreKind::folder) MEMLITH_TRY(volume_.make_folder(""));
   MEMLITH_TRY(check_free());
   const std::string mark = mark_name();
@@ -111,6 +112,7 @@ void CopyTarget::abandon() {
 // ---- content ---------------------------------------------------------------------------------------------------
 
 Status CopyTarget::begin(const CopiedState& start) {
+  MEMLITH_ASSERT(lock_ != nullptr && start.kind == kind_);
   if (start.marks_sqlite) {
     return fail(Errc::unsupported, Detail::open,
                 "{}: a SQLite database is copied by `memlith copy` or `memlith sqlite export`, or in a program by "
@@ -121,6 +123,7 @@ Status CopyTarget::begin(const CopiedState& start) {
 }
 
 Result<CopyTarget::Home*> CopyTarget::home_of(ObjectId object) {
+  MEMLITH_ASSERT(kind_ == StoreKind::folder ? object != kDirectory : object == kFile);
   Home& home = homes_[object];
   if (home.device == nullptr) {
     MEMLITH_TRY_ASSIGN(home.device, volume_.open(working_.home(object), OpenMode::create, Caching::buffered));
@@ -138,6 +141,7 @@ Status CopyTarget::reserve(Home& home, std::uint64_t bytes) {
 
 Result<bool> CopyTarget::take(ObjectId object, Device& source) {
   MEMLITH_TRY_ASSIGN(Home* const home, home_of(object));
+  MEMLITH_ASSERT(home->bytes == 0);  // no home is taken twice, and nothing was put yet
   MEMLITH_TRY(home->device->match_permissions(source));
   const auto cloned = home->device->clone(source);
   MEMLITH_TRY(as_no_space(cloned.status()));
@@ -154,6 +158,7 @@ Result<bool> CopyTarget::take(ObjectId object, Device& source) {
 Status CopyTarget::put(ObjectId object, std::uint64_t offset, std::span<const std::byte> bytes) {
   MEMLITH_TRY_ASSIGN(Home* const home, home_of(object));
   MEMLITH_TRY(reserve(*home, offset + bytes.size()));
+  MEMLITH_ASSERT(!bytes.empty() && home->sums != nullptr);
   home->sums->note(offset, bytes);
   return as_no_space(home->device->write(offset, bytes));
 }
@@ -162,6 +167,7 @@ Status CopyTarget::put(ObjectId object, std::uint64_t offset, std::span<const st
 
 Status CopyTarget::finish(const CopiedState& state) {
   log_id_ = random_identity();
+  MEMLITH_ASSERT(state.kind == kind_ && state.log_id != log_id_);
   MEMLITH_TRY(finish_homes(state));
   if (kind_ == StoreKind::folder) MEMLITH_TRY(make_directory(state));
   MEMLITH_TRY(make_log(state));
@@ -170,6 +176,7 @@ Status CopyTarget::finish(const CopiedState& state) {
 }
 
 Status CopyTarget::finish_homes(const CopiedState& state) {
+  MEMLITH_ASSERT(kind_ == StoreKind::folder || state.objects.size() == 1);
   for (const ObjectInfo& info : state.objects) {
     MEMLITH_TRY_ASSIGN(Home* const home, home_of(info.id));
     MEMLITH_TRY(reserve(*home, info.size_bytes));
@@ -192,11 +199,13 @@ Status CopyTarget::finish_homes(const CopiedState& state) {
 Status CopyTarget::finish_file(const CopiedState& state, Home& home) {
   const std::uint64_t bytes = std::min(kInUseHeaderBytes, home.bytes);
   if (state.file.own.marked == 0) return kOk;
+  MEMLITH_ASSERT(bytes <= sizeof state.file.own.bytes);
   return as_no_space(home.device->write(0, std::as_bytes(std::span(state.file.own.bytes)).first(bytes)));
 }
 
 Status CopyTarget::make_directory(const CopiedState& state) {
   const std::vector<std::byte> file = FolderDirectory::file_of(state.objects, state.next_id, log_id_);
+  MEMLITH_ASSERT(file.size() % kDirectoryEntryBytes == 0 && file.size() / kDirectoryEntryBytes > state.objects.size());
   MEMLITH_TRY_ASSIGN(const auto device, volume_.open(working_.home(kDirectory), OpenMode::create, Caching::buffered));
   MEMLITH_TRY(device->reserve(file.size()));
   MEMLITH_TRY(as_no_space(device->write(0, file)));
@@ -205,6 +214,7 @@ Status CopyTarget::make_directory(const CopiedState& state) {
 }
 
 Status CopyTarget::make_log(const CopiedState& state) {
+  MEMLITH_ASSERT(log_id_ != 0 && state.slot_count >= 2);
   const bool marked = kind_ == StoreKind::folder;  // the mark becomes the log
   MEMLITH_TRY_ASSIGN(const auto device,
                      volume_.open(marked ? working_.fresh_log() : working_.log,
@@ -244,6 +254,7 @@ Status CopyTarget::name_file() {
 }
 
 Status CopyTarget::give_names() {
+  MEMLITH_ASSERT(homes_.empty());  // the store that is opened below is the only one that has them open
   if (kind_ == StoreKind::folder) {
     // ORDER files-before-log: with its log the store exists. [mutant copy_named_unflushed]
     MEMLITH_TRY(volume_.rename(working_.fresh_log(), working_.log));

@@ -424,12 +424,11 @@ Status FolderDirectory::undo_uncommitted_growth() {
 Status FolderDirectory::remove_orphans() {
   MEMLITH_TRY_ASSIGN(const auto names, files_.volume.list("objects"));
   for (const std::string& name : names) {
-    std::uint32_t id = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
-    const std::string_view rest(end, static_cast<std::size_t>(name.data() + name.size() - end));
-    if (error != std::errc{} || !(rest.empty() || rest == ".sums")) continue;  // not a file of the store
-    if (id == 0 || find(ObjectId{id}).has_value()) continue;
-    if (rest.empty()) files_.homes.forget(ObjectId{id});
+    const bool is_home = !name.ends_with(kSumsSuffix);
+    const std::optional<ObjectId> id =
+        StoreNames::object_named(std::string_view(name).substr(0, name.size() - (is_home ? 0 : kSumsSuffix.size())));
+    if (!id.has_value() || *id == kDirectory || find(*id).has_value()) continue;
+    if (is_home) files_.homes.forget(*id);
     MEMLITH_TRY(files_.volume.remove("objects/" + name));
   }
   return kOk;

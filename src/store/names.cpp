@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "store/archived.hpp"
 #include "store/stats.hpp"
 
@@ -19,5 +21,12 @@ StoreNames::StoreNames(StoreKind kind, const std::string& file_name) {
 }
 
 std::string StoreNames::home(ObjectId id) const { return file.empty() ? fmt::format("objects/{}", id.value) : file; }
+
+std::optional<ObjectId> StoreNames::object_named(std::string_view name) {
+  std::uint32_t id = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+  if (error != std::errc{} || fmt::format("{}", id) != name) return std::nullopt;  // "01" is no name of object 1
+  return ObjectId{id};
+}
 
 }  // namespace memlith::core

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "archive/archiver.hpp"
@@ -142,65 +144,6 @@ TEST_F(ArchiveParts, IsOfOneStoreAndOneArchiver) {
   EXPECT_NE(last_error_text().find("another store"), std::string_view::npos) << last_error_text();
 }
 
-void expect_golden(const Manifest& manifest) {
-  EXPECT_EQ(manifest.archive_id, 0x1122334455667788u);
-  EXPECT_EQ(manifest.log_id, 0x99aabbccddeeff00u);
-  EXPECT_EQ(manifest.kind, StoreKind::one_file);
-  EXPECT_EQ(manifest.file_name, "app.dat");
-  EXPECT_EQ(manifest.place, "");
-  EXPECT_EQ(manifest.session, 0xabcdefu);
-  EXPECT_EQ(manifest.writer, "process 4711");
-  EXPECT_EQ(manifest.next_segment, 8u);
-  EXPECT_EQ(manifest.next_full, 4u);
-  ASSERT_EQ(manifest.runs.size(), 2u);
-  const auto& gap = manifest.runs[1];
-  EXPECT_EQ(gap.number, 2u);
-  EXPECT_EQ(gap.why, "gap");
-  EXPECT_EQ(gap.begin.lsn, Lsn{102400});
-  EXPECT_EQ(gap.end.previous, 0x44u);
-  EXPECT_EQ(gap.first_segment, 4u);
-  EXPECT_EQ(gap.end_segment, 8u);
-  EXPECT_EQ(gap.end_ns, 1700000300000000004u);
-  EXPECT_EQ(gap.bytes, 90000u);
-  EXPECT_EQ(gap.log_id, manifest.log_id);
-  EXPECT_EQ(gap.earliest_ns, 0u);
-  ASSERT_EQ(manifest.fulls.size(), 1u);
-  const FullCopy& full = manifest.fulls[0];
-  EXPECT_EQ(full.number, 3u);
-  EXPECT_EQ(full.run, 2u);
-  EXPECT_EQ(full.complete_at, Lsn{106496});
-  EXPECT_EQ(full.slot_bytes, 65536u);
-  EXPECT_EQ(full.slot_count, 16u);
-  EXPECT_EQ(full.client[0], 0x6b);
-}
-
-// As an archiver of version 1 wrote it. A run of that version is of the manifest's log, and says no earliest time.
-TEST(ArchiveManifest, OfVersion1IsRead) {
-  const std::string client = "6b76" + std::string(508, '0');
-  const std::string text =
-      "memlith archive 1\narchive 1122334455667788\nlog 99aabbccddeeff00\nkind file\nfile 6170702e646174\n"
-      "session abcdef 70726f636573732034373131\nnext 8 4\n"
-      "run 1 first 4096 11 81920 22 1 4 1700000000000000001 1700000100000000002 70000\n"
-      "run 2 gap 102400 33 204800 44 4 8 1700000200000000003 1700000300000000004 90000\n"
-      "full 3 2 102400 33 106496 4 1700000200000000005 12345 4096 65536 16 " +
-      client + "\nchecksum 904b05d343b64325\n";
-  const auto manifest = Manifest::parse(text, "manifest");
-  ASSERT_TRUE(manifest.ok()) << last_error_text();
-  expect_golden(*manifest);
-  // It goes on in version 2.
-  EXPECT_TRUE(manifest->text().starts_with("memlith archive 2\n"));
-  const auto again = Manifest::parse(manifest->text(), "manifest");
-  ASSERT_TRUE(again.ok()) << last_error_text();
-  expect_golden(*again);
-
-  std::string other = text;
-  other[other.find("70000")] = '8';
-  EXPECT_EQ(Manifest::parse(other, "manifest").status().category, Errc::corrupt);
-  other = text;
-  other[other.find('1')] = '3';
-  EXPECT_EQ(Manifest::parse(other, "manifest").status().category, Errc::incompatible);
-}
-
 TEST_F(ArchiveParts, AFailingTargetLosesNothing) {
   const auto archiver = archive();
   ASSERT_NE(archiver, nullptr);
@@ -326,6 +269,66 @@ TEST_F(ArchiveParts, ATimeInAGapIsRefused) {
     EXPECT_NE(last_error_text().find("gap"), std::string_view::npos) << last_error_text();
   }
   EXPECT_EQ(state(41'000'000'000), world_.states.back());
+}
+
+// The archive as it is, which says when a full copy begins.
+class WatchedTarget final : public ArchiveTarget {
+ public:
+  explicit WatchedTarget(ArchiveTarget& target) : target_(target) {}
+  std::function<void()> at_full;
+  Result<std::unique_ptr<ArchiveSink>> put(const std::string& name) override {
+    if (at_full && name.starts_with("full-")) std::exchange(at_full, {})();
+    return target_.put(name);
+  }
+  Result<std::unique_ptr<ArchiveStream>> get(const std::string& name) override { return target_.get(name); }
+  Status remove(const std::string& name) override { return target_.remove(name); }
+  Result<std::unique_ptr<VolumeLock>> lock() override { return target_.lock(); }
+  [[nodiscard]] std::string path_of(const std::string& name) const override { return target_.path_of(name); }
+
+ private:
+  ArchiveTarget& target_;
+};
+
+// A full copy of a store whose writer fills the log meanwhile begins anew. The frames that were read along until the
+// log was reused are archived all the same.
+TEST_F(ArchiveParts, FramesThatWereReadDuringACopyAreArchived) {
+  WatchedTarget watched(*target_);
+  int looks = -1;  // at the log since the copy began: the first finds a commit, the second that the log was reused
+  options_.now_ns = [&] {
+    if (looks >= 0 && ++looks == 3) {
+      for (int i = 0; i < 80; ++i) {
+        world_.commit();
+        if (i % 8 == 0) world_.checkpoint();
+      }
+      world_.show();
+    }
+    return now_ns_ += 1000;
+  };
+  options_.seal_ns = ~std::uint64_t{0};
+  Archiver archiver(source_, watched, options_);
+  ASSERT_TRUE(archiver.open().ok()) << last_error_text();
+  world_.commit();
+  world_.show();
+  ASSERT_TRUE(archiver.step().ok()) << last_error_text();
+  std::size_t seen = 0;
+  watched.at_full = [&] {
+    world_.commit();
+    world_.show();
+    seen = world_.states.size() - 1;
+    looks = 0;
+  };
+  EXPECT_EQ(archiver.copy_now().category, Errc::busy) << last_error_text();
+  ASSERT_GE(looks, 3);
+  looks = -1;
+  ASSERT_TRUE(archiver.step().ok()) << last_error_text();
+  ASSERT_EQ(archiver.manifest().runs.size(), 2u);
+  EXPECT_EQ(archiver.manifest().runs.back().why, "gap");
+  EXPECT_GE(archiver.manifest().runs.front().end.lsn, world_.lsns[seen]);
+  Content content;
+  ASSERT_TRUE(restore({Moment::Kind::lsn, world_.lsns[seen].value, 1}, &content).ok()) << last_error_text();
+  EXPECT_EQ(content, world_.states[seen]);
+  ASSERT_TRUE(restore({}, &content).ok()) << last_error_text();
+  EXPECT_EQ(content, world_.states.back());
 }
 
 // A ticket lies in the frame of its commit.

@@ -327,6 +327,32 @@ TEST_P(Copy, NoticesHomesThatReplaceFrames) {
   expect_noticed(Mutant::copy_home_over_frames, write_at_every_read, GetParam());
 }
 
+// Files that no store made, beside the homes: "01" is no name of object 1.
+TEST(CopyOfAFolder, PassesOverFilesThatNoStoreMade) {
+  World world(StoreKind::folder, 1);
+  world.open();
+  world.create("a", 2 * kPageBytes);
+  world.commit();
+  world.checkpoint();
+  const std::vector<std::string> foreign{"01", "001.sums", "1 (copy)", "+1", "-1", "4294967297", "notes.sums", ".sums"};
+  for (const std::string& name : foreign) {
+    const auto made = world.volume.open("objects/" + name, OpenMode::create, Caching::buffered);
+    ASSERT_TRUE(made.ok()) << last_error_text();
+    const std::vector<std::byte> bytes(3 * kPageBytes, std::byte{7});
+    ASSERT_TRUE((*made)->write(0, bytes).ok());
+  }
+  world.show();
+  PageVolume from(world.volume, world.pages);
+  SimVolume target;
+  ASSERT_TRUE(copy_into(target, from, world.options).ok()) << last_error_text();
+  EXPECT_EQ(recovered(target.image(), opening_of_a_copy(world.options)), world.states.back());
+  for (const std::string& name : foreign) EXPECT_FALSE(*target.exists("objects/" + name)) << name;
+  // A recovery, which removes homes that no object has, leaves them.
+  world.store = nullptr;
+  world.open();
+  for (const std::string& name : foreign) EXPECT_TRUE(*world.volume.exists("objects/" + name)) << name;
+}
+
 // A one-file store is opened under another name first, which flushes its file.
 TEST(CopyOfAFolder, NoticesAStoreWithItsNameTooEarly) {
   expect_noticed(Mutant::copy_named_unflushed, cut_the_power, StoreKind::folder);
