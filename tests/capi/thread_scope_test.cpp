@@ -31,7 +31,7 @@ constexpr std::uint64_t kPagesEach = 3;
 const auto kPageBytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 
 Store open_store(const std::string& path) {
-  return or_leave(Store::open(path, {.create = true, .log_bytes = 1 << 20}), 3);
+  return or_leave(Store::open(path, {.create = true, .tell_dropped = false, .log_bytes = 1 << 20}), 3);
 }
 Region open_region(const Store& store, const std::string& name, Tracker tracker) {
   return or_leave(store.region(name, {.create = true,
