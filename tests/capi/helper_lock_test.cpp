@@ -31,10 +31,9 @@ class KilledProgram {
     if (program_ == 0) {
       const bool opened = opens();
       const pid_t helper = opened ? fork() : -1;
-      if (helper == 0) {
-        for (;;) ::pause();
-      }
-      (void)!::write(told[1], &helper, sizeof helper);
+      // The helper tells itself: until it has run, it has the locks that it inherited.
+      const pid_t number = helper == 0 ? ::getpid() : -1;
+      if (helper <= 0) (void)!::write(told[1], &number, sizeof number);
       for (;;) ::pause();
     }
     EXPECT_EQ(::read(told[0], &helper_, sizeof helper_), static_cast<ssize_t>(sizeof helper_));
