@@ -2,7 +2,7 @@
 """`memlith dump` and `memlith load`: a loaded store holds what was dumped, and its dump is the same text; a dump that
 was cut or changed is refused; a load that fails or is killed leaves no store.
 
-Usage: dump_test.py MEMLITH GOLDEN_STORE LIBMEMLITH
+Usage: dump_test.py MEMLITH GOLDEN_STORE LIBMEMLITH DUMP_TYPES
 """
 import base64
 import json
@@ -19,7 +19,7 @@ import tempfile
 import unittest
 import zlib
 
-MEMLITH, GOLDEN_STORE, LIBRARY = sys.argv[1:4]
+MEMLITH, GOLDEN_STORE, LIBRARY, DUMP_TYPES = sys.argv[1:5]
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 FIRST = "memlith-dump 1 folder"
 # A heap with an object of a type of C, and a number.
@@ -180,6 +180,40 @@ class Dump(unittest.TestCase):
                             given=whole("heap name=objects", objects[0], objects[0], "end"))
         self.assertIn("line 4 of the dump", twice)
         self.assertEqual(self.names(), ["copy", "store"])
+
+    def test_containers_go_on_with_what_was_loaded(self):
+        subprocess.run([DUMP_TYPES, "make", self.store], check=True)
+        self.check_round_trip(self.store, self.copy)
+        for each in self.copy, self.store:
+            done = subprocess.run([DUMP_TYPES, "check", each], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_random_changes_with_a_right_sum(self):
+        """Each load fails or makes a store, and neither runs out of bounds nor of memory."""
+        subprocess.run([DUMP_TYPES, "make", self.store], check=True)
+        lines = self.dump(self.store).splitlines()[1:-1]
+        seed = int(os.environ.get("MEMLITH_SEED") or random.randrange(1 << 30))
+        print(f"seed {seed}: MEMLITH_SEED replays it", flush=True)
+        rng = random.Random(seed)
+        hand = ["kv name=a", "map m", " k", " v", "end", "log first=1 max_size=8192 size=8192 name=b", " 1 x", " 2 y",
+                "end", "region size=8192 name=c", "at 96", " /w==", "end"]
+        for _ in range(150):
+            changed = list(rng.choice((lines, hand)))
+            for _ in range(rng.randrange(1, 4)):
+                number = rng.randrange(len(changed))
+                line = changed[number]
+                at = rng.randrange(len(line) + 1)
+                changed[number] = rng.choice((
+                    line[:at] + chr(rng.randrange(32, 127)) + line[at + 1:], line[:at] + line[at + rng.randrange(9):],
+                    line[:at] + str(rng.choice((-1, 0, 2**31, 2**63, 2**64 - 1))) + line[at:], rng.choice(changed)))
+            told = subprocess.run(["bash", "-c", 'ulimit -s 256 -v 4194304; exec "$@"', "bash", MEMLITH, "load",
+                                   self.copy], input=whole(*changed, objects=rng.choice((1, 3))), capture_output=True,
+                                  check=False)
+            self.assertIn(told.returncode, {0, 1}, changed)
+            if told.returncode == 0:
+                self.run_it("verify", self.copy)
+                shutil.rmtree(self.copy)
+            self.assertEqual(self.names(), ["store", "store.memlith"], told.stderr)
 
     def test_types_that_are_not_described(self):
         made = subprocess.run([sys.executable, "-B", "-c", MAKE_HEAP, LIBRARY, self.store], capture_output=True,
