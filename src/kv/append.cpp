@@ -31,6 +31,7 @@ struct Step {
       all.push_back({rest.substr(0, key), rest.substr(key, value), false});
       rest.remove_prefix(key + value);
     }
+    MEMLITH_ASSERT(rest.empty());
     return all;
   }
   std::string bytes;
@@ -54,6 +55,7 @@ Status TreeWriter::check_end(std::string_view& last) {
 // page is left when it has three children at least. Each new leaf changes its parent, which may be laid out anew; a
 // root that is full moves to another page.
 TreeWriter::Needs TreeWriter::append_needs(std::span<const Write> writes) const {
+  MEMLITH_ASSERT(depth_ > 0);  // check_end() came before
   std::uint64_t bytes = 0;
   std::uint64_t overflow_pages = 0;
   for (const Write& each : writes) {
@@ -124,6 +126,7 @@ Status Kv::append(MapNumber number, const NextRecord& next, std::uint64_t& appen
 
 // One commit. It takes no locks: no transaction has the map at the moment of the commit, under the writer's lock.
 Status Kv::append_step(MapNumber number, const MapEntry& map, std::span<const Write> writes) {
+  MEMLITH_ASSERT(!writes.empty());
   MEMLITH_TRY(weak_commits_.keep_up());
   TreeWriter tree(pages_, map.root);
   for (;;) {

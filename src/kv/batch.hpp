@@ -18,6 +18,7 @@ namespace memlith::core::kv {
 class Batch {
  public:
   void add(ObjectId object, std::uint64_t offset, const std::byte* from, std::uint64_t bytes) {
+    MEMLITH_ASSERT(bytes > 0);
     bytes_.insert(bytes_.end(), from, from + bytes);
     if (extents_.size() > cut_.extents && extents_.back().object == object &&
         extents_.back().offset + extents_.back().bytes == offset) {
@@ -83,6 +84,7 @@ class Batch {
       sources_.push_back(at);
       at += extent.bytes;
     }
+    MEMLITH_ASSERT(!extents.empty() && at == bytes_.data() + end.bytes);
     return {extents, sources_, bytes_between(begin, end), end.commit, last + 1 - sent_cuts_};
   }
   // The front is in the log.

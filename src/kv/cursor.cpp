@@ -81,6 +81,7 @@ Status Cursor::find_in_tree(bool forward, const Start& start) {
 // ---- locks and own writes --------------------------------------------------------------------------------------
 
 Result<bool> Cursor::lock_to_candidate(bool forward, const Start& start) {
+  MEMLITH_ASSERT(!transaction_.read_only_);  // whose view needs no locks
   LockSet& locks = transaction_.locks_;
   KeyRange wanted = range_;
   const bool has_end = found_ || (forward ? has_upper_ : !lower_.empty());
@@ -161,6 +162,7 @@ Result<bool> Cursor::move(bool forward, Start start) {
       position_ = forward ? Position::behind : Position::before;
       return false;
     }
+    MEMLITH_ASSERT(!candidate_.empty() && inside(candidate_));
     position_ = Position::at;
     key_ = candidate_;
     return true;

@@ -16,6 +16,7 @@ double records_below(const TreeReader::Way& begin, const TreeReader::Way& end, s
 }
 
 double records_between(const TreeReader::Way& begin, const TreeReader::Way& end) {
+  MEMLITH_ASSERT(begin.depth > 0 && begin.depth == end.depth);
   std::uint32_t parting = 0;
   while (parting + 1 < begin.depth && begin.steps[parting].index == end.steps[parting].index) ++parting;
   const double apart = 1.0 * end.steps[parting].index - begin.steps[parting].index;

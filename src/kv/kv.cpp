@@ -152,7 +152,8 @@ Result<Transaction*> Kv::begin(bool only_reads) {
 void Kv::free(Transaction* transaction) {
   const std::unique_ptr<Transaction> owned(transaction);
   const LockGuard lock(transactions_mutex_);
-  transactions_.erase(transaction);
+  const std::size_t erased = transactions_.erase(transaction);
+  MEMLITH_ASSERT(erased == 1);
 }
 
 std::size_t Kv::handles() {
@@ -228,6 +229,7 @@ bool Kv::leaves_take(const LockSet& locks, const Leaves& leaves) {
     const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
     if (!TreeWriter(pages_, record.map).leaf_takes(leaves.all[i++], write)) return false;
   }
+  MEMLITH_ASSERT(i == leaves.count);
   return true;
 }
 
@@ -243,6 +245,7 @@ Status Kv::write_all(const LockSet& locks, const Leaves* leaves) {
       tree.apply_at(leaves->all[i++], write);
     }
   }
+  MEMLITH_ASSERT(leaves == nullptr || i == leaves->count);
   return kOk;
 }
 
@@ -314,6 +317,7 @@ Result<Batch::Front> Kv::apply_joint(const LockSet& locks, JointFrame& frame) {
 }
 
 void Kv::end_joint(const Batch::Front& front, Lsn end) {
+  MEMLITH_ASSERT(joint_applied_);
   region().note_commit(end);
   weak_commits_.part_in_log(front, end);
 }

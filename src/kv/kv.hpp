@@ -99,12 +99,13 @@ class Transaction {
   };
   // The root of the map, for a transaction that is active and a key that is possible.
   Result<PageNumber> check(MapNumber number, std::string_view key);
-  Status need_active() const;
+  Status need_active();
   // Unless it is yes, the transaction ends.
   Status took(Taken taken) { return taken == Taken::yes ? kOk : not_taken(taken); }
   Status not_taken(Taken taken);
-  Status keep_locks();  // until it ends
-  Status had_locks();   // up to here
+  Status keep_locks();  // until it ends, or the commit is cancelled:
+  void keep_locks_no_more();
+  Status had_locks();  // up to here
   Status confirm_map(MapNumber number);
   Status write(MapNumber number, PageNumber map, std::string_view key, Pending pending);
   // The room that the transaction needs with this write.

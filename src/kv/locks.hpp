@@ -68,6 +68,7 @@ class Locks {
   void leave(LockSet& own) {
     if (!own.entered) return;
     const LockGuard lock(mutex_);
+    MEMLITH_ASSERT(own.waits_for == nullptr);
     if (!own.lost.load(std::memory_order_relaxed)) take_out(own);
     own.entered = false;
   }
@@ -82,8 +83,15 @@ class Locks {
   bool keep(LockSet& own) {
     if (own.used.load(std::memory_order_relaxed).count() == 0) return true;
     const LockGuard lock(mutex_);
+    MEMLITH_ASSERT(!own.kept);
     own.kept = true;
     return !own.lost.load(std::memory_order_relaxed);
+  }
+  // Its commit was cancelled: as before keep(), and used now.
+  void keep_no_more(LockSet& own) {
+    note_use(own);
+    const LockGuard lock(mutex_);
+    own.kept = false;
   }
   // The bytes of the key belong to the transaction already.
   Taken read(LockSet& own, const RecordKey& record) {
@@ -118,7 +126,8 @@ class Locks {
   // Changes a pending write; its lock is there already.
   void set(LockSet& own, const RecordKey& record, const Pending& pending) {
     const LockGuard lock(mutex_);
-    own.writes.insert_or_assign(record, pending);
+    const bool is_new = own.writes.insert_or_assign(record, pending).second;
+    MEMLITH_ASSERT(!is_new);
   }
   // True if a transaction has locks in the map.
   bool in_use(PageNumber map) {
@@ -181,7 +190,8 @@ class Locks {
     return SteadyClock::time_point(used) + timeout;
   }
   void take_out(LockSet& own) MEMLITH_REQUIRES(mutex_) {
-    std::erase(active_, &own);
+    const std::size_t taken_out = std::erase(active_, &own);
+    MEMLITH_ASSERT(taken_out == 1);
     for (Waiter* const each : waiters_) {
       if (each->own->waits_for != &own) continue;
       each->own->waits_for = nullptr;

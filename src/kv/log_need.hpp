@@ -33,7 +33,11 @@ struct LogNeed {
     return need;
   }
   LogNeed& operator+=(const LogNeed& other) { return add(other, 1); }
-  LogNeed& operator-=(const LogNeed& other) { return add(other, ~std::uint64_t{0}); }
+  LogNeed& operator-=(const LogNeed& other) {
+    MEMLITH_ASSERT(other.writes <= writes && other.cell_bytes <= cell_bytes && other.overflow_pages <= overflow_pages);
+    MEMLITH_ASSERT(other.in_place_writes <= in_place_writes && other.in_place_bytes <= in_place_bytes);
+    return add(other, ~std::uint64_t{0});
+  }
 
   // In a kv store of so many pages.
   [[nodiscard]] std::uint64_t log_bytes(std::uint64_t pages) const {

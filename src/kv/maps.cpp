@@ -24,6 +24,7 @@ Status Kv::no_map(MapNumber number) const {
 }
 
 MapNumber Kv::number_of(PageNumber root) {
+  MEMLITH_ASSERT(root > kCatalogue);
   const auto known = number_of_root_.find(root);
   if (known != number_of_root_.end()) return known->second;
   const MapNumber number = numbers_.add(root);
@@ -44,6 +45,7 @@ Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusiv
     return fail(Errc::exists, Detail::kv, "there is a map \"{}\" already", name);
   }
   if (found) {
+    if (map <= kCatalogue) return pages_.words.corrupt(kCatalogue, "a map in it has no number");
     MEMLITH_TRY(TreeReader(pages_, map, kNewest).check_map());
     return number_of(map);
   }
@@ -56,6 +58,7 @@ Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusiv
 }
 
 Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
+  MEMLITH_ASSERT(!read_only() && !name.empty());
   const LockGuard lock(pages_.writer.mutex());
   MEMLITH_TRY(region().store().failure());
   TreeWriter catalogue(pages_, kCatalogue);
@@ -86,6 +89,7 @@ Status Kv::remove_map(std::string_view name) {
   if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be removed", name);
   {
     const LockGuard lock(maps_mutex_);
+    MEMLITH_ASSERT(numbers_.find(number) != nullptr);
     MapEntry& map = *numbers_.find(number);
     if (map.removed.load(std::memory_order_relaxed) != kNewest) {
       return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; another thread removed it", name);

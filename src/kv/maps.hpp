@@ -38,6 +38,7 @@ class MapNumbers {
   MapNumber add(PageNumber root) {
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
     const ChunkIndex at = chunk_index(count);
+    MEMLITH_ASSERT(root != 0 && at.chunk < std::size(chunks_));
     if (chunks_[at.chunk] == nullptr) {
       chunks_[at.chunk] = std::make_unique<MapEntry[]>(std::size_t{kFirstChunk} << at.chunk);
     }

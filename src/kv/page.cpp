@@ -8,6 +8,7 @@ namespace memlith::core::kv {
 
 namespace {
 void set_slot(std::byte* page, std::uint32_t index, std::uint32_t at) {
+  MEMLITH_ASSERT(at >= sizeof(PageHeader) && at < kPageBytes);
   const auto value = static_cast<std::uint16_t>(at);
   std::memcpy(page + sizeof(PageHeader) + kSlotBytes * index, &value, sizeof value);
 }
@@ -102,11 +103,14 @@ std::string_view fault_of_page(const std::byte* page, PageNumber self, PageNumbe
 }
 
 void format_page(std::byte* page, PageNumber self, PageKind kind, std::uint8_t level, PageNumber map) {
+  MEMLITH_ASSERT(self != kHeaderPage && map != 0 && level < kLevelsMax);
+  MEMLITH_ASSERT(kind == (level == 0 ? PageKind::leaf : PageKind::inner));
   set_header(page, {self, kind, level, 0, static_cast<std::uint16_t>(kPageBytes), 0, map});
 }
 
 std::uint64_t used_bytes(const std::byte* page) {
   const PageHeader header = header_of(page);
+  MEMLITH_ASSERT(header.cells_begin <= kPageBytes && header.garbage <= kPageBytes - header.cells_begin);
   return kPageBytes - header.cells_begin - header.garbage + kSlotBytes * header.count;
 }
 
@@ -120,6 +124,8 @@ void insert_cell_at(std::byte* page, std::uint32_t index, const Cell& cell, std:
   MEMLITH_ASSERT(index <= header.count);
   MEMLITH_ASSERT(cell.bytes() <= kPageBytes && at <= kPageBytes - cell.bytes());
   MEMLITH_ASSERT(at >= sizeof(PageHeader) + kSlotBytes * (header.count + 1u));
+  // Directly below all cells, or in bytes of cells that are not in use.
+  MEMLITH_ASSERT(at < header.cells_begin ? at + cell.bytes() == header.cells_begin : cell.bytes() <= header.garbage);
   const CellHeader own{static_cast<std::uint16_t>(cell.key.size() | (cell.overflow ? kOverflowFlag : 0)),
                        static_cast<std::uint16_t>(cell.value.size())};
   std::memcpy(page + at, &own, sizeof own);
@@ -159,6 +165,7 @@ std::uint64_t hole_for(const std::byte* page, std::uint64_t bytes) {
     }
     begin = used[i].second;
   }
+  MEMLITH_ASSERT(best == 0 || (best >= header.cells_begin && best + bytes <= kPageBytes));
   return best;
 }
 
@@ -166,6 +173,7 @@ void remove_cell(std::byte* page, std::uint32_t index) {
   PageHeader header = header_of(page);
   MEMLITH_ASSERT(index < header.count);
   header.garbage = static_cast<std::uint16_t>(header.garbage + cell_of(page, index).bytes());
+  MEMLITH_ASSERT(header.garbage <= kPageBytes - header.cells_begin);
   std::byte* const slot = page + sizeof(PageHeader) + kSlotBytes * index;
   std::memmove(slot, slot + kSlotBytes, kSlotBytes * (header.count - index - 1u));
   --header.count;
@@ -178,6 +186,7 @@ void cut_cells(std::byte* page, std::uint32_t from) {
   std::uint64_t dropped = 0;
   for (std::uint32_t i = from; i < header.count; ++i) dropped += cell_of(page, i).bytes();
   header.garbage = static_cast<std::uint16_t>(header.garbage + dropped);
+  MEMLITH_ASSERT(header.garbage <= kPageBytes - header.cells_begin);
   header.count = static_cast<std::uint16_t>(from);
   set_header(page, header);
 }
@@ -188,6 +197,7 @@ void compact(std::byte* page) {
   const PageHeader header = header_of(old);
   format_page(page, header.self, header.kind, header.level, header.map);
   for (std::uint32_t i = 0; i < header.count; ++i) insert_cell(page, i, cell_of(old, i));
+  MEMLITH_ASSERT(header_of(page).garbage == 0 && used_bytes(page) == used_bytes(old));
 }
 
 }  // namespace memlith::core::kv

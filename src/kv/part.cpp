@@ -23,12 +23,16 @@ Result<FrameNeed> KvPart::prepare() {
   FrameNeed need;
   if (!writes_) return need;
   MEMLITH_TRY(transaction_->keep_locks());
-  MEMLITH_TRY_ASSIGN(need.bytes, transaction_->kv().prepare_joint(transaction_->locks()));
+  const Result<std::uint64_t> ready = transaction_->kv().prepare_joint(transaction_->locks());
+  if (!ready.ok()) transaction_->keep_locks_no_more();
+  MEMLITH_TRY(ready.status());
+  need.bytes = *ready;
   return need;
 }
 
 Status KvPart::add_to(JointFrame& frame) {
   if (!writes_) return kOk;
+  MEMLITH_ASSERT(transaction_ != nullptr && front_.cuts == 0);  // between prepare() and finish() it is not freed
   MEMLITH_TRY_ASSIGN(front_, transaction_->kv().apply_joint(transaction_->locks(), frame));
   frame.extents.insert(frame.extents.end(), front_.extents.begin(), front_.extents.end());
   frame.sources.insert(frame.sources.end(), front_.sources.begin(), front_.sources.end());
@@ -41,7 +45,9 @@ void KvPart::finish(Lsn end) noexcept {
 }
 
 void KvPart::cancel() noexcept {
-  if (writes_) transaction_->kv().cancel_joint();
+  if (!writes_) return;
+  transaction_->kv().cancel_joint();
+  transaction_->keep_locks_no_more();
 }
 
 void KvPart::give_up() noexcept {

@@ -35,6 +35,7 @@ class RangeSet {
   explicit RangeSet(std::pmr::memory_resource* memory) : all_(memory) {}
 
   void add(const KeyRange& range) {
+    MEMLITH_ASSERT(!range.has_high || range.low <= range.high);
     auto at = all_.upper_bound({range.map, range.low});
     if (at != all_.begin()) {
       const auto before = std::prev(at);

@@ -33,6 +33,7 @@ Status Transaction::begin() {
   if (active_) {
     return fail(Errc::invalid, Detail::kv, "the transaction is active; commit or abort it before it begins anew");
   }
+  MEMLITH_ASSERT(locks_.writes.empty() && locks_.reads.empty() && locks_.ranges.size() == 0 && undo_.empty());
   ++generation_;
   is_confirmed_ = false;
   if (read_only_) {
@@ -44,6 +45,7 @@ Status Transaction::begin() {
 }
 
 void Transaction::end() {
+  MEMLITH_ASSERT(active_);
   active_ = false;
   if (read_only_) {
     kv_.pages_.kept.drop(snapshot_);
@@ -62,12 +64,13 @@ void Transaction::abort() {
   if (active_) end();
 }
 
-Status Transaction::need_active() const {
-  if (active_) return kOk;
+Status Transaction::need_active() {
+  if (active_) return read_only_ ? kOk : had_locks();
   return quick_failure(Errc::invalid, Detail::kv, "the transaction has ended; begin another one, or begin it anew");
 }
 
 Status Transaction::not_taken(Taken taken) {
+  MEMLITH_ASSERT(taken != Taken::yes && !read_only_);
   end();
   kv_.conflicts_.fetch_add(1, std::memory_order_relaxed);
   const std::string_view why = taken == Taken::circle ? "this transaction and another wait for each other"
@@ -78,6 +81,8 @@ Status Transaction::not_taken(Taken taken) {
 }
 
 Status Transaction::keep_locks() { return took(kv_.locks_.keep(locks_) ? Taken::yes : Taken::lost); }
+
+void Transaction::keep_locks_no_more() { kv_.locks_.keep_no_more(locks_); }
 
 // Acquire: the thread that took the locks stores to them behind this.
 Status Transaction::had_locks() { return took(locks_.lost.load(std::memory_order_acquire) ? Taken::lost : Taken::yes); }
@@ -104,6 +109,7 @@ Status Transaction::confirm_map(MapNumber number) {
   const bool is_known = known_ != nullptr && number == known_map_;
   if (is_known && is_confirmed_) return kOk;
   const MapEntry* const entry = is_known ? known_ : kv_.numbers_.find(number);
+  MEMLITH_ASSERT(entry != nullptr);                                      // check() has found it
   if (!read_only_ && entry->going.load()) return took(Taken::conflict);  // pairs with remove_map()
   MEMLITH_TRY(check(number, "k").status());
   known_ = entry;
@@ -246,6 +252,7 @@ Status Transaction::look_for_places() {
 }
 
 Status Transaction::write(MapNumber number, PageNumber map, std::string_view key, Pending pending) {
+  MEMLITH_ASSERT(active_ && !read_only_ && !key.empty());
   const auto own = locks_.writes.find({map, key});
   const bool had = own != locks_.writes.end();
   const RecordKey record{map, had ? own->first.key : keep(key)};
@@ -318,9 +325,12 @@ Status Transaction::undo_to(std::uint64_t savepoint) {
                 savepoints_.size(), savepoint);
   }
   const std::size_t length = savepoints_[savepoint - 1];
+  MEMLITH_ASSERT(length <= undo_.size());
   while (undo_.size() > length) {
     const Undo& last = undo_.back();
-    need_ -= LogNeed::of(last.record.key, locks_.writes.find(last.record)->second);
+    const auto own = locks_.writes.find(last.record);
+    MEMLITH_ASSERT(own != locks_.writes.end());  // its lock stays, whatever is undone
+    need_ -= LogNeed::of(last.record.key, own->second);
     need_ += LogNeed::of(last.record.key, last.before);
     kv_.locks_.set(locks_, last.record, last.before);
     undo_.pop_back();

@@ -13,6 +13,7 @@ constexpr std::uint64_t kMergedBytesMax = kRoomBytes * 3 / 4;
 
 // The shortest key that is above `left` and not above `right`.
 std::string_view separator(std::string_view left, std::string_view right) {
+  MEMLITH_ASSERT(left < right);
   std::size_t same = 0;
   while (same < left.size() && same < right.size() && left[same] == right[same]) ++same;
   return right.substr(0, std::min(same + 1, right.size()));
@@ -21,6 +22,7 @@ std::string_view separator(std::string_view left, std::string_view right) {
 // Exactly the bytes that note_page() logs, so that memory is what the log says.
 void copy_used(std::byte* target, const std::byte* from, PageNumber self) {
   const PageHeader header = header_of(from);
+  MEMLITH_ASSERT(sizeof header + kSlotBytes * header.count <= header.cells_begin && header.cells_begin <= kPageBytes);
   std::memcpy(target, from, sizeof header + kSlotBytes * header.count);
   std::memcpy(target + header.cells_begin, from + header.cells_begin, kPageBytes - header.cells_begin);
   std::memcpy(target, &self, sizeof self);
@@ -52,45 +54,6 @@ std::uint64_t TreeWriter::cell_bytes_of(const Write& write) {
   return cell_of_write(write, {}, overflows(write)).bytes();
 }
 
-// A split of a leaf splits, on the way up, at most one page of each level, and the tree may become higher. Beyond one
-// split of each page that there is, a page must have been filled by a third before it is split again.
-std::uint64_t TreeWriter::pages_needed(std::uint64_t splits, std::uint64_t cell_bytes, std::uint64_t pages_now,
-                                       std::uint64_t depth) {
-  if (splits == 0) return 0;
-  return std::min(splits * (depth + 1), pages_now + 8 + 8 * (cell_bytes / kPageBytes + 1)) + depth + 2;
-}
-
-void SplitCount::add(const Write& write, const TreeWriter::Found& found) {
-  if (write.removes) {
-    ++removals_;
-    return;
-  }
-  ++puts_;
-  if (found.leaf != leaf_) {
-    close_leaf();
-    leaf_ = found.leaf;
-    used_ = found.used;
-  }
-  ++puts_in_leaf_;
-  const std::uint64_t bytes = TreeWriter::cell_bytes_of(write) + kSlotBytes;
-  const std::uint64_t before = found.cell_bytes == 0 ? 0 : found.cell_bytes + kSlotBytes;
-  growth_ += bytes - std::min(bytes, before);
-}
-
-// A leaf with room for all that comes is not split. After a split, and so before the next one of the same page, each
-// half has room for a sixth of a page at least.
-void SplitCount::close_leaf() {
-  if (used_ + growth_ > kRoomBytes) splits_ += std::min(puts_in_leaf_, 2 + 6 * (growth_ / kPageBytes + 1));
-  growth_ = puts_in_leaf_ = 0;
-}
-
-// A removal may merge two leaves, and what would have had room in each may split what they have become: as often as
-// two leaves of puts that just had room.
-std::uint64_t SplitCount::most() {
-  close_leaf();
-  return std::min(puts_, splits_ + 14 * removals_);
-}
-
 Status TreeWriter::descend(std::string_view key, Path& path, To to) {
   PageNumber page = map_;
   path.depth = 0;
@@ -103,6 +66,7 @@ Status TreeWriter::descend(std::string_view key, Path& path, To to) {
       return words_.corrupt(page, "it is not the page that its parent names");
     }
     level_above = header.level;
+    MEMLITH_ASSERT(path.depth < kLevelsMax);  // levels only fall
     const CellSearch search = to == To::end ? CellSearch{header.count, false, false} : find_cell(bytes, key);
     path.found = search.found;
     if (header.level == 0) {
@@ -139,6 +103,7 @@ Status TreeWriter::check(const Write& write, Found& found) {
   depth_ = path.depth;
   const std::byte* const leaf = words_.bytes_of(path.leaf().page);
   found = {path.leaf().page, used_bytes(leaf), 0, 0, false};
+  MEMLITH_ASSERT(found.used <= kRoomBytes);
   if (!path.found) return kOk;
   const Cell cell = cell_of(leaf, path.leaf().index);
   found.cell_bytes = cell.bytes();
@@ -151,6 +116,7 @@ Status TreeWriter::check(const Write& write, Found& found) {
 }
 
 void TreeWriter::make_empty(Pages& pages, PageNumber root) {
+  MEMLITH_ASSERT(root > kCatalogue);  // which is made with the kv store, and never again
   format_page(pages.writer.change(root), root, PageKind::leaf, 0, root);
   pages.writer.note(root, 0, sizeof(PageHeader));
 }
@@ -172,6 +138,7 @@ bool TreeWriter::leaf_takes(const LeafPlace& place, const Write& write) const {
     if (old.overflow) return false;
     old_bytes = old.bytes() + kSlotBytes;
   }
+  MEMLITH_ASSERT(old_bytes <= used);
   if (write.removes) return used - old_bytes >= kMergeBelowBytes;
   return used - old_bytes + cell_of_write(write, {}, false).bytes() + kSlotBytes <= kRoomBytes;
 }
@@ -197,6 +164,7 @@ void TreeWriter::take_out(PageNumber page, std::uint32_t index) {
 // A page that was laid out anew.
 void TreeWriter::note_page(PageNumber page) {
   const PageHeader header = header_of(words_.bytes_of(page));
+  MEMLITH_ASSERT(header.self == page && header.cells_begin <= kPageBytes);
   writer_.note(page, 0, sizeof header + kSlotBytes * header.count);
   writer_.note(page, header.cells_begin, kPageBytes - header.cells_begin);
 }
@@ -204,6 +172,7 @@ void TreeWriter::note_page(PageNumber page) {
 // The header, and the slots from `from` on.
 void TreeWriter::note_slots(PageNumber page, std::uint32_t from) {
   const std::uint64_t count = header_of(words_.bytes_of(page)).count;
+  MEMLITH_ASSERT(from <= count);
   constexpr std::uint64_t kFirst = offsetof(PageHeader, count);
   constexpr std::uint64_t kBytes = offsetof(PageHeader, map) - kFirst;
   const std::uint64_t slots = sizeof(PageHeader) + kSlotBytes * from;
@@ -218,6 +187,7 @@ void TreeWriter::note_slots(PageNumber page, std::uint32_t from) {
 // ---- overflow
 
 PageNumber TreeWriter::write_overflow(std::string_view value) {
+  MEMLITH_ASSERT(!value.empty() && value.size() <= kValueBytesMax);
   PageNumber next = 0;
   const std::uint64_t pieces = (value.size() + kChainBytes - 1) / kChainBytes;
   for (std::uint64_t i = pieces; i-- > 0;) {
@@ -230,6 +200,7 @@ PageNumber TreeWriter::write_overflow(std::string_view value) {
     writer_.note(page, 0, sizeof chain + piece.size());
     next = page;
   }
+  MEMLITH_ASSERT(next != 0);
   return next;
 }
 
@@ -249,6 +220,7 @@ void TreeWriter::free_overflow(const Cell& cell) {
 // ---- put
 
 void TreeWriter::put(Path& path, const Write& write) {
+  MEMLITH_ASSERT(path.depth > 0 && !write.removes && !write.key.empty());
   const PageNumber leaf = path.leaf().page;
   const bool overflow = overflows(write);
   OverflowReference reference{};
@@ -258,6 +230,7 @@ void TreeWriter::put(Path& path, const Write& write) {
     if (!overflow && !old.overflow && old.value.size() == write.value.size()) {
       const std::uint64_t at =
           static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(old.value.data()) - words_.bytes_of(leaf));
+      MEMLITH_ASSERT(at >= sizeof(PageHeader) && at + write.value.size() <= kPageBytes);
       if (!write.value.empty()) std::memcpy(writer_.change(leaf) + at, write.value.data(), write.value.size());
       return writer_.note(leaf, at, write.value.size());
     }
@@ -291,6 +264,7 @@ void TreeWriter::place(PageNumber page, std::uint32_t index, const Cell& cell) {
 
 void TreeWriter::insert(Path& path, std::uint32_t level_index, const Cell& cell) {
   Path::Step& step = path.steps[level_index];
+  MEMLITH_ASSERT(level_index < path.depth && cell.bytes() <= kCellBytesMax);
   if (fits(words_.bytes_of(step.page), cell.bytes())) return place(step.page, step.index, cell);
   split(path, level_index, cell);
 }
@@ -304,6 +278,7 @@ bool TreeWriter::rightmost(const Path& path, std::uint32_t level_index) const {
 
 // The content of the root moves to a new page, which is the root's only child.
 void TreeWriter::split_root(Path& path) {
+  MEMLITH_ASSERT(path.steps[0].page == map_);  // not of apply_at(), whose leaf has room
   const PageNumber child = writer_.allocate();
   std::byte* const target = writer_.change(child);
   std::byte* const root = writer_.change(map_);
@@ -347,11 +322,13 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
       left_bytes += bytes;
     }
   }
+  MEMLITH_ASSERT(at > 0 && at <= header.count);  // neither half is empty
   const PageNumber right = writer_.allocate();
   std::byte* const target = writer_.change(right);
   format_page(target, right, header.kind, header.level, map_);
   const bool inner = header.kind == PageKind::inner;
   const std::string_view between(inner ? all(at).key : separator(all(at - 1).key, all(at).key));
+  MEMLITH_ASSERT(!between.empty());  // only the first key of an inner page is
   for (std::uint32_t i = at; i <= header.count; ++i) {
     Cell moved = all(i);
     if (inner && i == at) moved.key = {};
@@ -360,6 +337,7 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
   note_page(right);
   words_.tag_all(right);
   const std::uint32_t kept = index < at ? at - 1 : at;  // of the old cells
+  MEMLITH_ASSERT(kept <= header.count);
   // Also where all cells stay: what remembers the page has to learn that it ends earlier.
   (void)writer_.change(left);
   if (kept < header.count) cut(left, kept);
@@ -388,6 +366,7 @@ void TreeWriter::merge(Path& path, std::uint32_t level_index) {
   const PageNumber parent = path.steps[level_index - 1].page;
   const std::uint32_t own = path.steps[level_index - 1].index;
   const std::uint32_t count = header_of(words_.bytes_of(parent)).count;
+  MEMLITH_ASSERT(own < count);
   for (const bool with_right : {true, false}) {
     if (with_right ? own + 1 >= count : own == 0) continue;
     const std::uint32_t left_cell = with_right ? own : own - 1;
@@ -411,6 +390,7 @@ void TreeWriter::merge_pages(Path& path, std::uint32_t parent_index, std::uint32
   const Cell between = cell_of(words_.bytes_of(parent), left_cell + 1);
   const PageNumber left = child_in(cell_of(words_.bytes_of(parent), left_cell));
   const PageNumber right = child_in(between);
+  MEMLITH_ASSERT(left != right && left_cell + 1 < header_of(words_.bytes_of(parent)).count);
   const std::byte* const from = words_.bytes_of(right);
   std::byte* const target = writer_.change(left);
   const std::uint32_t moved = header_of(from).count;
@@ -434,6 +414,7 @@ void TreeWriter::lower_root() {
     const PageNumber child = child_in(cell_of(words_.bytes_of(map_), 0));
     const auto sound = words_.sound(child);
     if (!sound.ok() || header_of(*sound).map != map_ || header_of(*sound).level + 1u != root.level) return;
+    MEMLITH_ASSERT(child != map_);
     std::byte* const target = writer_.change(map_);
     copy_used(target, *sound, map_);
     note_page(map_);
@@ -460,6 +441,7 @@ Status TreeWriter::prune(std::uint64_t pages, bool& done) {
     Status status = kOk;
     std::uint32_t kept = count;
     for (; kept > 0; --kept) {
+      MEMLITH_ASSERT(freed <= pages);
       const Cell cell = cell_of(words_.bytes_of(leaf), kept - 1);
       const std::uint64_t own = overflow_pages_in(cell);
       if (own > pages - freed) break;

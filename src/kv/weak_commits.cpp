@@ -102,6 +102,7 @@ Result<KeptLock> WeakCommits::pause() {
 void WeakCommits::set_aside(const Closing& /*closing*/) noexcept {
   pages_.writer.mutex().assert_held();
   MEMLITH_ASSERT(carried_.empty());
+  MEMLITH_ASSERT(pages_.writer.batch().ends_in_cut());  // pause() cut it
   std::swap(carried_, pages_.writer.batch());
   waiting_bytes_.store(0, std::memory_order_relaxed);
   window_begun_ = frame_wanted_ = false;
@@ -186,6 +187,7 @@ void WeakCommits::note_durable() {
   {
     const LockGuard lock(queue_mutex_);
     const std::uint64_t before = std::exchange(durable_, numbers_.durable(lsn));
+    MEMLITH_ASSERT(durable_ >= before);  // no commit is taken back
     known_durable_.store(durable_, std::memory_order_release);
     more = durable_ > before;
     if (!waiting_.empty() && waiting_.begin()->first <= ticket) {
@@ -222,6 +224,7 @@ std::uint64_t WeakCommits::durable() {
 // ---- those who want to know ------------------------------------------------------------------------------------
 
 void WeakCommits::when_durable(Lsn ticket, Done done) {
+  MEMLITH_ASSERT(done != nullptr);
   const LockGuard lock(queue_mutex_);
   if (!manual_ && !telling_.joinable()) telling_ = Thread([this] { run_telling(); });
   waiting_.emplace(ticket, std::move(done));

@@ -79,6 +79,7 @@ std::uint64_t equal_bytes(const std::uint8_t* bytes, std::uint8_t tag) {
 void Words::tag_inserted(PageNumber page, std::uint32_t index, std::string_view key) {
   const PageHeader header = header_of(bytes_of(page));
   if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
+  MEMLITH_ASSERT(index < header.count);
   std::uint8_t* const tags = states_[page].tags;
   std::memmove(tags + index + 1, tags + index, header.count - 1 - index);
   tags[index] = tag_of(key);
@@ -88,6 +89,7 @@ void Words::tag_removed(PageNumber page, std::uint32_t index) {
   const PageHeader header = header_of(bytes_of(page));
   if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
   if (header.count == PageState::kTagsMax) return make_tags(page);  // it had too many cells for tags
+  MEMLITH_ASSERT(index <= header.count);
   std::uint8_t* const tags = states_[page].tags;
   std::memmove(tags + index, tags + index + 1, header.count - index);
 }

@@ -89,7 +89,10 @@ class Words {
 
   // ---- the writer
 
-  void set_count(PageNumber pages) MEMLITH_REQUIRES(writing) { pages_.store(pages, std::memory_order_release); }
+  void set_count(PageNumber pages) MEMLITH_REQUIRES(writing) {
+    MEMLITH_ASSERT(pages <= states_count_);  // a page has its word before it has its bytes
+    pages_.store(pages, std::memory_order_release);
+  }
   [[nodiscard]] std::byte* at(PageNumber page) MEMLITH_REQUIRES(writing) { return base_ + page * kPageBytes; }
   // The word as the writer, which alone changes it, has left it.
   [[nodiscard]] std::uint64_t own_word(PageNumber page) const MEMLITH_REQUIRES(writing) {
@@ -100,6 +103,7 @@ class Words {
     states_[page].word.store(stamp << 1 | 1, std::memory_order_relaxed);
   }
   void end_change(PageNumber page, Stamp stamp) MEMLITH_REQUIRES(writing) {
+    MEMLITH_ASSERT(own_word(page) == (stamp << 1 | 1));
     states_[page].word.store(stamp << 1, std::memory_order_release);
   }
   // Tags of a page that is being changed: a cell with the key is at `index` now; the one that was at `index` is not

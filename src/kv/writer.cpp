@@ -41,8 +41,11 @@ Status Writer::check_header() const {
                 "format {} with {}",
                 name, found.version, found.page_bytes, kVersion, kPageBytes);
   }
+  // Page 0 and the catalogue are never free, nor a map that was removed.
+  const bool has_list = found.free_head != 0;
   if (found.pages <= kCatalogue || found.pages > region().size() / kPageBytes || found.free_head >= found.pages ||
-      found.free_pages >= found.pages || found.removing >= found.pages || found.commits > kCommitsMax ||
+      found.free_pages >= found.pages - kCatalogue || found.removing >= found.pages || found.free_head == kCatalogue ||
+      found.removing == kCatalogue || has_list != (found.free_pages != 0) || found.commits > kCommitsMax ||
       found.records > found.pages * kPageBytes) {
     return fail(Errc::corrupt, Detail::kv, "region \"{}\": the kv store's header does not fit its {} bytes; {}", name,
                 region().size(), region().after_damage(kHeaderOffset));
@@ -71,7 +74,7 @@ Status Writer::make_room(std::uint64_t pages) {
     MEMLITH_TRY_ASSIGN(const std::byte* const bytes, words_.sound(next));
     const ChainHeader chain = chain_of(bytes);
     if (chain.kind != PageKind::free) return words_.corrupt(next, "it is in the list of free pages, and in use");
-    if (ready >= now.free_pages) return words_.corrupt(next, "the list of free pages has no end");
+    if (ready >= now.free_pages) return words_.corrupt(next, "the list of free pages has more than the header counts");
     ready_.push_back(next);
     next = chain.next;
   }
@@ -79,6 +82,9 @@ Status Writer::make_room(std::uint64_t pages) {
   std::sort(ready_.begin(), ready_.end());
   const auto twice = std::adjacent_find(ready_.begin(), ready_.end());
   if (twice != ready_.end()) return words_.corrupt(*twice, "it is in the list of free pages twice");
+  if (ready < pages && ready != now.free_pages) {
+    return words_.corrupt(kHeaderPage, "it counts more free pages than are in their list");
+  }
   const std::uint64_t needed = (now.pages + (pages - ready)) * kPageBytes;
   if (needed <= region().size()) return kOk;
   if (needed > region().most() || needed / kPageBytes > ~PageNumber{0}) {
@@ -107,6 +113,7 @@ void Writer::grow_ahead() {
 
 void Writer::begin(Stamp stamp, bool sure) {
   MEMLITH_ASSERT(!running_ && changing_.empty() && imaged_.empty());
+  MEMLITH_ASSERT(stamp > stamp_);
   running_ = undoable_ = true;  // also if this call fails
   stamp_ = stamp;
   begun_ = batch_.mark();
@@ -129,6 +136,7 @@ std::byte* Writer::change(PageNumber page) {
   if ((word & 1) != 0) return words_.at(page);
   const Stamp before = std::max(word >> 1, kCheckedStamp);
   MEMLITH_ASSERT(running_ && before < stamp_);
+  MEMLITH_ASSERT(page != kHeaderPage && page < own_header().pages);
   // ORDER image-before-change: whatever fails for lack of memory fails before the page is changed, or can be undone.
   // [test KvOutOfMemory.ACommitIsUndoneAndTheStoreGoesOn]
   if (undoable_) save_image(page);
@@ -155,6 +163,7 @@ PageNumber Writer::allocate() {
   StoreHeader& header = own_header();
   PageNumber page = header.free_head;
   if (page != 0) {
+    MEMLITH_ASSERT(header.free_pages > 0 && chain_of(words_.bytes_of(page)).kind == PageKind::free);  // see make_room()
     (void)change(page);
     header.free_head = chain_of(words_.bytes_of(page)).next;
     --header.free_pages;
@@ -168,6 +177,7 @@ PageNumber Writer::allocate() {
 }
 
 void Writer::free(PageNumber page) {
+  MEMLITH_ASSERT(page > kCatalogue);  // the header and the catalogue stay
   StoreHeader& header = own_header();
   if (chain_of(words_.bytes_of(page)).kind == PageKind::free) return;  // two trees or values of a damaged file have it
   std::byte* const bytes = change(page);
@@ -214,6 +224,7 @@ void Writer::end(std::uint64_t commit) {
 void Writer::cut_batch() {
   MEMLITH_ASSERT(!running_);
   const std::uint64_t newest = header().commits;
+  MEMLITH_ASSERT(cut_commit_ <= newest);
   if (!logs_ || (batch_.ends_in_cut() && cut_commit_ == newest)) return;
   cut_commit_ = newest;
   reserve_batch(0, 0);

@@ -183,6 +183,51 @@ TEST_F(KvDamage, RecordsThatLieOverEachOtherAreNeitherReadNorWritten) {
   EXPECT_ERROR(Errc::corrupt, kv->verify().status());
 }
 
+// A header that is sound by itself, but not with the list of free pages, or that has a map removed which is none.
+TEST_F(KvDamage, AHeaderThatDoesNotFitItsPagesIsToldBeforeAChange) {
+  {
+    const auto kv = must(Kv::open(*region_, {.window = {}, .manual = true, .is_volatile = true}));
+    const auto map = must(kv->open_map("a", false, false));
+    Transaction transaction(*kv, false);
+    EXPECT_OK(transaction.begin());
+    for (const std::uint64_t i : {0u, 120u, 180u})
+      EXPECT_TRUE(must(transaction.remove(map, key_of(i))));  // long values
+    EXPECT_OK(transaction.commit(kv::Durability::weak, nullptr).status());
+  }
+  const std::vector<std::byte> sound(region_->address(), region_->address() + kRegionBytes);
+  const auto header = kv::load_as<kv::StoreHeader>(sound.data() + kv::kHeaderOffset);
+  ASSERT_GT(header.free_pages, 2u);
+  const auto open_with = [&](const kv::StoreHeader& wrong) {
+    std::memcpy(region_->address(), sound.data(), sound.size());
+    std::memcpy(region_->address() + kv::kHeaderOffset, &wrong, sizeof wrong);
+    return Kv::open(*region_, {.window = {}, .manual = true, .is_volatile = true});
+  };
+  for (const int field : {0, 1, 2, 3, 4}) {
+    kv::StoreHeader wrong = header;
+    if (field == 0) wrong.removing = kv::kCatalogue;
+    if (field == 1) wrong.free_head = kv::kCatalogue;
+    if (field == 2) wrong.free_pages = 0;
+    if (field == 3) wrong.free_head = 0;
+    if (field == 4) wrong.free_pages = wrong.pages - 1;
+    EXPECT_EQ(open_with(wrong).status().category, Errc::corrupt) << "field " << field;
+  }
+  for (const int more : {-1, 1}) {
+    kv::StoreHeader wrong = header;
+    wrong.free_pages = static_cast<std::uint32_t>(static_cast<int>(header.free_pages) + more);
+    const auto kv = must(open_with(wrong));
+    const std::vector<std::byte> before(region_->address(), region_->address() + kRegionBytes);
+    Transaction transaction(*kv, false);
+    EXPECT_OK(transaction.begin());
+    // Takes all free pages, and more.
+    const auto map = must(kv->open_map("a", false, false));
+    for (std::uint64_t i = 0; i <= header.free_pages; ++i) {
+      EXPECT_OK(transaction.put(map, "new" + std::to_string(i), std::string(6000, 'n')));
+    }
+    EXPECT_EQ(transaction.commit(kv::Durability::weak, nullptr).error().category, Errc::corrupt) << more;
+    EXPECT_EQ(std::memcmp(before.data(), region_->address(), kRegionBytes), 0) << "something was changed";
+  }
+}
+
 // A store through a wrong pointer damages the memory, a failing disk the file: closing and opening is enough after the
 // one, and nothing but a backup helps after the other.
 TEST_F(KvDamage, TheMessageTellsTheMemoryFromTheDisk) {

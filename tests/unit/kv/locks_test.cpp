@@ -5,7 +5,9 @@
 #include <thread>
 
 #include "base/random.hpp"
+#include "kv/part.hpp"
 #include "kv_world.hpp"
+#include "region/transaction.hpp"
 
 namespace memlith::test::locks_test {
 namespace {
@@ -197,7 +199,7 @@ TEST(KvTimeout, AnIdleTransactionLosesItsLocks) {
     transaction.set_wait(wait);
     EXPECT_OK(transaction.begin());
   };
-  for (int next = 0; next < 5; ++next) {
+  for (int next = 0; next < 9; ++next) {
     Transaction idle(world.kv(), false);
     Transaction other(world.kv(), false);
     world.kv().set_txn_timeout(std::chrono::milliseconds(0));
@@ -218,6 +220,10 @@ TEST(KvTimeout, AnIdleTransactionLosesItsLocks) {
       case 1: EXPECT_EQ(idle.get(map, "key3").error().category, Errc::conflict); break;
       case 2: EXPECT_EQ(cursor.next().error().category, Errc::conflict); break;
       case 3: EXPECT_EQ(cursor.peek().error().category, Errc::conflict); break;
+      case 4: EXPECT_EQ(idle.put(map, "key", "again").category, Errc::conflict); break;
+      case 5: EXPECT_EQ(idle.get(map, "key").error().category, Errc::conflict) << "of its own write"; break;
+      case 6: EXPECT_EQ(idle.savepoint().error().category, Errc::conflict); break;
+      case 7: EXPECT_EQ(cursor.current_key().error().category, Errc::conflict); break;
       default: EXPECT_EQ(idle.commit(Durability::weak, nullptr).error().category, Errc::conflict); break;
     }
     EXPECT_FALSE(idle.active());
@@ -227,6 +233,50 @@ TEST(KvTimeout, AnIdleTransactionLosesItsLocks) {
     EXPECT_EQ(must(idle.get(map, "key")), "other");
     EXPECT_OK(idle.commit(Durability::weak, nullptr).status());
   }
+}
+
+// A part whose commit is refused always, behind the kv store's.
+class Refuses final : public Participant {
+ public:
+  explicit Refuses(Region& region) : region_(region) {}
+  [[nodiscard]] Kind kind() const override { return Kind::region; }
+  [[nodiscard]] Region& region() const override { return region_; }
+  Result<FrameNeed> prepare() override { return fail(Errc::full, Detail::none, "the test refuses"); }
+  Status add_to(JointFrame&) override { return kOk; }
+  void finish(Lsn) noexcept override {}
+  void cancel() noexcept override {}
+
+ private:
+  Region& region_;
+};
+
+// The transaction goes on behind a commit that was cancelled, and may lose its locks as before.
+TEST(KvTimeout, ATransactionWhoseCommitWasCancelledLosesItsLocks) {
+  KvWorld world;
+  const kv::MapNumber map = world.map();
+  Region& region = world.open_region("other", kPageBytes);
+  world.kv().set_txn_timeout(std::chrono::milliseconds(60'000));
+  Transaction idle(world.kv(), false);
+  EXPECT_OK(idle.begin());
+  EXPECT_OK(idle.put(map, "key", "idle"));
+  {
+    core::Transaction joint(region.store());
+    EXPECT_OK(joint.add(std::make_unique<kv::KvPart>(idle)));
+    EXPECT_OK(joint.add(std::make_unique<Refuses>(region)));
+    EXPECT_EQ(joint.capture(false).error().category, Errc::full);
+    EXPECT_TRUE(idle.active());
+    joint.forget();
+  }
+  Transaction other(world.kv(), false);
+  EXPECT_OK(other.begin());
+  EXPECT_EQ(other.put(map, "key", "other").category, Errc::conflict) << "it was used just now";
+  world.kv().set_txn_timeout(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_OK(other.begin());
+  EXPECT_OK(other.put(map, "key", "other"));
+  EXPECT_EQ(idle.commit(Durability::weak, nullptr).error().category, Errc::conflict);
+  EXPECT_OK(other.commit(Durability::weak, nullptr).status());
+  EXPECT_EQ(world.content(map), (Records{{"key", "other"}}));
 }
 
 // The others are: one that is used again and again, one that waits, and one that commits.
