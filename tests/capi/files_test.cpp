@@ -268,7 +268,7 @@ TEST_F(Guarded, ACopyOfTheFileOrTheLogOfAnotherMomentIsRefused) {
   EXPECT_NE(last_error().find("is not of the same moment as its log"), std::string::npos) << last_error();
   write_file(unused);
   EXPECT_EQ(open_store(0), MEMLITH_CORRUPT) << "a file of before";
-  EXPECT_NE(last_error().find("has not the mark"), std::string::npos) << last_error();
+  EXPECT_NE(last_error().find("has no in-use header"), std::string::npos) << last_error();
   write_file(file);
   put(log(), log() + ".2");
   put(log() + ".1", log());
