@@ -219,7 +219,9 @@ void kill_and_look(const std::string& path, std::uint32_t tracker, std::uint32_t
     child.kill_working(random.below(5000));
     ASSERT_FALSE(::testing::Test::HasFailure()) << "seed " << seed();
     const Opened opened = open_stream(path, tracker, io);
-    ASSERT_NE(opened.store, nullptr);
+    char why[400] = "";
+    memlith_last_error(why, sizeof why);
+    ASSERT_NE(opened.store, nullptr) << why;
     const auto found = find_commit(opened, stream, state, at, *progress);
     ASSERT_TRUE(found.has_value()) << "no commit from " << progress->acknowledged << " to " << progress->started
                                    << "; seed " << seed();
