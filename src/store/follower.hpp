@@ -6,9 +6,9 @@
 // began, to a durable commit, as it is after the copying has ended. Whatever a checkpoint wrote home meanwhile comes
 // from these frames, and they are laid over the copy: the rest of the argument is that of recovery.
 //
-// Which commits are durable: if a writer is alive, it shows how far its log is durable on its page of counters
-// (StatsPage), before a checkpoint writes home what lies before that. Frames and superblocks tell of it, too. If no
-// writer is alive, the commits that can be read are flushed by the follower, as an opening for reading does.
+// A follower shows durable commits only. A living writer shows on its page of counters (StatsPage) how far its log is
+// durable, before a checkpoint writes home what lies before that; frames and superblocks tell it, too. If no writer is
+// alive, the follower flushes the commits that can be read, as an opening for reading does.
 #pragma once
 
 #include <chrono>

@@ -386,7 +386,7 @@ TEST_P(BadInput, AbsurdSuperblocks) {
   }
 }
 
-// A store that was dropped: opening it reads frames.
+// The store was not closed, so that its opening reads frames.
 class BadFrames : public Damage {
  protected:
   BadFrames() : Damage(false) {}

@@ -154,9 +154,9 @@ TEST_F(CreateStore, FullDiskWhileTheStoreIsMade) {
   EXPECT_GE(nth, 4u);
 }
 
-// A creation that failed behind its log's name takes back what it made, and a power cut may come in the middle of that.
-// Any one of the changed names may be the only one that the medium has, or the only one that it lacks: the rest is no
-// store, or one without anything in it, but never a log without its directory.
+// A creation that failed after it had named its log takes back what it made, and the power may be cut meanwhile. The
+// medium may then have one of the changed names only, or all but one. A path must then have no store or an empty one,
+// and never a log without its directory.
 TEST(CreateStoreInFolder, AFailureAndAPowerCutLeaveNoHalfStore) {
   std::uint64_t failed = 0;
   for (std::uint64_t nth = 0;; ++nth) {
