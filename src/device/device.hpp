@@ -124,7 +124,7 @@ class Device {
   // Facts about the disk under the file, if the system tells.
   virtual std::optional<DiskFacts> disk() { return std::nullopt; }
   // Waits until the disk has written what processes that have ended had begun to write to the file; `busy` after some
-  // seconds. The caller knows that no process that lives writes to the file, and this process has no queues for it.
+  // seconds. The caller knows that no process that lives writes to the file, and this one by this device only.
   virtual Status wait_for_transfers() { return kOk; }
   // True if the file has lost its last name, so that it cannot be opened by name any more.
   virtual Result<bool> removed() = 0;

@@ -67,7 +67,12 @@ class PosixDevice : public Device {
 
   std::optional<DiskFacts> disk() override { return disk_under(fd()); }
 
-  Status wait_for_transfers() override { return RingFile::wait_for_transfers(fd(), path()); }
+  // The lock of rings of its own would be in the way of any other descriptor.
+  Status wait_for_transfers() override {
+    const ExclusiveLock lock(direct_mutex_);
+    const std::shared_ptr<RingFile> rings = rings_.lock();
+    return RingFile::wait_for_transfers(rings != nullptr ? rings->fd() : fd(), path());
+  }
   Result<bool> removed() override {
     struct stat info{};
     if (::fstat(fd(), &info) != 0) return fail_errno(errno, Detail::open, "{}: cannot read its attributes", path_);

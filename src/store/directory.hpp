@@ -101,6 +101,8 @@ class Directory {
   virtual Status take_record(const Overlay&) { return kOk; }
   // True if frames may have bytes beyond the end of an intact home file.
   [[nodiscard]] virtual bool homes_may_shrink() const { return false; }
+  // True if the store's lock is on the only home, and was given when no killed process was writing there any more.
+  [[nodiscard]] virtual bool home_has_the_lock() const { return false; }
   // True if the overlay may be written home before all frames were read: see FileDirectory.
   virtual Result<bool> homes_are_as_said(const Overlay&) { return true; }
   // As of the last checkpoint; the objects in memory may be ahead of it.

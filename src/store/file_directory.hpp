@@ -34,6 +34,7 @@ class FileDirectory final : public Directory {
   [[nodiscard]] bool has_home(ObjectId id) const override { return id != kDirectory; }
   Status take_record(const Overlay& overlay) override;
   [[nodiscard]] bool homes_may_shrink() const override { return true; }
+  [[nodiscard]] bool home_has_the_lock() const override { return true; }
   // A user's file that is shorter than the frames so far require was either cut by an earlier recovery, as a later
   // frame will show, or is not the file of this log. So nothing is written home yet.
   Result<bool> homes_are_as_said(const Overlay& overlay) override;

@@ -174,10 +174,13 @@ TEST(Background, AChildHasItsOwn) {
 }
 
 // A program that is killed during a recovery or a checkpoint may have writes to home files under way. Their ring keeps
-// the file open, and the next recovery waits for it.
-TEST(Background, ARecoveryWaitsForTheKilled) {
+// the file open, and the next recovery waits for it, but not for rings of its own.
+class BackgroundOn : public ::testing::TestWithParam<IoBackend> {};
+INSTANTIATE_TEST_SUITE_P(Io, BackgroundOn, ::testing::Values(IoBackend::automatic, IoBackend::uring),
+                         [](const auto& given) { return given.param == IoBackend::uring ? "Uring" : "Automatic"; });
+TEST_P(BackgroundOn, ARecoveryWaitsForTheKilled) {
   const TempFolder folder;
-  const auto volume = make_posix_volume(folder / "store");
+  const auto volume = make_posix_volume(folder / "store", GetParam());
   const pid_t killed = ::fork();
   if (killed == 0) {
     auto store = Store::open(*volume, with_threads());
@@ -197,6 +200,7 @@ TEST(Background, ARecoveryWaitsForTheKilled) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     over = true;
     writing = nullptr;
+    home = nullptr;
   });
   auto store = must(Store::open(*volume, with_threads()));
   EXPECT_TRUE(over);
