@@ -64,14 +64,10 @@ class PosixDevice : public Device {
 
   FileBirth birth() override { return birth_of(fd()); }
   Result<std::uint64_t> stamp() override { return stamp_of(fd(), path_); }
-
   std::optional<DiskFacts> disk() override { return disk_under(fd()); }
-
-  // The lock of rings of its own would be in the way of any other descriptor.
   Status wait_for_transfers() override {
-    const ExclusiveLock lock(direct_mutex_);
-    const std::shared_ptr<RingFile> rings = rings_.lock();
-    return RingFile::wait_for_transfers(rings != nullptr ? rings->fd() : fd(), path());
+    const std::shared_ptr<RingFile> rings = ring_file();  // their own lock is not in their way
+    return rings != nullptr ? RingFile::wait_for_transfers(rings->fd(), path()) : kOk;
   }
   Result<bool> removed() override {
     struct stat info{};
@@ -80,7 +76,6 @@ class PosixDevice : public Device {
   }
 
   Status match_permissions(Device& file) override { return core::match_permissions(file, fd(), path_); }
-
   Result<Mappable> mappable(std::uint64_t offset, std::uint64_t) override {
     MEMLITH_ASSERT(!direct());
     return Mappable{fd(), offset};
