@@ -1,15 +1,15 @@
 module memlith.org/memlith/bboltconvert
 
-go 1.23
+go 1.25.0
 
 require (
-	go.etcd.io/bbolt v1.4.3
+	go.etcd.io/bbolt v1.5.0
 	memlith.org/bbolt v0.0.0
 	memlith.org/memlith/retwis v0.0.0
 )
 
 require (
-	golang.org/x/sys v0.29.0 // indirect
+	golang.org/x/sys v0.45.0 // indirect
 	memlith.org/memlith v0.0.0 // indirect
 )
 
