@@ -148,6 +148,7 @@ Status AppLog::find_end() {
     if (found == Found::end) break;
     at += stored_bytes(content_.size());
   }
+  MEMLITH_ASSERT(at <= limit);  // there is room for the end mark behind what is in use
   appended_ = handed_ = at;
   number_ = number - 1;
   numbers_.begin(number_);
@@ -181,6 +182,7 @@ std::uint64_t AppLog::newest() {
 AppLogReport AppLog::report() {
   const LockGuard lock(mutex_);
   const std::uint64_t used = appended_ - consumed_.at;
+  MEMLITH_ASSERT(consumed_.at <= handed_ && used + kMarkBytes <= ring_.capacity());
   return {ring_.capacity(),    ring_.capacity() - kMarkBytes - used, number_, durable_number(), read_.number - 1,
           consumed_.number - 1};
 }
@@ -238,6 +240,7 @@ Result<std::uint64_t> AppLog::append(std::span<const Content> given) {
     bool too_much_waits = false;
     {
       const LockGuard lock(mutex_);
+      MEMLITH_ASSERT(consumed_.at <= handed_ && handed_ <= appended_);  // only what is in the redo log is consumed
       const std::uint64_t waits = appended_ - handed_;
       const bool room = has_room(entries.bytes);
       too_much_waits = (waits > 0 && waits + entries.bytes > frame_bytes_) || region_.store().collectors().refused() ||
@@ -366,6 +369,7 @@ void AppLog::add_waiting(Changes& changes, EntryHeader& mark) {
 
 void AppLog::note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) {
   MEMLITH_ASSERT(handed_ <= to && to <= appended_ && mark.number <= number_ + 1);
+  MEMLITH_ASSERT(end != Lsn{0} && mark.number > numbers_.logged());
   handed_ = to;
   numbers_.add(mark.number - 1, end);
   if (reader_waits_) arrived_.notify_one();

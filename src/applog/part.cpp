@@ -53,6 +53,7 @@ Status AppLogPart::add_to(JointFrame& frame) {
 }
 
 void AppLogPart::finish(Lsn end) noexcept {
+  MEMLITH_ASSERT(end != Lsn{0} || (entries_.all.empty() && !consumed_.has_value()));
   if (end != Lsn{0}) region().note_commit(end);
   if (!entries_.all.empty()) log_.held_in_log(mark_, end);
   if (consumed_.has_value()) log_.move_consumed(*consumed_);

@@ -29,6 +29,7 @@ std::uint64_t PositionIndex::find(const Ring& ring, const Position& first, std::
   MEMLITH_ASSERT(first.number <= number);
   forget_before(first);
   MEMLITH_ASSERT(known_ >= first.number && known_at_ >= first.at);
+  MEMLITH_ASSERT(marks_.empty() || first_mark_ % kStep == 0);
   while (known_ < number) {
     if (known_ % kStep == 0) marks_.push_back(known_at_);
     known_at_ += size_at(known_at_);
@@ -57,6 +58,7 @@ std::uint64_t PositionIndex::find(const Ring& ring, const Position& first, std::
 void PositionIndex::drop_from(std::uint64_t number, std::uint64_t at) {
   if (last_ > number) last_ = 0;
   if (known_ <= number) return;
+  MEMLITH_ASSERT(at <= known_at_);
   known_ = number;
   known_at_ = at;
   while (!marks_.empty() && first_mark_ + (marks_.size() - 1) * kStep >= number) marks_.pop_back();

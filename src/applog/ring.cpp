@@ -29,6 +29,7 @@ EntryHeader end_mark(std::uint64_t number, std::uint64_t seed) {
 }
 
 void Ring::put(std::uint64_t position, const void* bytes, std::uint64_t count) const {
+  MEMLITH_ASSERT(bytes != nullptr || count == 0);
   const auto* from = static_cast<const std::byte*>(bytes);
   for_each_run(position, count, [&](std::uint64_t offset, std::uint64_t run) {
     std::memcpy(base_ + offset, from, run);

@@ -137,6 +137,7 @@ Result<std::uint64_t> choose_addresses(std::uint64_t bytes, const std::vector<Ob
     if (bytes > (arena.end - arena.begin) / 2 || !free_in(arena, address_bits)) continue;
     for (int attempt = 0; attempt < kTries; ++attempt) {
       const std::uint64_t address = arena.begin + random.below((arena.end - arena.begin - bytes) / kGrain + 1) * kGrain;
+      MEMLITH_ASSERT(arena.begin <= address && address + bytes <= arena.end);
       if (!check_unclaimed(address, bytes, objects).ok()) continue;
       const Status reserved = reserve_addresses(address, bytes);
       if (reserved.ok()) return address;

@@ -29,7 +29,10 @@ class CapturedPages {
   void note(Range range, Lsn end) {
     const std::uint64_t beyond = round_up(range.offset + range.bytes, kPageBytes) / kPageBytes;
     MEMLITH_ASSERT(beyond <= pages_);
-    for (std::uint64_t page = range.offset / kPageBytes; page < beyond; ++page) ends_[page] = end;
+    for (std::uint64_t page = range.offset / kPageBytes; page < beyond; ++page) {
+      MEMLITH_ASSERT(ends_[page] <= end);  // captures go to the log in their order
+      ends_[page] = end;
+    }
   }
   // True if the page's home is complete, if everything before `home` is home.
   [[nodiscard]] bool is_home(std::uint64_t page, Lsn home) const {

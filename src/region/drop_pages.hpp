@@ -53,6 +53,7 @@ inline bool drop_pages(std::byte* at, std::uint64_t bytes) {
 inline Status restore_or_drop(std::byte* base, Range range, const Tracker::ReadHome& read, bool at_home) {
   const std::uint64_t end = range.offset + range.bytes;
   const Range whole = host_pages_in(range);
+  MEMLITH_ASSERT(whole.bytes == 0 || (range.offset <= whole.offset && whole.offset + whole.bytes <= end));
   const bool dropped = at_home && whole.bytes > 0 && drop_pages(base + whole.offset, whole.bytes);
   const auto read_part = [&](std::uint64_t from, std::uint64_t to) {
     return from < to ? read(from, {base + from, to - from}) : kOk;

@@ -26,6 +26,7 @@ Status EqualPages::release(std::uint64_t mapped_bytes, std::uint64_t home_bytes,
                            const Tracker::ReadHome& read) {
   // The end of a file that is no whole page of the kernel's stays.
   const std::uint64_t pages = round_down(home_bytes, host_page_bytes()) / kPageBytes;
+  MEMLITH_ASSERT(pages * kPageBytes <= mapped_bytes);
   if (waiting_room_ == nullptr) {
     MEMLITH_TRY_ASSIGN(waiting_room_, claim_fault_region(base_, mapped_bytes, nullptr));
   }
@@ -67,6 +68,7 @@ Status EqualPages::drop_equal(std::uint64_t first, std::uint64_t end) {
   std::byte* const at = base_ + first * kPageBytes;
   const std::uint64_t bytes = (end - first) * kPageBytes;
   MEMLITH_ASSERT(bytes <= home_.size() && end - first <= wanted_.size());
+  MEMLITH_ASSERT(waiting_room_ != nullptr && !waiting_room_->shut);
   const FaultHold hold(*waiting_room_);
   ++waiting_room_->releases;
   waiting_room_->shut = true;

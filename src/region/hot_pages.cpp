@@ -120,6 +120,7 @@ void HotPages::heat(std::uint64_t page, Twins* twins) {
   if (free_.empty() || is_hot(page)) return;
   HotPage hot{.page = page, .copies = free_.back()};
   MEMLITH_ASSERT(hot.copies < kPagesMax);
+  MEMLITH_ASSERT(pages_.size() + free_.size() == kPagesMax);
   const Tracker::LeftOpen left = tracker_.leave_open(page, copy(hot, false));
   if (left == Tracker::LeftOpen::refused) return;
   hot.has_twin = left == Tracker::LeftOpen::with_twin;

@@ -91,6 +91,8 @@ bool differ_only_there(const std::byte* page, const std::byte* before, std::uint
       return;
     }
   }
+  MEMLITH_ASSERT(ranges.size() == first ||
+                 (ranges[first].offset >= offset && ranges.back().offset + ranges.back().bytes <= offset + kPageBytes));
 }
 
 }  // namespace memlith::core

@@ -38,6 +38,7 @@ class RangePile {
   // Moves what lies in `memory` to `taken`, which has room.
   void take(StoredRange memory, ThreadNumber thread, std::vector<StoredBy>& taken) {
     MEMLITH_ASSERT(taken.capacity() - taken.size() >= count());  // nothing is allocated here
+    MEMLITH_ASSERT(memory.begin < memory.end);
     if (everything_) taken.push_back({memory, thread});
     for (const StoredRange& range : std::span(ranges_, count_)) {
       if (!lies_in(range, memory)) continue;
@@ -110,6 +111,7 @@ class RangePile {
       }
     }
     count_ = last + 1;
+    MEMLITH_ASSERT(count_ <= room_ && ranges_[0].begin < ranges_[last].end);
   }
 
   StoredRange* ranges_ = nullptr;

@@ -140,6 +140,7 @@ Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name
 }
 
 Status Region::begin(const ObjectInfo& info, const RegionOptions& options) {
+  MEMLITH_ASSERT(shown_ == nullptr && tracker() == nullptr);
   if (store().view() != nullptr) {
     auto shown = std::make_unique<ShownRegion>(home_, mapping_);
     ShownRegion& now = *shown;
@@ -188,6 +189,7 @@ Status Region::touch(const void* address, std::uint64_t bytes) {
 Status Region::prepare(const void* address, std::uint64_t bytes) {
   MEMLITH_TRY_ASSIGN(const Range range, range_of(address, bytes));
   MEMLITH_TRY(need_writable());
+  MEMLITH_ASSERT(capture_.tracker() != nullptr);
   return bytes > 0 ? capture_.tracker()->prepare(range) : kOk;
 }
 
@@ -212,6 +214,7 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
                 "without MEMLITH_REGION_PROCESS_SCOPE, or persist with process scope",
                 shown_name());
   }
+  MEMLITH_ASSERT(capture_.tracker() != nullptr);
   if (capture_.tracker()->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
               "region \"{}\": its tracker (scan) does not tell threads apart; open it with "
@@ -226,6 +229,7 @@ std::uint64_t Region::hot_pages() {
 }
 
 void Region::set_guard(CaptureGuard* guard) {
+  MEMLITH_ASSERT(guard == nullptr || guard_ == nullptr);  // one structure at a time
   guard_ = guard;
   if (guard == nullptr || tracker() == nullptr) return;
   const LockGuard lock(capture_.mutex);
@@ -263,6 +267,7 @@ constexpr int kCapturesMax = 4;
 
 // One order for all threads, so that two threads with several regions do not wait for each other.
 Status put_in_order(std::span<Region* const> given, std::vector<Region*>& regions) {
+  MEMLITH_ASSERT(!given.empty());
   regions.assign(given.begin(), given.end());
   std::sort(regions.begin(), regions.end(), [](const Region* a, const Region* b) { return a->object() < b->object(); });
   regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
@@ -285,6 +290,7 @@ Status Region::take(ThreadNumber thread, Range part, JointFrame& frame) {
 }
 
 void Region::keep_taken(Range part, Lsn end) {
+  MEMLITH_ASSERT(end != Lsn{0} || !size_changed_);  // a changed size alone is a commit
   if (end != Lsn{0}) {
     size_changed_ = false;
     note_commit(end);
@@ -366,6 +372,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
         MEMLITH_TRY_ASSIGN(committed, store.commit_weak_at_once(changes, wish.will_sync));
       }
       if (!committed.has_value()) return committed;
+      MEMLITH_ASSERT(*committed > end);  // the log has only grown since the regions' last commits
       end = *committed;
     } else {
       MEMLITH_TRY(store.failure());  // an empty persist of a poisoned store says so too
@@ -374,6 +381,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
       Region* const region = regions[--capture.taken];
       region->capture_.mutex.assert_held();
       region->keep_taken(part, *committed);
+      MEMLITH_ASSERT(!wish.ends_change || region->change_ == Change::under_way);
       if (wish.ends_change) region->change_ = Change::none;
     }
   }

@@ -39,6 +39,7 @@ Status RegionCapture::begin(const RegionOptions& options) {
 Status RegionCapture::allow_hot_pages(bool process_scope) {
   MEMLITH_ASSERT(tracker_ != nullptr);
   const TrackerKind kind = tracker_->kind();
+  MEMLITH_ASSERT((copied_ == nullptr) == (equal_ == nullptr));
   if (hot_ != nullptr || (kind != TrackerKind::scan && !(kind == TrackerKind::fault && process_scope))) return kOk;
   MEMLITH_TRY_ASSIGN(hot_, HotPages::make(*tracker_, mapping_.base(), mapping_.reserve()));
   return kOk;
@@ -79,6 +80,7 @@ Status RegionCapture::collect(ThreadNumber thread, Range part) {
   normalize(stored_);
   cut_to_size();
   cut_to_part(part);
+  MEMLITH_ASSERT(stored_.empty() || stored_.back().offset + stored_.back().bytes <= mapping_.size());
   return kOk;
 }
 
@@ -106,6 +108,7 @@ Status RegionCapture::take(ThreadNumber thread, Range part, JointFrame& frame) {
   const std::uint64_t mapped = mapping_.mapped_bytes();
   for (const SourceExtent& piece : pieces_) {
     MEMLITH_ASSERT(piece.range.offset + piece.range.bytes <= mapped);
+    MEMLITH_ASSERT(piece.range.bytes > 0 && piece.source != nullptr);
     for (std::uint64_t done = 0; done < piece.range.bytes; done += kPieceBytesMax) {
       frame.extents.push_back({home_.object(), piece.range.offset + done,
                                std::min(piece.range.bytes - done, kPieceBytesMax)});
@@ -132,6 +135,7 @@ void RegionCapture::accept(Range part) {
 }
 
 void RegionCapture::give_back() {
+  MEMLITH_ASSERT(tracker_ != nullptr);
   tracker_->give_back();
   if (twins_ != nullptr) twins_->give_back();
   if (hot_ != nullptr) hot_->give_back();
@@ -179,6 +183,7 @@ Status RegionCapture::restore_stored() {
   std::uint64_t bytes = 0;
   for (const Range& range : stored_) bytes += range.bytes;
   MEMLITH_ASSERT(bytes <= mapping_.size());
+  MEMLITH_ASSERT(are_in_order(stored_));  // no byte is read twice
   const bool many = bytes > kReadBackBytesMax;
   Overlay in_log;
   if (many) {
@@ -205,6 +210,7 @@ Status RegionCapture::restore_stored() {
 // checkpoint follows the commit.
 Status RegionCapture::discard(Range part) {
   MEMLITH_ASSERT(part.offset % kPageBytes == 0 && part.bytes % kPageBytes == 0);
+  MEMLITH_ASSERT(part.bytes > 0 && tracker_ != nullptr);
   MEMLITH_ASSERT(part.offset + part.bytes <= mapping_.mapped_bytes());
   if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(part));
   const Status collected = collect(kAllThreads, part);
@@ -232,6 +238,7 @@ std::uint64_t RegionCapture::copied_pages() const {
 }
 
 Status RegionCapture::release_clean() {
+  MEMLITH_ASSERT(tracker_ != nullptr);
   if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
   if (twins_ != nullptr) twins_->clear();
   return tracker_->release_clean();
@@ -250,6 +257,7 @@ Status RegionCapture::release_copies(std::uint64_t first, std::uint64_t end,
     }
     const Range home = host_pages_in({first * kPageBytes, (next - first) * kPageBytes});
     if (home.bytes == 0) continue;
+    MEMLITH_ASSERT(first * kPageBytes <= home.offset && home.offset + home.bytes <= next * kPageBytes);
     if (!drop_pages(mapping_.base() + home.offset, home.bytes)) {
       return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", home.bytes);
     }

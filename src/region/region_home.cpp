@@ -11,6 +11,7 @@ Status RegionHome::begin() {
 
 // Transactions note their commits beside each other, in any order.
 void RegionHome::note_commit(Lsn end) {
+  MEMLITH_ASSERT(committed_lsn_ != nullptr && end != Lsn{0});
   std::uint64_t newest = committed_lsn_->load();
   while (newest < end.value && !committed_lsn_->compare_exchange_weak(newest, end.value)) {
   }

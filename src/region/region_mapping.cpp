@@ -37,6 +37,7 @@ Status RegionMapping::outside(const void* address, std::uint64_t bytes) const {
 }
 
 Status RegionMapping::begin(std::uint64_t size_bytes) {
+  MEMLITH_ASSERT(size() == 0);
   Store& store = home_.store();
   set_size(size_bytes);
   const std::uint64_t end = mapped_bytes();
@@ -65,6 +66,7 @@ Status RegionMapping::map_pages(std::uint64_t begin, std::uint64_t end, int prot
   for (std::uint64_t at = begin; at < end;) {
     MEMLITH_TRY_ASSIGN(const Mappable content, store.mappable_home(home_.object(), at, end - at));
     const std::uint64_t bytes = std::min(content.bytes, end - at);
+    MEMLITH_ASSERT(bytes > 0);
     void* const got = ::mmap(base_ + at, bytes, protection, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, content.descriptor,
                              static_cast<off_t>(content.offset));
     if (got == MAP_FAILED) {

@@ -13,6 +13,7 @@ Result<FrameNeed> RegionPart::prepare() {
       if (part != nullptr) part->cancel();
     }
   };
+  MEMLITH_ASSERT(!held_.has_value() && !taken_);
   held_.emplace(region_);
   Undo undo{this};
   region_.capture_.mutex.assert_held();
@@ -28,6 +29,7 @@ Result<FrameNeed> RegionPart::prepare() {
 
 Status RegionPart::add_to(JointFrame& frame) {
   MEMLITH_ASSERT(captured_.extents.size() == captured_.sources.size());
+  MEMLITH_ASSERT(held_.has_value() && taken_);
   frame.extents.insert(frame.extents.end(), captured_.extents.begin(), captured_.extents.end());
   frame.sources.insert(frame.sources.end(), captured_.sources.begin(), captured_.sources.end());
   frame.sizes.insert(frame.sizes.end(), captured_.sizes.begin(), captured_.sizes.end());
@@ -36,6 +38,7 @@ Status RegionPart::add_to(JointFrame& frame) {
 
 void RegionPart::finish(Lsn end) noexcept {
   region_.capture_.mutex.assert_held();
+  MEMLITH_ASSERT(held_.has_value() && taken_);
   region_.keep_taken(kWholeRegion, end);
   taken_ = false;
   if (ends_change_) region_.end_change();

@@ -45,6 +45,7 @@ OpenTransaction* Session::begin() {
   if (!part.idle.empty()) {
     OpenTransaction* const open = part.idle.back();
     part.idle.pop_back();
+    MEMLITH_ASSERT(open->transaction.empty() && open->changing.empty() && !open->captured);
     return open;
   }
   part.idle.reserve(part.transactions.size() + 1);  // so that it can be given back
@@ -59,6 +60,7 @@ void Session::give_back(OpenTransaction& open) {
   open.captured = false;
   const LockGuard lock(open.part.mutex);
   MEMLITH_ASSERT(open.part.idle.size() < open.part.transactions.size());  // nothing is allocated here
+  MEMLITH_ASSERT(std::find(open.part.idle.begin(), open.part.idle.end(), &open) == open.part.idle.end());
   open.part.idle.push_back(&open);
 }
 

@@ -36,6 +36,7 @@ void ShownRegion::drop_copy() {
 }
 
 Result<std::span<std::byte>> ShownRegion::begin_copy(std::uint64_t bytes) {
+  MEMLITH_ASSERT(copy_ == nullptr);
   copied_bytes_ = std::min(bytes, mapping_.reserve());
   // An empty object has a page, too, so that there is a copy.
   copy_bytes_ = std::max(round_up(copied_bytes_, host_page_bytes()), host_page_bytes());
@@ -73,6 +74,7 @@ Result<std::span<std::byte>> ShownRegion::change_copy(std::uint64_t bytes) {
     copy_ = static_cast<std::byte*>(got);
     copy_bytes_ = end;
   }
+  MEMLITH_ASSERT(copied_bytes_ <= copy_bytes_);
   // The home file may be longer than the object.
   if (copied_bytes_ > bytes) std::memset(copy_ + bytes, 0, end - bytes);
   return std::span(copy_, bytes);

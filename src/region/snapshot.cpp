@@ -31,6 +31,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(std::span<Region* const> region
   MEMLITH_TRY_ASSIGN(HomeCopies homes, store.copy_homes(objects));
   MEMLITH_ASSERT(homes.copies.size() == regions.size());
   snapshot->lsn_ = homes.lsn;
+  MEMLITH_ASSERT(objects.size() == snapshot->views_.size());
   for (std::size_t i = 0; i < regions.size(); ++i) {
     View& view = snapshot->views_[i];
     view.memory = std::move(homes.copies[i].memory);

@@ -30,6 +30,7 @@ Status take_more(Store& store, ObjectInfo& info, std::uint64_t reserve_bytes) {
                 "leave max_size out to open the region as it is",
                 store.path(), info.name, info.address, info.reserve_bytes, reserve_bytes, most);
   }
+  MEMLITH_ASSERT(info.address != 0 && reserve_bytes > info.reserve_bytes);
   MEMLITH_TRY(reserve_addresses(info.address, reserve_bytes));
   // Durable before a region lies there: no other one is ever given these addresses.
   const Status kept = store.set_reserve(info.id, reserve_bytes);

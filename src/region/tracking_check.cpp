@@ -35,6 +35,7 @@ Result<std::unique_ptr<TrackingCheck>> TrackingCheck::make(const TrackedMemory& 
 TrackingCheck::~TrackingCheck() { unmap_array(copy_, capacity_bytes_); }
 
 void TrackingCheck::forgive(Range range) {
+  MEMLITH_ASSERT(range.offset + range.bytes <= capacity_bytes_);
   for (std::uint64_t at = range.offset; at < range.offset + range.bytes;) {
     const std::uint64_t bytes = std::min(kPageBytes, range.offset + range.bytes - at);
     // A page that was never used takes no memory in the copy either.

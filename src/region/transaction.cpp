@@ -89,6 +89,7 @@ void Transaction::collect_extents() {
     extents_.push_back({object, each.range.offset, each.range.bytes});
     sources_.push_back(each.region->address() + each.range.offset);
   }
+  MEMLITH_ASSERT(extents_.size() == sources_.size() && extents_.size() <= touched_.size());
 }
 
 // ORDER size-before-bytes: bytes beyond the size that the log knows must not be in it before the size is.
@@ -144,6 +145,7 @@ void Transaction::abort() {
   // [mutant abort_oldest_image_last]
   for (auto each = touched_.rbegin(); each != touched_.rend(); ++each) {
     const bool few = each->range.bytes <= kFewBytes;
+    MEMLITH_ASSERT(each->range.offset + each->range.bytes <= each->region->size());
     MEMLITH_ASSERT(few || each->image + each->range.bytes <= images_.size());
     const auto* const image = few ? reinterpret_cast<const std::byte*>(&each->image) : images_.data() + each->image;
     std::memcpy(each->region->address() + each->range.offset, image, each->range.bytes);

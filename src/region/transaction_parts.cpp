@@ -38,6 +38,9 @@ Result<std::uint64_t> Transaction::prepare_parts(std::size_t& prepared) {
   };
   std::sort(parts_.begin(), parts_.end(), [&](const Part& a, const Part& b) { return rank(a) < rank(b); });
   MEMLITH_ASSERT(prepared == 0);
+  // A structure that is two parts would wait for its own lock.
+  const auto same = [&](const Part& a, const Part& b) { return rank(a) == rank(b); };
+  MEMLITH_ASSERT(std::adjacent_find(parts_.begin(), parts_.end(), same) == parts_.end());
   FrameNeed need{0, extents_.size()};
   for (const Extent& extent : extents_) need.bytes += sizeof extent + extent.bytes;
   for (const Part& each : parts_) {
@@ -104,6 +107,7 @@ Result<Lsn> Transaction::commit_with_parts(bool will_sync) {
     while (prepared > 0) parts_[--prepared].participant->give_up();
     return done;
   }
+  MEMLITH_ASSERT(changed == parts_.size() && prepared == parts_.size());
   while (prepared > 0) parts_[--prepared].participant->finish(end);
   if (end != Lsn{0}) {
     note_commit(end);

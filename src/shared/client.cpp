@@ -277,6 +277,7 @@ Result<Answer> Client::ask(Request request) {
     answered_.notify_all();
   }
   MEMLITH_SHARED_STEP();
+  MEMLITH_ASSERT(!call.answered || call.answer.number == call.number);
   if (call.answered) return call.answer;
   return fail(Errc::io, Detail::object,
               "region \"{}\": its keeper ended during the call; whether the commit took effect is known when a "

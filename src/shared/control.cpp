@@ -171,6 +171,7 @@ Control::Taken Control::try_to_take(Wish& wish) {
   MEMLITH_ASSERT(place <= kRangesMax);
   if (has_way && place == kRangesMax) return Taken::no_entry;
   if (has_way || wish.entry == kRangesMax) enter(wish, place, has_way ? RangeState::held : RangeState::wanted);
+  MEMLITH_ASSERT(!has_way || wish.entry < kRangesMax);
   return has_way ? Taken::yes : Taken::no;
 }
 
@@ -204,6 +205,7 @@ Status Control::failed(const Wish& wish, Taken taken, Time until) const {
 }
 
 Status Control::take(Owner owner, Range range, Time until, bool is_first) {
+  MEMLITH_ASSERT(segment_ != nullptr && range.bytes > 0);
   Wish wish{owner, range, is_first};
   for (;;) {
     const std::uint32_t seen = segment_->released.load();
