@@ -74,7 +74,7 @@ Result<std::span<std::byte>> ShownRegion::change_copy(std::uint64_t bytes) {
     copy_ = static_cast<std::byte*>(got);
     copy_bytes_ = end;
   }
-  MEMLITH_ASSERT(copied_bytes_ <= copy_bytes_);
+  MEMLITH_ASSERT(bytes <= copy_bytes_ && copy_bytes_ == end);
   // The home file may be longer than the object.
   if (copied_bytes_ > bytes) std::memset(copy_ + bytes, 0, end - bytes);
   return std::span(copy_, bytes);

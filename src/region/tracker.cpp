@@ -55,7 +55,7 @@ void normalize(std::vector<Range>& ranges) {
 
 Result<std::unique_ptr<Tracker>> attach_tracker(TrackerKind kind, const TrackedMemory& memory) {
   MEMLITH_ASSERT(memory.bytes <= memory.capacity_bytes && memory.bytes % kPageBytes == 0);
-  MEMLITH_ASSERT(memory.base != nullptr && memory.capacity_bytes % host_page_bytes() == 0);
+  MEMLITH_ASSERT(memory.capacity_bytes % kPageBytes == 0);
   order_forks_before_handler();
   switch (kind) {
     case TrackerKind::touched: return attach_explicit_tracker(memory);

@@ -77,6 +77,7 @@ TEST(ArchiveManifest, OutOfOrderIsRefused) {
   Manifest manifest;
   manifest.archive_id = 1;
   manifest.log_id = manifest.session = 2;
+  manifest.writer = "one";
   manifest.next_segment = 9;
   manifest.next_full = 3;
   for (const std::uint64_t number : {1u, 2u}) {

@@ -76,7 +76,7 @@ class HeapAllocator final : public TestedAllocator {
   HeapAllocator& operator=(const HeapAllocator&) = delete;
 
   [[nodiscard]] MaybeFailure open(const std::string& folder, std::uint64_t bytes) {
-    const StoreOptions store{.create = true, .exclusive = true};
+    const StoreOptions store{.create = true, .exclusive = true, .tell_dropped = false};
     MEMLITH_TOOL_GET(store_, checked(Store::open(folder + "/store", store), "opening a store"));
     const RegionOptions heap{.create = true, .tracker = Tracker::fault, .max_size = bytes};
     MEMLITH_TOOL_GET(heap_, checked(Heap::open(*store_, "heap", heap), "opening a heap"));

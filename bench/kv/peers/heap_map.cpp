@@ -43,7 +43,8 @@ class HeapMapStore final : public KvStore {
     } else if (options.durability == KvDurability::none) {
       persisting_ = Persisting::never;
     }
-    MEMLITH_TOOL_GET(store_, checked(Store::open(options.folder + "/store", {.create = true}), "opening a store"));
+    const StoreOptions store{.create = true, .tell_dropped = false};
+    MEMLITH_TOOL_GET(store_, checked(Store::open(options.folder + "/store", store), "opening a store"));
     if (kWindow) MEMLITH_TOOL_TRY(failure_of(store_->set_window(kWindowMs), "setting the window"));
     const RegionOptions heap{
         .create = true, .tracker = kTracker, .max_size = std::max(kHeapBytesMaxMin, options.bytes_expected * 4)};
