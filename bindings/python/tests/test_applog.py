@@ -4,6 +4,7 @@ import asyncio
 import pathlib
 import signal
 import threading
+import time
 
 import pytest
 from conftest import Program, kill
@@ -291,12 +292,13 @@ def test_a_wait_for_an_entry_hears_signals(program: Program) -> None:
     process = program.start("""
         import memlith
         with memlith.open("s") as store:
-            print("waits", flush=True)
             try:
+                print("waits", flush=True)
                 memlith.AppLog(store).read(None)
             except KeyboardInterrupt:
                 print("heard", flush=True)
         """)
     assert process.stdout is not None and process.stdout.readline() == "waits\n"
+    time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     assert process.communicate()[0] == "heard\n"
