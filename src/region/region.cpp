@@ -229,7 +229,6 @@ std::uint64_t Region::hot_pages() {
 }
 
 void Region::set_guard(CaptureGuard* guard) {
-  MEMLITH_ASSERT(guard == nullptr || guard_ == nullptr);  // one structure at a time
   guard_ = guard;
   if (guard == nullptr || tracker() == nullptr) return;
   const LockGuard lock(capture_.mutex);

@@ -470,7 +470,7 @@ class HeapLife::Threads final : public CaptureGuard {
       if (life_.model.blocks.contains(offset)) continue;
       UnderWay* const whose = owner_of(left, offset, bytes);
       if (whose == nullptr) {
-          run_.broken(fmt::format("a capture beside other threads has a block at offset {} without an owner", offset));
+        run_.broken(fmt::format("a capture beside other threads has a block at offset {} without an owner", offset));
       } else {
         *whose = {};
       }
