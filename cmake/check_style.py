@@ -30,7 +30,7 @@ NEXT_LITERAL = re.compile(r'\s*"((?:[^"\\ ]|\\.)* ?)')
 CUT_COLUMNS_MAX = 60  # of a line that is too short to have been filled
 # Words that hide a noun, and beginnings of comments that hide a subject. Quoted, "nobody" is a name, such as a user's.
 HIDING_WORD = re.compile(r"(?<![\"'])\b(?<!user )(?<!as )(?<!side )(nobody|whoever|whomever|somebody)\b", re.IGNORECASE)
-HIDING_BEGINNING = re.compile(r"""^\s*(?:(?://|\*|/\*\*?|#) |\"{3})(What|Of|So|Whether) """)
+HIDING_BEGINNING = re.compile(r"""^\s*(?:(?://[/!]?|\*|/\*\*?|#) |\"{3})(What|Of|So|Whether) """)
 NOT_OURS = re.compile(r"results/.*|.*\.(patch|json|txt)|cmake/check_style\.py")
 URL = re.compile(r"\bhttps?://\S+")
 # An absolute path: no path goes on in front of it, but a compiler's -I or -L may stand there.
@@ -149,6 +149,7 @@ def self_test():
         "src/class.hpp": f"class A {{\n  A()\n      : a_(1) {{\n{body(long)}  }}\n  void f();\n{body(long)}}};\n",
         "tests/plain.py": '"""Whether one waits."""\n"nobody"\n',
         "src/plain.hpp": "// What is there.\n// Nobody waits. Whatever waits is woken.\n",
+        "tests/plain.rs": "/// So many.\n",
         "tests/functions.cpp": f"int f() {{\n{body(long)}}}\n",
         "tests/strings.cpp": 'f("a b "\n  "c "\n  "d e");\ng("a\\n"\n  "b;"\n  "c\\n"\n  "d");\n'
                              f'h("a"\n  "bbbb bbbb "\n  "{"c" * 112}");\n',
@@ -168,7 +169,7 @@ def self_test():
                 "src/class.hpp:2: 71 lines", "src/engine.cpp:501:",
                 "src/functions.cpp:3: 71 lines", 'src/plain.hpp:1: a comment begins with "What"',
                 'src/plain.hpp:2: "Nobody" hides', "src/short.cpp:500: it is short enough", "tests/long.cpp:801:",
-                'tests/plain.py:1: a comment begins with "Whether"',
+                'tests/plain.py:1: a comment begins with "Whether"', 'tests/plain.rs:1: a comment begins with "So"',
                 "tests/strings.cpp:2: a string is cut", "tests/wide.py:1: 122",
                 "tools/build.sh:1:"]
     with tempfile.TemporaryDirectory() as folder:

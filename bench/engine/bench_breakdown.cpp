@@ -109,7 +109,7 @@ void write_kind(const std::string& tracker, std::uint64_t pages, const BenchPers
 void write_breakdown_heading(const BenchPersistArguments& arguments) {
   write_line(fmt::format("memlith {}, kernel {}, folder {}, {}", memlith_version(), kernel_release(),
                          printable(arguments.folder), utc_now()));
-  write_line(fmt::format("{} bytes in each of so many random pages of {} MiB; a round of each kind of persist in turn",
+  write_line(fmt::format("{} bytes in each page, random ones of {} MiB; a round of each kind of persist in turn",
                          arguments.bytes_per_page, arguments.region_mib));
   write_line(
       "stores, touch: memlith_touch, call: memlith_persist[_async], wait: memlith_wait; p50 and p99 in us of each");

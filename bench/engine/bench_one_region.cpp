@@ -123,7 +123,7 @@ void write_one_region_heading(const BenchPersistArguments& arguments) {
   write_line(fmt::format("memlith {}, kernel {}, folder {}, {}", memlith_version(), kernel_release(),
                          printable(arguments.folder), utc_now()));
   write_line(fmt::format(
-      "one region; each thread changes {} bytes in each of so many random pages of its own {} MiB, and is durable",
+      "one region; each thread changes {} bytes in each page, random ones of its own {} MiB, and is durable",
       arguments.bytes_per_page, arguments.region_mib));
   write_line(
       "thread: memlith_persist of the thread's own stores; process: change and memlith_persist_async under one lock, "
@@ -195,7 +195,7 @@ MaybeFailure measure_sides(Shared& shared, const BenchPersistArguments& argument
   return {};
 }
 
-// A store with a region for so many threads, and a line for each number of pages.
+// A store with a region that has pages for every thread, and a line for each number of pages.
 MaybeFailure run_threads(const std::string& tracker, std::uint64_t threads, const BenchPersistArguments& arguments,
                          const ScratchFolder& scratch) {
   const std::string name = fmt::format("store-{}-{}", tracker, threads);

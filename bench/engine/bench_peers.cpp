@@ -258,9 +258,9 @@ class Comparison {
   void write_heading() const {
     write_line(fmt::format("memlith {}, kernel {}, folder {} ({}), {}", memlith_version(), kernel_release(),
                            printable(arguments_.folder), peers_.front().file_system.name, utc_now()));
-    write_line(fmt::format(
-        "{} bytes in each of so many random pages of {} MiB, stores included, one round of each side in turn",
-        arguments_.bytes_per_page, arguments_.region_mib));
+    write_line(
+        fmt::format("{} bytes in each page, random ones of {} MiB, stores included, one round of each side in turn",
+                    arguments_.bytes_per_page, arguments_.region_mib));
     for (const Ours& ours : ours_) write_line(fmt::format("# {}: memlith_persist(); {}", ours.tracker, ours.detail));
     write_line("# pwrite+fsync: a pwrite of 4096 bytes for each page, then one fsync, on a preallocated, written file");
     write_line("# msync: stores to a shared mapping of such a file, then one msync(MS_SYNC) of the whole mapping");

@@ -125,7 +125,7 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   command->add_flag("--same-pages", arguments.same_pages,
                     "Change the same bytes in every round, and report how often they are written home");
   add_number(command, "--hot-pages", arguments.hot_pages, 0, 1024,
-             "Of the pages of a round, so many are the same in every round, and the others are random");
+             "Pages of a round that are the same in every round; the others are random");
   command->add_flag("--process-scope", arguments.process_scope,
                     "Open the regions for process scope only, so that fault can leave such pages writable");
   CLI::Option* const breakdown = command->add_flag("--breakdown", arguments.breakdown,

@@ -10,7 +10,7 @@ use crate::error::{check, found, still_open, Error, Result};
 use crate::kv::slice;
 use crate::store::{c_string, milliseconds, sealed::InStore, Store, View};
 
-/// What an append does that finds no room, because entries are not consumed.
+/// The behaviour of an append that finds no room, because entries are not consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// It waits until entries are consumed.
@@ -28,9 +28,9 @@ pub struct Options {
     /// Makes the log if it does not exist.
     pub create: bool,
     pub when_full: WhenFull,
-    /// Of a new log; 0: 64 MiB.
+    /// Bytes of a new log; 0: 64 MiB.
     pub size: u64,
-    /// Of a new log that may grow; 0: the size, or with [`WhenFull::Grow`] 1 TiB.
+    /// The limit of a new log that may grow; 0: the size, or with [`WhenFull::Grow`] 1 TiB.
     pub max_size: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Options {
 pub struct Info {
     /// Bytes for entries that are not consumed, with 24 bytes and the rounding of each.
     pub size: u64,
-    /// Of these, free.
+    /// Free bytes of `size`.
     pub room: u64,
     /// The newest entry that was appended.
     pub newest: u64,

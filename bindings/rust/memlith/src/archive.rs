@@ -80,10 +80,10 @@ pub struct Options {
 /// For the times of [`Options`].
 pub const NEVER: Duration = Duration::MAX;
 
-/// What an archive has; `memlith_archive_progress` of `memlith/archive.h`.
+/// The content of an archive; `memlith_archive_progress` of `memlith/archive.h`.
 pub type Progress = sys::memlith_archive_progress;
 
-/// What archives a store. One thread at a time uses it; dropping it archives what is durable, and drops errors.
+/// An archiver of a store. One thread at a time uses it; dropping it archives what is durable, and drops errors.
 pub struct Archive {
     raw: *mut sys::memlith_archive,
 }
@@ -220,7 +220,7 @@ pub struct RestoreOptions {
     pub as_far_as_can: bool,
 }
 
-/// What was restored; `memlith_restored` of `memlith/archive.h`.
+/// The outcome of a restore; `memlith_restored` of `memlith/archive.h`.
 pub type Restored = sys::memlith_restored;
 
 /// Restores a store to `dest`, which must not exist. It appears whole, as the last step, or not at all.

@@ -1,4 +1,4 @@
-//! What a call that failed says.
+//! The error of a call that failed.
 
 use std::{fmt, io};
 
@@ -7,7 +7,7 @@ use memlith_sys as sys;
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What kind of failure it is; `memlith.h` says what a program may do after each.
+/// The kind of a failure; `memlith.h` says what a program may do after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Category {
@@ -79,7 +79,7 @@ impl Error {
         self.code
     }
 
-    /// Of a code that comes without a sentence.
+    /// The error of a code that comes without a sentence.
     pub(crate) fn of_code(code: i32, what: &str) -> Self {
         // SAFETY: the library returns a constant string.
         let name = unsafe { std::ffi::CStr::from_ptr(sys::memlith_category_name(code)) };
@@ -116,7 +116,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Of a code that a function has just returned on this thread: the sentence is the thread's last one.
+/// The error of a code that a function has just returned on this thread; its sentence is the thread's last one.
 pub(crate) fn check(code: i32) -> Result<()> {
     if sys::memlith_category(code) == sys::MEMLITH_OK {
         return Ok(());
@@ -128,7 +128,7 @@ pub(crate) fn check(code: i32) -> Result<()> {
     Err(Error { code, message: String::from_utf8_lossy(&text[..end]).into_owned() })
 }
 
-/// Whether a close that returned this code has closed nothing, so that the handle stays.
+/// True if a close that returned this code has closed nothing, so that the handle stays.
 pub(crate) fn still_open(code: i32) -> bool {
     matches!(
         sys::memlith_category(code),

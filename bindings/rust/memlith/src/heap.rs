@@ -258,7 +258,7 @@ impl Heap {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.block(place.first, place.len)?, place.len as usize) })
     }
 
-    /// Where so many values lie in a block.
+    /// The address of `count` values, which lie in one block.
     fn block<T>(&self, place: Ptr<T>, count: u64) -> Result<*mut T> {
         let address = place.address as *mut T;
         let mut bytes = 0;

@@ -200,8 +200,8 @@ impl Kv {
         })
     }
 
-    /// The window of weak commits: each is durable at most so long after it returned, or as soon as so many bytes wait.
-    /// None: 100 ms; 0 bytes: 16 MiB.
+    /// The window of weak commits: each is durable at most `most` after it returned, or as soon as `bytes` of log wait.
+    /// Zero: 100 ms; 0 bytes: 16 MiB.
     pub fn set_window(&self, most: Duration, bytes: u64) -> Result<()> {
         let _view = self.store.same_view();
         // SAFETY: the handle is open.
@@ -258,7 +258,7 @@ impl Drop for Kv {
     }
 }
 
-/// What `on_durable` gives to the library.
+/// The closure that `on_durable` gives to the library.
 type Durable = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// # Safety
@@ -270,7 +270,7 @@ unsafe extern "C" fn durable(context: *mut c_void, _ticket: u64, code: i32) {
     drop(catch_unwind(AssertUnwindSafe(|| done(result))));
 }
 
-/// What `append` gives to the library, which reads a record's bytes before it asks for the next one.
+/// The records that `append` gives to the library, which reads a record's bytes before it asks for the next one.
 struct Source<K, V, I> {
     records: I,
     current: Option<(K, V)>,
@@ -336,7 +336,7 @@ impl Ends {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     pub records: u64,
-    /// Of keys and values.
+    /// Bytes of keys and values.
     pub bytes: u64,
 }
 

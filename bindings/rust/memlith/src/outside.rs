@@ -15,7 +15,7 @@ pub type Stats = sys::memlith_stats;
 /// Facts and counters of a store; `memlith_store_info` of `memlith/store.h`.
 pub type Info = sys::memlith_store_info;
 
-/// What [`verify`] has seen; `memlith_report` of `memlith/store.h`.
+/// The findings of [`verify`]; `memlith_report` of `memlith/store.h`.
 pub type Report = sys::memlith_report;
 
 /// A copy that was made; `memlith_copy_report` of `memlith/copy.h`.
@@ -59,16 +59,16 @@ pub fn copy_store(path: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Co
     Ok(report)
 }
 
-/// What [`check_data`] has found.
+/// The findings of [`check_data`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataReport {
     /// Every commit before it was looked at.
     pub ticket: u64,
-    /// Of 4096 bytes, that were read.
+    /// Blocks of 4096 bytes that were read.
     pub blocks: u64,
-    /// Of them, those of which no checksum is known.
+    /// Blocks without a known checksum.
     pub blocks_unknown: u64,
-    /// Of them, those that are not as they were written.
+    /// Blocks that are not as they were written.
     pub blocks_damaged: u64,
     /// A sentence for each run of damaged blocks.
     pub damaged: Vec<String>,

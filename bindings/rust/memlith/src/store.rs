@@ -263,8 +263,8 @@ impl Store {
         check(unsafe { sys::memlith_wait(self.raw(), ticket) })
     }
 
-    /// From now on an asynchronous persist or a weak commit is durable at most so long after it returned, or as soon as
-    /// so many bytes of log wait, always in order. None, the default: only while the flush before it is under way. 0
+    /// From now on an asynchronous persist or a weak commit is durable at most `most` after it returned, or as soon as
+    /// `bytes` of log wait, always in order. None, the default: only while the flush before it is under way. 0
     /// bytes: 16 MiB. A kv store has a window of its own: [`Kv::set_window`](crate::kv::Kv::set_window).
     pub fn set_window(&self, most: Duration, bytes: u64) -> Result<()> {
         let _view = self.same_view();
@@ -272,7 +272,7 @@ impl Store {
         check(unsafe { sys::memlith_store_set_window(self.raw(), milliseconds(most), bytes) })
     }
 
-    /// Lets the log grow to so many bytes from now on, for example after a commit that was
+    /// Lets the log grow to `bytes` from now on, for example after a commit that was
     /// [`Category::Full`](crate::Category::Full), which can then be tried again.
     pub fn set_log_max(&self, bytes: u64) -> Result<()> {
         let _view = self.same_view();
@@ -373,7 +373,7 @@ pub struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    /// What the transaction of a kv store has written is a part of this one.
+    /// Makes the writes of a kv store's transaction a part of this one.
     pub fn join(&mut self, part: kv::Transaction<'a>) -> Result<()> {
         // SAFETY: both are open, and belong to this thread.
         check(unsafe { sys::memlith_txn_add_kv(self.raw, part.raw()) })?;
@@ -381,12 +381,12 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// What was stored to a region is a part.
+    /// Makes the changes of a region a part.
     pub fn join_region(&mut self, part: &'a region::Region) -> Result<()> {
         self.add_region(part.raw(), 0)
     }
 
-    /// What was changed and allocated in a heap is a part.
+    /// Makes the changes and allocations of a heap a part.
     pub fn join_heap(&mut self, part: &'a heap::Heap) -> Result<()> {
         self.add_region(part.region(), 0)
     }
