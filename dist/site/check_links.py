@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Dead links of a built site: each link within it leads to a file, and each anchor to a place in that file. Nothing
 that a page loads (scripts, styles, fonts, pictures) comes from another site. Links to other sites are not followed.
+The search works in a folder (its index is a script, too) and answers with no program or test that pages link to.
 
 Usage: check_links.py SITE | --self-test
 """
@@ -51,6 +52,11 @@ def complaints(site):
                 place = urllib.parse.unquote(parts.fragment)
                 if place not in pages[target].places and not place.startswith("__"):
                     yield f"{name}: {link} leads to no place in that page"
+    index = site / "search" / "search_index.js"
+    if not index.exists():
+        yield "search/search_index.js: missing; a site in a folder cannot search"
+    elif '"location":"source/' in index.read_text(encoding="utf-8"):
+        yield "search/search_index.js: has pages of source/, which are no answers"
 
 
 def self_test():
@@ -63,9 +69,13 @@ def self_test():
         (site / "b" / "c.html").write_text('<p id="here"><img src="../no.png"><a href=".."></a>')
         (site / "index.html").write_text("")
         found = list(complaints(site))
+        (site / "search").mkdir()
+        (site / "search" / "search_index.js").write_text('var __index = {"docs":[{"location":"source/a.cpp.html"}]}')
+        found += list(complaints(site))[-1:]
     wanted = ["a.html: b/c.html#gone leads to no place", "a.html: d.html leads to no file",
               "a.html: ../../etc/passwd leads to no file", "a.html: loads https://example.org/x",
-              "b/c.html: ../no.png leads to no file"]
+              "b/c.html: ../no.png leads to no file", "search/search_index.js: missing",
+              "search/search_index.js: has pages of source/"]
     ok = len(found) == len(wanted) and all(each.startswith(start) for each, start in zip(found, wanted))
     print("self-test: ok" if ok else f"self-test FAILED: {found}")
     return 0 if ok else 1

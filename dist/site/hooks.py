@@ -125,6 +125,8 @@ def site_links(page, markdown):
 
 
 def on_page_markdown(markdown, page, **_):
+    if page.file.src_uri.startswith("source/"):  # programs and tests that pages link to: no answers to a search
+        page.meta["search"] = {"exclude": True}
     if page.file.src_uri.startswith(("reference/", "source/")) and page.file.src_uri != "reference/index.md":
         return markdown
     return four_columns(site_links(page.file.src_uri, markdown))
