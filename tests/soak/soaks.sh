@@ -2,7 +2,7 @@
 # `./dev soak NAME`: what runs for as long as it is told, or runs the tests of other projects. ./dev reads this file.
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
-  sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python redis redis-cluster
+  sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python steps redis redis-cluster
   redis-suite rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive shared
   bbolt-suite etcd etcd-suite guests)
 
@@ -232,6 +232,16 @@ soak_tracking() {
     python3 -B "$root/integrations/compiler/tests/demo_test.py" "$root/build/release" "$root"
 }
 
+# 10,000 kills, and one at each call and return of short runs.
+soak_steps() {
+  local folder=$root/build/release/python
+  local tests=$root/bindings/python/tests
+  local proof=("$folder/venv/bin/python3" -B "$tests/steps_kill.py" "$root/build/release/test-data")
+  build_preset release memlith_static memlith_sqlite &&
+    python3 -B "$tests/environment.py" make --folder "$folder" --prebuilt "$root/build/release/lib" || return
+  "${proof[@]}" --every && "${proof[@]}" --kills 10000 "$@"
+}
+
 # Debian's own Python, whose PyTorch computes without a GPU and is small.
 soak_python() {
   local folder=$root/build/python-extended
@@ -253,8 +263,8 @@ cmd_soak() {
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
     power | dax | redis | redis-cluster | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | \
-      postgres-suite | replica | tracking | python | addresses | run-suites | copy | archive | shared | bbolt-suite | \
-      etcd | etcd-suite | guests)
+      postgres-suite | replica | tracking | python | steps | addresses | run-suites | copy | archive | shared | \
+      bbolt-suite | etcd | etcd-suite | guests)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

@@ -47,6 +47,27 @@ with memlith.open("s", log_max_bytes=1 << 30) as store:
     for entry in log:
         log.consume(entry.number)
         print(entry.content.decode())
+    with memlith.steps.run(store, "order", weak=True) as run:
+        @run.step
+        def reserve(item: str, *, amount: int = 1) -> tuple[str, int]:
+            run.outbox.append(item)
+            return item, amount
+
+        @run.effect(key=lambda r: r.key)
+        def charge(cents: int, key: str) -> str:
+            return f"{cents} {key}"
+
+        pair: tuple[str, int] = reserve("marble", amount=2)
+        paid: str = charge(500)
+        again: int = run.step(name="again", version="2")(lambda: 5)()
+        run.sleep(0.1)
+    with memlith.steps.worker(store, [lambda run, item: item]) as worker:
+        new: bool = memlith.steps.submit(store, "order", "o2", "marble", delay=3.5)
+        worker.drain(1)
+    for info in memlith.steps.runs(store, status="done"):
+        print(info.id, info.changed + 1)
+    for message in memlith.steps.Outbox(store):
+        print(message.number, message.run)
 with memlith.open_file("f") as file:
     print(file.array("file", 3).shape)
 with Checkpoint("c") as checkpoint:
@@ -65,7 +86,8 @@ def test_the_package_and_a_users_program(folder: pathlib.Path) -> None:
     (folder / "wrong.py").write_text(WRONG)
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache")]
     parts = ("", "._store", "._ticket", "._header", "._errors", "._transaction", "._shared", "._dict", "._deque",
-             "._cache", "._applog", ".checkpoint", ".sqlite")
+             "._cache", "._applog", ".checkpoint", ".sqlite", ".steps", ".steps._engine", ".steps._format",
+             ".steps._outbox", ".steps._run", ".steps._worker")
     modules = [word for part in parts for word in ("-m", f"memlith{part}")]
     done = subprocess.run([*mypy, "-m", "user", *modules], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

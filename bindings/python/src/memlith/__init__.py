@@ -9,7 +9,7 @@
         memlith.Dict(store, "users")["ada"] = 1815             # durable when the line has run
 """
 
-from . import archive, checkpoint
+from . import archive, checkpoint, steps
 from ._applog import AppLog, Entry
 from ._cache import Cache, cached
 from ._core import version
@@ -48,5 +48,5 @@ __all__ = [
     "Error", "Estimate", "Exists", "Full", "IOFailure", "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound",
     "NotPersisted", "Permission", "Poisoned", "ReadOnly", "Scope", "SharedRegion", "SharedTransaction", "Store",
     "Ticket", "TooManyFiles", "Tracker", "Transaction", "Unsupported",
-    "archive", "cached", "checkpoint", "open", "open_file", "version",
+    "archive", "cached", "checkpoint", "open", "open_file", "steps", "version",
 ]
