@@ -216,6 +216,10 @@ class Atomic {
     if (controller == nullptr) return value_.wait(old, order);
     while (load(std::memory_order_seq_cst) == old) (void)waiting_.wait("wait for a change", false);
   }
+  // The same, or time runs out, which may be at any time.
+  void wait_briefly(T old) const {
+    if (load(std::memory_order_seq_cst) == old) (void)waiting_.wait("wait for a change", true);
+  }
   void notify_one() {
     if (controller == nullptr) return value_.notify_one();
     waiting_.wake_one();

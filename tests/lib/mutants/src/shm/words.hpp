@@ -1,0 +1,81 @@
+// The tests' copy of the engine has this in the place of src/shm/words.hpp. Each use of a word that processes share,
+// and each copy of bytes, is a step: under a Controller another process may run there, or this one may die; without
+// one, the observer of a real process is called, which may kill it.
+#pragma once
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+
+#include "base/threads.hpp"
+
+namespace memlith::core::shm {
+
+inline void (*observer)() = nullptr;  // null: nothing happens
+
+inline void observe() {
+  if (controller == nullptr && observer != nullptr) observer();
+}
+inline void step(const char* what) {
+  if (controller != nullptr) controller->point(what, nullptr);
+  observe();
+}
+
+template <class T>
+class Shared : public Atomic<T> {
+ public:
+  using Base = Atomic<T>;
+  using Base::Base;
+  T load(std::memory_order order = std::memory_order_seq_cst) const { return observe(), Base::load(order); }
+  void store(T value, std::memory_order order = std::memory_order_seq_cst) { observe(), Base::store(value, order); }
+  T exchange(T value, std::memory_order order = std::memory_order_seq_cst) {
+    return observe(), Base::exchange(value, order);
+  }
+  T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst) {
+    return observe(), Base::fetch_add(value, order);
+  }
+  T fetch_sub(T value, std::memory_order order = std::memory_order_seq_cst) {
+    return observe(), Base::fetch_sub(value, order);
+  }
+  bool compare_exchange_strong(T& expected, T wanted, std::memory_order order = std::memory_order_seq_cst) {
+    return observe(), Base::compare_exchange_strong(expected, wanted, order);
+  }
+  bool compare_exchange_weak(T& expected, T wanted, std::memory_order order = std::memory_order_seq_cst) {
+    return compare_exchange_strong(expected, wanted, order);
+  }
+};
+using Word = Shared<std::uint32_t>;
+
+inline void wait_for_change(const Word& word, std::uint32_t seen, std::chrono::nanoseconds at_most) {
+  if (controller != nullptr) return word.wait_briefly(seen);
+  observe();
+  if (at_most.count() <= 0) return;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
+  const timespec time{static_cast<std::time_t>(seconds.count()), static_cast<long>((at_most - seconds).count())};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+inline void wake(Word& word, int count) {
+  step("wake");
+  if (controller != nullptr) return count == 1 ? word.notify_one() : word.notify_all();
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, count, nullptr, nullptr, 0);
+}
+inline void wake_one(Word& word) { wake(word, 1); }
+inline void wake_all(Word& word) { wake(word, INT_MAX); }
+
+// In two steps.
+inline void copy_bytes(void* target, const void* source, std::size_t bytes) {
+  const std::size_t half = bytes / 2;
+  step("copy the first half");
+  std::memcpy(target, source, half);
+  step("copy the other half");
+  std::memcpy(static_cast<std::byte*>(target) + half, static_cast<const std::byte*>(source) + half, bytes - half);
+}
+
+}  // namespace memlith::core::shm
