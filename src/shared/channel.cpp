@@ -9,8 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
+
+#include "shm/packet.hpp"
 
 namespace memlith::core::shared {
 
@@ -30,31 +31,6 @@ sockaddr_un address_of(int folder) {
 }
 
 const sockaddr* plain(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
-
-// Calls until the call is not interrupted.
-template <class Call>
-ssize_t uninterrupted(Call call) {
-  for (;;) {
-    const ssize_t result = call();
-    if (result >= 0 || errno != EINTR) return result;
-  }
-}
-
-union Room {
-  cmsghdr header;
-  std::array<char, CMSG_SPACE(2 * sizeof(int))> bytes{};
-};
-
-void take_memories(msghdr& message, Memories& memories) {
-  for (const cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
-       each = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(each))) {
-    if (each->cmsg_type != SCM_RIGHTS || each->cmsg_len != CMSG_LEN(2 * sizeof(int))) continue;
-    std::array<int, 2> sent{};
-    std::memcpy(sent.data(), CMSG_DATA(each), sizeof sent);
-    memories.region = Descriptor(above_standard(sent[0]));
-    memories.control = Descriptor(above_standard(sent[1]));
-  }
-}
 
 }  // namespace
 
@@ -88,7 +64,7 @@ Result<Descriptor> Meeting::connect() const {
   Descriptor socket = make_socket(0);
   if (socket.get() < 0) return fail_errno(errno, Detail::open, "cannot make a socket");
   const sockaddr_un address = address_of(descriptor_.get());
-  if (uninterrupted([&] { return ::connect(socket.get(), plain(address), sizeof address); }) == 0) return socket;
+  if (shm::uninterrupted([&] { return ::connect(socket.get(), plain(address), sizeof address); }) == 0) return socket;
   if (errno == ENOENT || errno == ECONNREFUSED) {
     return fail(Errc::not_found, Detail::open, "{}: no keeper listens", folder_);
   }
@@ -111,14 +87,14 @@ void Meeting::remove() const { ::unlinkat(descriptor_.get(), kSocketName, 0); }
 
 Result<bool> Meeting::lock() const {
   MEMLITH_ASSERT(descriptor_.get() >= 0);
-  if (uninterrupted([&] { return ::flock(descriptor_.get(), LOCK_EX | LOCK_NB); }) == 0) return true;
+  if (shm::uninterrupted([&] { return ::flock(descriptor_.get(), LOCK_EX | LOCK_NB); }) == 0) return true;
   if (errno == EWOULDBLOCK) return false;
   return fail_errno(errno, Detail::lock, "{}: cannot lock the folder", folder_);
 }
 
 // Shared, so that two that look at once do not see each other.
 Result<bool> Meeting::is_locked() const {
-  if (uninterrupted([&] { return ::flock(descriptor_.get(), LOCK_SH | LOCK_NB); }) != 0) {
+  if (shm::uninterrupted([&] { return ::flock(descriptor_.get(), LOCK_SH | LOCK_NB); }) != 0) {
     if (errno == EWOULDBLOCK) return true;
     return fail_errno(errno, Detail::lock, "{}: cannot lock the folder", folder_);
   }
@@ -126,36 +102,19 @@ Result<bool> Meeting::is_locked() const {
   return false;
 }
 
-bool send_request(int socket, const Request& request) {
-  return uninterrupted([&] { return ::send(socket, &request, sizeof request, MSG_NOSIGNAL); }) ==
-         static_cast<ssize_t>(sizeof request);
+bool send_request(int socket, const Request& request, int life) {
+  const std::span<const int> descriptors(&life, life >= 0 ? 1 : 0);
+  return shm::send_packet(socket, std::as_bytes(std::span(&request, 1)), descriptors, true);
 }
 
-bool send_answer(int socket, const Answer& answer, const Memories* memories) {
+bool send_answer(int socket, const Answer& answer, std::span<const int> memories) {
   MEMLITH_ASSERT(answer.text_bytes <= answer.text.size());  // no byte behind the answer is sent
   const std::size_t bytes = offsetof(Answer, text) + answer.text_bytes;
-  iovec piece{const_cast<Answer*>(&answer), bytes};
-  Room room;
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  if (memories != nullptr) {
-    MEMLITH_ASSERT(memories->region.get() >= 0 && memories->control.get() >= 0);
-    message.msg_control = room.bytes.data();
-    message.msg_controllen = room.bytes.size();
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(2 * sizeof(int));
-    const std::array<int, 2> sent{memories->region.get(), memories->control.get()};
-    std::memcpy(CMSG_DATA(header), sent.data(), sizeof sent);
-  }
-  return uninterrupted([&] { return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT); }) ==
-         static_cast<ssize_t>(bytes);
+  return shm::send_packet(socket, std::as_bytes(std::span(&answer, 1)).first(bytes), memories, false);
 }
 
-Received receive_request(int socket, Request& request) {
-  const ssize_t got = uninterrupted([&] { return ::recv(socket, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC); });
+Received receive_request(int socket, Request& request, Descriptor& life) {
+  const ssize_t got = shm::receive_packet(socket, std::as_writable_bytes(std::span(&request, 1)), {&life, 1}, false);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Received::nothing_yet;
   if (got < static_cast<ssize_t>(sizeof request.protocol)) return Received::end;
   // From another protocol only its number is known.
@@ -164,16 +123,9 @@ Received receive_request(int socket, Request& request) {
 }
 
 bool receive_answer(int socket, Answer& answer, Memories* memories) {
-  iovec piece{&answer, sizeof answer};
-  Room room;
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = room.bytes.data();
-  message.msg_controllen = room.bytes.size();
-  const ssize_t got = uninterrupted([&] { return ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC); });
-  Memories ignored;
-  if (got > 0) take_memories(message, memories != nullptr ? *memories : ignored);
+  std::array<Descriptor, 2> sent;
+  const ssize_t got = shm::receive_packet(socket, std::as_writable_bytes(std::span(&answer, 1)), sent, true);
+  if (memories != nullptr) *memories = {std::move(sent[0]), std::move(sent[1])};
   return got >= static_cast<ssize_t>(offsetof(Answer, text));
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/descriptor.hpp"
@@ -14,12 +15,12 @@
 
 namespace memlith::core::shared {
 
-inline constexpr std::uint32_t kProtocol = 1;
+inline constexpr std::uint32_t kProtocol = 2;
 inline constexpr std::size_t kRegionNameBytes = 200;
 inline constexpr const char* kSocketName = "keeper.sock";
 
 enum class Ask : std::uint32_t {
-  open = 1,    // the first request of a connection: name, bytes, address, flags
+  open = 1,    // the first request of a connection: name, bytes, address, flags; with the life of the process
   commit = 2,  // tx, waits
   wait = 3,    // ticket
 };
@@ -86,12 +87,13 @@ class Meeting {
   Descriptor descriptor_;
 };
 
-// False: the other side has ended.
-bool send_request(int socket, const Request& request);
-bool send_answer(int socket, const Answer& answer, const Memories* memories = nullptr);
+// False: the other side has ended. `life`: life_of_this_process(), or negative for none.
+bool send_request(int socket, const Request& request, int life = -1);
+// `memories`: none, or the region and the control segment.
+bool send_answer(int socket, const Answer& answer, std::span<const int> memories = {});
 enum class Received { message, nothing_yet, end };
-// Does not wait.
-Received receive_request(int socket, Request& request);
+// Does not wait. `life` is set if the request brings one.
+Received receive_request(int socket, Request& request, Descriptor& life);
 // Waits. `memories` may be null. False: the other side has ended, or is no keeper.
 bool receive_answer(int socket, Answer& answer, Memories* memories);
 

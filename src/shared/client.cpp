@@ -1,10 +1,6 @@
 #include "shared/client.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -13,7 +9,6 @@
 #include "base/process.hpp"
 #include "region/address.hpp"
 #include "shared/start.hpp"
-#include "shared/step.hpp"
 
 namespace memlith::core::shared {
 
@@ -22,7 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPauseLeast = std::chrono::milliseconds(1);
-constexpr int kSilentMax = 5;
 constexpr auto kPauseMost = std::chrono::milliseconds(20);
 // Requests of a handle without an answer: these answers fit the socket, so that the keeper never waits for a client.
 constexpr std::size_t kAsksMax = 64;
@@ -40,7 +34,10 @@ Result<std::unique_ptr<Joined>> join(const Meeting& meeting, const Request& requ
   MEMLITH_TRY(socket.status());
   auto joined = std::make_unique<Joined>();
   joined->socket = std::move(*socket);
-  if (!send_request(joined->socket.get(), request) ||
+  // A socket that a child of this process has, too, does not end with this process.
+  const Result<Descriptor> life = shm::life_of_this_process();
+  if (!life.ok() && life.error().category != Errc::unsupported) return life.error();
+  if (!send_request(joined->socket.get(), request, life.ok() ? life->get() : -1) ||
       !receive_answer(joined->socket.get(), joined->answer, &joined->memories)) {
     return std::unique_ptr<Joined>();
   }
@@ -64,7 +61,7 @@ Result<bool> needs_keeper(const std::string& path) {
 Result<Joined> meet(const ClientOptions& options, const std::string& path, const Request& request) {
   const auto until = Clock::now() + options.patience;
   auto pause = kPauseLeast;
-  for (int silent = 0;;) {
+  for (;;) {
     auto meeting = Meeting::at(path);
     if (meeting.ok()) {
       MEMLITH_TRY_ASSIGN(const std::unique_ptr<Joined> joined, join(*meeting, request));
@@ -75,16 +72,8 @@ Result<Joined> meet(const ClientOptions& options, const std::string& path, const
     MEMLITH_TRY_ASSIGN(const bool needs, needs_keeper(path));
     if (needs) {
       MEMLITH_TRY_ASSIGN(const std::string program, find_program(options.program));
-      MEMLITH_TRY_ASSIGN(const Starting starting, Starting::start(program, path, options.create));
-      const Result<bool> started = starting.wait();
-      if (!started.ok() && started.error().category != Errc::exists) return started.error();
-      // It was killed, perhaps; a program that is no keeper does so each time.
-      if (started.ok() && !*started && ++silent == kSilentMax) {
-        return fail(Errc::io, Detail::open,
-                    "the keeper of shared regions did not start: {} ended without a word; is it memlith, of this "
-                    "version?",
-                    program);
-      }
+      const Status started = start_keeper(program, path, options.create);
+      if (!started.ok() && started.category != Errc::exists) return started;
     }
     if (Clock::now() >= until) {
       return fail(Errc::busy, Detail::lock, "{}: its keeper did not begin or end within {} ms", path,
@@ -129,21 +118,21 @@ Status Client::go_on() {
   if (!is_idle || weak_ > durable_ || control_.keeper_has_failed()) return poisoned();
   ClientOptions options = options_;
   options.create = false;  // the region is there
-  options.bytes = bytes_;
+  options.bytes = memory_.bytes();
   options.address = 0;
   MEMLITH_TRY_ASSIGN(const Request request, request_of(options));
   MEMLITH_TRY_ASSIGN(Joined joined, meet(options, options.path, request));
-  if (joined.answer.address != reinterpret_cast<std::uint64_t>(memory_)) return poisoned();
-  Control control;
-  MEMLITH_TRY(control.map(joined.memories.control.get()));
-  MEMLITH_ASSERT(memory_ != nullptr && bytes_ > 0);
+  if (joined.answer.address != reinterpret_cast<std::uint64_t>(memory_.data())) return poisoned();
+  MEMLITH_TRY_ASSIGN(Control control, Control::map(std::move(joined.memories.control)));
+  MEMLITH_ASSERT(memory_.data() != nullptr && memory_.bytes() > 0);
   // In one step: other threads may load from it.
-  constexpr int kFlags = MAP_SHARED | MAP_FIXED;
-  if (::mmap(memory_, bytes_, PROT_READ | PROT_WRITE, kFlags, joined.memories.region.get(), 0) == MAP_FAILED) {
-    return fail_errno(errno, Detail::mapping, "region \"{}\": cannot map {} bytes", name_, bytes_);
-  }
-  ::madvise(memory_, bytes_, MADV_DONTFORK);
-  control_.swap(control);
+  shm::Mapping::Options where;
+  where.address = memory_.data();
+  where.replaces = true;
+  MEMLITH_TRY_ASSIGN(shm::Mapping memory, shm::Mapping::map(joined.memories.region.get(), memory_.bytes(), where));
+  memory_.forget();
+  memory_ = std::move(memory);
+  control_ = std::move(control);
   number_ = joined.answer.client;
   not_for_children_.reset();
   socket_ = std::move(joined.socket);
@@ -154,33 +143,31 @@ Status Client::go_on() {
 }
 
 Status Client::map(const Answer& answer, Memories memories) {
-  MEMLITH_ASSERT(memory_ == nullptr && memories.region.get() >= 0);
-  MEMLITH_TRY(control_.map(memories.control.get()));
+  MEMLITH_ASSERT(memory_.data() == nullptr && memories.region.get() >= 0);
+  MEMLITH_TRY_ASSIGN(control_, Control::map(std::move(memories.control)));
   number_ = answer.client;
-  bytes_ = answer.bytes;
-  MEMLITH_TRY(check_mappable(answer.address, bytes_));
-  auto* const wanted = reinterpret_cast<void*>(answer.address);
-  void* const got =
-      ::mmap(wanted, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, memories.region.get(), 0);
-  if (got == wanted) {
-    memory_ = static_cast<std::byte*>(got);
-    // A forked child would store to it without a range of its own.
-    ::madvise(memory_, bytes_, MADV_DONTFORK);
-    return kOk;
+  MEMLITH_TRY(check_mappable(answer.address, answer.bytes));
+  // A forked child would store to it without a range of its own, so it has not the memory.
+  shm::Mapping::Options where;
+  where.address = reinterpret_cast<std::byte*>(answer.address);
+  auto mapped = shm::Mapping::map(memories.region.get(), answer.bytes, where);
+  if (!mapped.ok() && mapped.error().category == Errc::address_taken) {
+    return fail(Errc::address_taken, Detail::mapping,
+                "region \"{}\": something else of this process lies between {:#x} and {:#x}, where the region belongs. "
+                "A process opens a shared region once, and closes a handle whose keeper has ended before it opens "
+                "again",
+                name_, answer.address, answer.address + answer.bytes);
   }
-  const int error = got == MAP_FAILED ? errno : EEXIST;
-  if (got != MAP_FAILED) ::munmap(got, bytes_);
-  if (error != EEXIST) return fail_errno(error, Detail::mapping, "region \"{}\": cannot map {} bytes", name_, bytes_);
-  return fail(Errc::address_taken, Detail::mapping,
-              "region \"{}\": something else of this process lies between {:#x} and {:#x}, where the region belongs. A "
-              "process opens a shared region once, and closes a handle whose keeper has ended before it opens again",
-              name_, answer.address, answer.address + bytes_);
+  MEMLITH_TRY(mapped.status());
+  memory_ = std::move(*mapped);
+  return kOk;
 }
 
 // In a forked child there is no memory, and the socket is the parent's, too.
 Client::~Client() {
   if (process_ != process_mark()) {
     control_.forget();
+    memory_.forget();
     return;
   }
   for (;;) {
@@ -192,7 +179,6 @@ Client::~Client() {
     if (open == nullptr) break;
     (void)abort(*open);
   }
-  if (memory_ != nullptr) ::munmap(memory_, bytes_);
 }
 
 Status Client::check_process() const {
@@ -262,9 +248,7 @@ Result<Answer> Client::ask(Request request) {
     MEMLITH_ASSERT(calls_.size() < kAsksMax);
     call.number = request.number = ++requests_;
     calls_.push_back(&call);
-    MEMLITH_SHARED_STEP();
     if (!ended_ && !send_request(socket_.get(), request)) ended_ = true;
-    MEMLITH_SHARED_STEP();
     while (!call.answered && !ended_) {
       if (!receiving_) {
         receive_one();
@@ -276,7 +260,6 @@ Result<Answer> Client::ask(Request request) {
     MEMLITH_ASSERT(ended == 1);
     answered_.notify_all();
   }
-  MEMLITH_SHARED_STEP();
   MEMLITH_ASSERT(!call.answered || call.answer.number == call.number);
   if (call.answered) return call.answer;
   return fail(Errc::io, Detail::object,

@@ -19,6 +19,7 @@
 #include "region/tracker.hpp"
 #include "shared/channel.hpp"
 #include "shared/control.hpp"
+#include "shm/segment.hpp"
 
 namespace memlith::core::shared {
 
@@ -66,8 +67,8 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  [[nodiscard]] std::byte* address() const { return memory_; }
-  [[nodiscard]] std::uint64_t size() const { return bytes_; }
+  [[nodiscard]] std::byte* address() const { return memory_.data(); }
+  [[nodiscard]] std::uint64_t size() const { return memory_.bytes(); }
 
   // Errors of all: poisoned (the keeper has ended), invalid (a forked child).
   // If the keeper was killed, as by the end of its PID name space, begin() starts another one and goes on with what is
@@ -105,8 +106,7 @@ class Client {
   ClientOptions options_;  // constant after open, as what follows; the path is absolute
   const std::string name_;
   std::uint64_t process_ = 0;  // mark of the process that has opened it
-  std::byte* memory_ = nullptr;
-  std::uint64_t bytes_ = 0;
+  shm::Mapping memory_;
   // The way to the keeper. go_on() changes it under the mutex, when there is no transaction and nothing waits; so it is
   // constant for a transaction and for a thread that waits.
   std::uint32_t number_ = 0;  // of the client

@@ -10,13 +10,10 @@
 // store to `state`: an entry counts from then on, and no longer from then on. So the next owner has nothing to repair.
 // The entries of a client that died stay until the keeper has undone them.
 //
-// Nothing here allocates memory, except for collect().
+// Nothing here allocates memory, except for collect() and the opening.
 #pragma once
 
-#include <pthread.h>
-
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <utility>
@@ -25,6 +22,10 @@
 #include "base/descriptor.hpp"
 #include "base/status.hpp"
 #include "region/tracker.hpp"
+#include "shm/bell.hpp"
+#include "shm/participant.hpp"
+#include "shm/robust_mutex.hpp"
+#include "shm/segment.hpp"
 
 namespace memlith::core::shared {
 
@@ -43,56 +44,59 @@ inline constexpr std::uint32_t kFailed = 2;  // the keeper could not make someth
 enum class RangeState : std::uint32_t { free, held, wanted };  // wanted: its transaction waits for the range
 
 struct RangeEntry {
-  std::atomic<RangeState> state;  // release; pairs with the loads in control.cpp
-  std::uint32_t client;
-  std::uint64_t order;  // of those that are wanted
-  std::uint64_t tx;
-  std::uint64_t offset;
-  std::uint64_t bytes;
+  shm::Shared<RangeState> state{RangeState::free};  // release; pairs with the loads in control.cpp
+  std::uint32_t client = 0;
+  std::uint64_t order = 0;  // of those that are wanted
+  std::uint64_t tx = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
 };
 
-// Control::make() makes it from memory of zeros.
 struct ControlSegment {
-  pthread_mutex_t mutex;
-  pthread_mutex_t keeper_life;          // held by the keeper's thread as long as it lives
-  std::atomic<std::uint32_t> ended;     // kEnded: has ended, or a client has seen so; kFailed: and said why
-  std::atomic<std::uint32_t> released;  // counts releases; what is waited on
-  std::atomic<std::uint32_t> waiting;   // or more: a client may die while it waits
-  std::uint64_t orders;                 // that were given out; guarded by the mutex, as is `used`
-  std::uint32_t used;                   // entries from here on are free
+  static constexpr std::uint64_t kLayout = 1;
+  shm::RobustMutex mutex;
+  shm::Word keeper{0};       // the keeper, as a participant
+  shm::Word ended{0};        // kEnded: has ended, or a client has seen so; kFailed: and said why
+  shm::Bell released;        // by each release
+  std::uint64_t orders = 0;  // that were given out; guarded by the mutex, as is `used`
+  std::uint32_t used = 0;    // entries from here on are free
   std::array<RangeEntry, kRangesMax> range;
 };
 
 // One process's way to the segment. Threads: any, except for live().
 class Control {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = SteadyClock::time_point;
 
+  // Makes a segment; the keeper, which calls this, lives until the object ends. Its descriptor is for map().
+  static Result<Control> make();
+  // The segment of a keeper.
+  static Result<Control> map(Descriptor memory);
   Control() = default;
   ~Control();
-  Control(const Control&) = delete;
-  Control& operator=(const Control&) = delete;
+  Control(Control&& other) noexcept { *this = std::move(other); }
+  Control& operator=(Control&& other) noexcept {
+    std::swap(segment_, other.segment_);
+    std::swap(self_, other.self_);
+    std::swap(keeps_, other.keeps_);
+    return *this;
+  }
 
-  // Makes a segment. Its descriptor is for map() in any process.
-  static Result<Descriptor> make();
-  Status map(int descriptor);
+  [[nodiscard]] int descriptor() const { return segment_.descriptor(); }
   // In a forked child, which has no such memory.
-  void forget() { segment_ = nullptr; }
+  void forget() { segment_.forget(); }
 
   // ---- the keeper
-  // The calling thread says that it lives, until it or this object ends.
-  Status live();
   // Says that it ends because something could not be made durable.
   void say_failed() { segment_->ended.store(kFailed); }
   // The ranges of one transaction, or, with tx 0, all of a client.
   [[nodiscard]] std::vector<Range> collect(Owner owner) const;
 
   // ---- clients
-  // True if the keeper lives; costs no system call.
+  // True if the keeper lives. Costs a system call.
   [[nodiscard]] bool has_keeper() const;
   // True if the keeper said so before it ended. Otherwise it was killed.
   [[nodiscard]] bool keeper_has_failed() const { return segment_->ended.load() == kFailed; }
-  void swap(Control& other) noexcept { std::swap(segment_, other.segment_); }
   // Takes the range for that owner, when no other owner has a range that overlaps it. Errors: conflict (not until that
   // time; at least one try is made), full (the table), poisoned (the keeper has ended). `is_first`: the owner has no
   // range.
@@ -103,7 +107,7 @@ class Control {
   void release(Owner owner);
 
  private:
-  class Lock;
+  explicit Control(shm::Segment<ControlSegment> segment) : segment_(std::move(segment)) {}
   void end() const;
   struct Wish {
     Owner owner;
@@ -116,12 +120,11 @@ class Control {
   void enter(Wish& wish, std::uint32_t free, RangeState state);
   void withdraw(const Wish& wish);
   Status failed(const Wish& wish, Taken taken, Time until) const;
-  void wait_for_release(std::uint32_t seen, Time until);
-  void wake();
   [[nodiscard]] std::uint32_t used() const;
 
-  ControlSegment* segment_ = nullptr;
-  bool lives_ = false;  // live() was called
+  shm::Segment<ControlSegment> segment_;
+  shm::Participant self_;  // ends before the segment is unmapped
+  bool keeps_ = false;     // is the keeper's
 };
 
 // The transaction number that matches every transaction of a client.

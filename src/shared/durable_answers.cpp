@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "shared/channel.hpp"
-#include "shared/step.hpp"
 
 namespace memlith::core::shared {
 
@@ -52,7 +51,6 @@ void DurableAnswers::answer(const std::vector<Due>& all) {
   // ORDER durable-before-answer: a crash behind an answer that came before would take an acknowledged commit back.
   // [mutant answer_before_durable]
   const Status durable = session_.store().wait(newest);
-  MEMLITH_SHARED_STEP();
   for (const Due& each : all) {
     if (durable.ok()) each.timer.note_persist(*session_.store().stats());
     Answer answer;
@@ -61,7 +59,6 @@ void DurableAnswers::answer(const std::vector<Due>& all) {
     answer.set(durable);
     // A client that takes no answers is as good as dead: the keeper then sees that the socket has ended.
     if (!send_answer(each.to->socket.get(), answer)) ::shutdown(each.to->socket.get(), SHUT_RDWR);
-    MEMLITH_SHARED_STEP();
   }
   if (!durable.ok()) (void)::eventfd_write(failed_, 1);
 }

@@ -20,7 +20,7 @@ class KeptRegion;
 // A client, as the keeper sees it. Everything but the sockets belongs to the keeper's thread.
 struct Connection {
   Descriptor socket;
-  Descriptor process;        // a pidfd, readable when the process has ended; or none
+  Descriptor process;        // its life, readable when it has ended; none: the kernel gives none
   std::uint32_t number = 0;  // of the client; 0: it has not opened a region
   KeptRegion* region = nullptr;
 };

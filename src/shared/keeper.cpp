@@ -4,14 +4,15 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,7 +21,6 @@
 #include "shared/channel.hpp"
 #include "shared/durable_answers.hpp"
 #include "shared/kept_region.hpp"
-#include "shared/step.hpp"
 
 namespace memlith::core::shared {
 
@@ -105,7 +105,6 @@ Status Keeper::run() {
       if ((!asks || serve(client)) && !has_ended) {
         left.push_back(client);
       } else {
-        MEMLITH_SHARED_STEP();
         if (client->region != nullptr) client->region->undo(client->number);
       }
     }
@@ -130,12 +129,6 @@ void Keeper::accept_clients() {
       return;
     }
     auto client = std::make_shared<Connection>();
-    ucred peer{};
-    socklen_t bytes = sizeof peer;
-    // A socket that a forked child has inherited does not end with the process.
-    if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.pid > 0) {
-      client->process = Descriptor(above_standard(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0))));
-    }
     client->socket = std::move(socket);
     clients_.push_back(std::move(client));
   }
@@ -145,9 +138,8 @@ void Keeper::accept_clients() {
 bool Keeper::serve(const std::shared_ptr<Connection>& client) {
   Request request;
   for (;;) {
-    const Received received = receive_request(client->socket.get(), request);
+    const Received received = receive_request(client->socket.get(), request, client->process);
     if (received != Received::message) return received == Received::nothing_yet;
-    MEMLITH_SHARED_STEP();
     act(client, request);
   }
 }
@@ -170,9 +162,11 @@ void Keeper::act(const std::shared_ptr<Connection>& client, const Request& reque
   });
   if (later) return;
   answer.set(done);
-  const Memories* const memories = done.ok() && request.ask == Ask::open ? &client->region->memories() : nullptr;
-  if (!send_answer(client->socket.get(), answer, memories)) ::shutdown(client->socket.get(), SHUT_RDWR);
-  MEMLITH_SHARED_STEP();
+  std::array<int, 2> memories{};
+  const bool brings = done.ok() && request.ask == Ask::open;
+  if (brings) memories = client->region->memories();
+  if (!send_answer(client->socket.get(), answer, std::span(memories).first(brings ? memories.size() : 0)))
+    ::shutdown(client->socket.get(), SHUT_RDWR);
   if (done.category == Errc::io || done.category == Errc::poisoned) failure_ = session_.store().failure();
 }
 

@@ -1,16 +1,11 @@
 #include "shared/kept_region.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <string_view>
 
-#include "shared/step.hpp"
+#include "shm/words.hpp"
 
 namespace memlith::core::shared {
 
@@ -40,31 +35,12 @@ Result<std::unique_ptr<KeptRegion>> KeptRegion::open(Session& session, const Req
   return shared;
 }
 
-KeptRegion::~KeptRegion() {
-  if (shared_ != nullptr) ::munmap(shared_, bytes_);
-}
-
 Status KeptRegion::share() {
-  MEMLITH_ASSERT(shared_ == nullptr && bytes_ == open_.region->size());
-  Descriptor memory(above_standard(::memfd_create("memlith-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
-  // A client that cut the memory would end the keeper.
-  if (memory.get() < 0 || ::ftruncate(memory.get(), static_cast<off_t>(bytes_)) != 0 ||
-      ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return fail_errno(errno, Detail::mapping, "region \"{}\": cannot make {} bytes of memory for processes to share",
-                      open_.region->name(), bytes_);
-  }
-  void* const mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
-  if (mapped == MAP_FAILED) {
-    return fail_errno(errno, Detail::mapping, "region \"{}\": cannot map {} bytes of shared memory",
-                      open_.region->name(), bytes_);
-  }
-  shared_ = static_cast<std::byte*>(mapped);
+  MEMLITH_ASSERT(shared_.data() == nullptr && bytes_ == open_.region->size());
+  MEMLITH_TRY_ASSIGN(memory_, shm::make_memory("memlith-shared", bytes_));
+  MEMLITH_TRY_ASSIGN(shared_, shm::Mapping::map(memory_.get(), bytes_, {}));
   fill();
-  MEMLITH_TRY_ASSIGN(memories_.control, Control::make());
-  MEMLITH_TRY(control_.map(memories_.control.get()));
-  MEMLITH_TRY(control_.live());
-  memories_.region = std::move(memory);
-  MEMLITH_ASSERT(memories_.region.get() >= 0 && memories_.control.get() >= 0);
+  MEMLITH_TRY_ASSIGN(control_, Control::make());
   return kOk;
 }
 
@@ -73,7 +49,7 @@ void KeptRegion::fill() const {
   MEMLITH_ASSERT(bytes_ % kPageBytes == 0);
   const std::byte* const own = open_.region->address();
   for (std::uint64_t at = 0; at < bytes_; at += kPageBytes) {
-    if (!is_zeros(own + at)) std::memcpy(shared_ + at, own + at, kPageBytes);
+    if (!is_zeros(own + at)) std::memcpy(shared_.data() + at, own + at, kPageBytes);
   }
 }
 
@@ -92,7 +68,7 @@ Status KeptRegion::stage(const std::vector<Range>& ranges) {
   sources_.clear();
   std::byte* target = staged_.data();
   for (const Range& range : ranges) {
-    std::memcpy(target, shared_ + range.offset, range.bytes);
+    shm::copy_bytes(target, shared_.data() + range.offset, range.bytes);
     extents_.push_back({open_.region->object(), range.offset, range.bytes});
     sources_.push_back(target);
     target += range.bytes;
@@ -105,13 +81,10 @@ Result<Lsn> KeptRegion::commit(Owner owner, bool waits) {
   const std::vector<Range> ranges = control_.collect(owner);
   MEMLITH_TRY(stage(ranges));
   MEMLITH_ASSERT(extents_.size() == ranges.size());
-  MEMLITH_SHARED_STEP();
   MEMLITH_TRY_ASSIGN(const Lsn ticket, open_.region->commit_bytes(extents_, sources_, waits));
-  MEMLITH_SHARED_STEP();
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     std::memcpy(open_.region->address() + ranges[i].offset, sources_[i], ranges[i].bytes);
   }
-  MEMLITH_SHARED_STEP();
   // ORDER capture-before-release: what the next owner of a range reads there and commits has a later ticket, so a crash
   // that takes this commit back takes that one back, too. [mutant capture_after_release]
   control_.release(owner);
@@ -125,8 +98,7 @@ void KeptRegion::undo(std::uint32_t client) {
   const std::vector<Range> ranges = control_.collect(owner);
   for (const Range& range : ranges) {
     if (!has(range)) continue;
-    std::memcpy(shared_ + range.offset, open_.region->address() + range.offset, range.bytes);
-    MEMLITH_SHARED_STEP();
+    shm::copy_bytes(shared_.data() + range.offset, open_.region->address() + range.offset, range.bytes);
   }
   // ORDER undo-before-release: the next owner of a range would read, and commit, what was never committed.
   // [mutant release_before_undo]

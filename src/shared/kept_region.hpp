@@ -5,6 +5,7 @@
 // log and to the keeper's; an undo copies them back. Threads: the keeper's one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,18 +14,19 @@
 #include "region/session.hpp"
 #include "shared/channel.hpp"
 #include "shared/control.hpp"
+#include "shm/segment.hpp"
 
 namespace memlith::core::shared {
 
 class KeptRegion {
  public:
   static Result<std::unique_ptr<KeptRegion>> open(Session& session, const Request& request);
-  ~KeptRegion();
   KeptRegion(const KeptRegion&) = delete;
   KeptRegion& operator=(const KeptRegion&) = delete;
 
   [[nodiscard]] const Region& region() const { return *open_.region; }
-  [[nodiscard]] const Memories& memories() const { return memories_; }
+  // Descriptors of the region and of its control segment.
+  [[nodiscard]] std::array<int, 2> memories() const { return {memory_.get(), control_.descriptor()}; }
 
   // Captures the ranges of that transaction, all or nothing, and releases them. Returns the ticket. `waits`: the
   // client waits for the ticket at once; else a background thread makes the commit durable. On full, no_space and
@@ -44,8 +46,8 @@ class KeptRegion {
 
   OpenRegion& open_;
   const std::uint64_t bytes_;
-  Memories memories_;
-  std::byte* shared_ = nullptr;
+  Descriptor memory_;
+  shm::Mapping shared_;
   Control control_;
   std::vector<std::byte> staged_;  // a commit's bytes
   std::vector<Extent> extents_;

@@ -1,9 +1,8 @@
 // Transactions of a shared region, in the process that makes them. Floor: shared.
 #include <algorithm>
-#include <cstring>
 
 #include "shared/client.hpp"
-#include "shared/step.hpp"
+#include "shm/words.hpp"
 
 namespace memlith::core::shared {
 
@@ -26,24 +25,22 @@ Status SharedTransaction::touch_before(const void* address, std::uint64_t bytes,
   const std::size_t image = images_.size();
   images_.resize(image + bytes);
   touched_.push_back({range, image});
-  const Status taken = client_.control_.take({client_.number_, number_}, range,
-                                             std::chrono::steady_clock::now() + timeout, touched_.size() == 1);
+  const Status taken =
+      client_.control_.take({client_.number_, number_}, range, SteadyClock::now() + timeout, touched_.size() == 1);
   if (!taken.ok()) {
     touched_.pop_back();
     images_.resize(image);
     return taken.category == Errc::poisoned ? client_.poisoned() : taken;
   }
   MEMLITH_ASSERT(images_.size() == image + bytes && touched_.back().image == image);
-  std::memcpy(images_.data() + image, client_.address() + offset, bytes);
-  MEMLITH_SHARED_STEP();
+  shm::copy_bytes(images_.data() + image, client_.address() + offset, bytes);
   return kOk;
 }
 
 void SharedTransaction::restore() const {
   for (auto each = touched_.rbegin(); each != touched_.rend(); ++each) {
     MEMLITH_ASSERT(each->image + each->range.bytes <= images_.size());
-    std::memcpy(client_.address() + each->range.offset, images_.data() + each->image, each->range.bytes);
-    MEMLITH_SHARED_STEP();
+    shm::copy_bytes(client_.address() + each->range.offset, images_.data() + each->image, each->range.bytes);
   }
 }
 

@@ -1,12 +1,17 @@
 // docs/shared-regions.md, "What a death leaves": clients and keepers are killed at every step of the protocol.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
 #include <optional>
 
+#include "base/descriptor.hpp"
 #include "world.hpp"
 
 namespace memlith::test {
 namespace {
 
-constexpr int kSteps = 400;  // more than there are
+constexpr int kSteps = 4000;  // more than there are
 
 class SharedDeath : public SharedWorld {};
 
@@ -19,7 +24,7 @@ TEST_F(SharedDeath, OfAClientAtEveryStep) {
     const std::uint64_t acknowledged = told->acknowledged[0];
     Child client([&] {
       const auto opened = or_leave(open(), 20);
-      core::shared::step_hook = step;
+      core::shm::observer = step;
       move(*opened, 0, at % kAccounts, (at + 3) % kAccounts, at, true);
       move(*opened, 0, at % kAccounts, (at + 5) % kAccounts, at);
     });
@@ -95,6 +100,36 @@ TEST_F(SharedDeath, IsNoticedWhileAForkedChildLives) {
   parent.kill();
   EXPECT_EQ(look(), "");
   told->stage = 2;
+}
+
+// The keeper, and the clients, are in a container each: the keeper cannot see their numbers. The child is one that the
+// handlers of fork do not see, so it has the socket, and all else.
+TEST_F(SharedDeath, InAnotherPidNameSpaceIsNoticedWhileAChildLives) {
+  const core::Descriptor own(::open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC));
+  if (::unshare(CLONE_NEWPID) != 0) GTEST_SKIP() << "this user may not make PID name spaces";
+  Child keeper = start_keeper();
+  ASSERT_EQ(::setns(own.get(), CLONE_NEWPID), 0);
+  ASSERT_EQ(::unshare(CLONE_NEWPID), 0);
+  const Child container([&] {
+    Child client([&] {
+      const auto opened = or_leave(open(), 20);
+      SharedTransaction* const tx = or_leave(opened->begin(), 21);
+      or_leave(tx->touch_before(opened->address(), sizeof(Table), kLong), 22);
+      table_of(*opened).account[0] = 5;
+      if (::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr) == 0) {
+        for (;;) ::pause();
+      }
+      told->stage = 1;
+      ::pause();
+    });
+    await_stage(1);
+    client.kill();
+    told->stage = 2;
+    ::pause();
+  });
+  ASSERT_EQ(::setns(own.get(), CLONE_NEWPID), 0);
+  await_stage(2);
+  EXPECT_EQ(look(), "");
 }
 
 TEST_F(SharedDeath, OfTheKeeperPoisonsEveryHandle) {

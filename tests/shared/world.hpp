@@ -22,7 +22,7 @@
 #include "mutants/mutants.hpp"
 #include "shared/client.hpp"
 #include "shared/keeper.hpp"
-#include "shared/step.hpp"
+#include "shm/words.hpp"
 #include "support/temp_folder.hpp"
 
 namespace memlith::test {
@@ -133,7 +133,7 @@ class SharedWorld : public testing::Test {
       options.create = true;
       options.grace = std::chrono::seconds(30);
       options.ready = [&] {
-        if (steps) core::shared::step_hook = step;
+        if (steps) core::shm::observer = step;
         ::close(ends[1]);
       };
       or_leave(core::shared::keep(options), 9);
@@ -167,7 +167,7 @@ class SharedWorld : public testing::Test {
     auto& done = table.done[static_cast<std::size_t>(number)];
     or_leave(tx->touch_before(&done, sizeof done, kLong), 12);
     table.account[static_cast<std::size_t>(from)] -= amount;
-    MEMLITH_SHARED_STEP();
+    core::shm::step("between two stores");
     table.account[static_cast<std::size_t>(to)] += amount;
     ++done;
     if (aborts) return or_leave(client.abort(*tx), 13);
