@@ -1,6 +1,9 @@
-// Heaps: include/memlith/heap.h. Floor: capi. A memlith_heap is a core::Heap, which its OpenRegion owns.
+// Heaps: include/memlith/heap.h and include/memlith/derived.h. Floor: capi. A memlith_heap is a core::Heap, which its
+// OpenRegion owns.
 #include "memlith/heap.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -11,6 +14,7 @@
 #include "capi/in_region.hpp"
 #include "heap/heap.hpp"
 #include "heap/open_heaps.hpp"
+#include "memlith/derived.h"
 #include "private/inside.h"
 
 using namespace memlith::core;
@@ -24,6 +28,12 @@ MEMLITH_EARLY_THREAD_LOCAL constinit thread_local memlith_heap* current_heap = n
 
 Heap& heap_of(const memlith_heap* heap) { return *reinterpret_cast<Heap*>(const_cast<memlith_heap*>(heap)); }
 memlith_heap* handle_of(Heap* heap) { return reinterpret_cast<memlith_heap*>(heap); }
+
+static_assert(sizeof(memlith_derived) == sizeof(Derived) &&
+              offsetof(memlith_derived, drop) == offsetof(Derived, drop) &&
+              offsetof(memlith_derived, check) == offsetof(Derived, check));
+Derived* inner(memlith_derived* derived) { return reinterpret_cast<Derived*>(derived); }
+memlith_derived* outer(Derived* derived) { return reinterpret_cast<memlith_derived*>(derived); }
 
 Status need_ours(const memlith_heap* heap) {
   MEMLITH_TRY(need_handle(heap, "heap"));
@@ -247,6 +257,17 @@ int32_t memlith_heap_verify(memlith_heap* heap, memlith_heap_report* target) {
     report.names = found.names;
     return write_info(target, report);
   });
+}
+
+memlith_derived* memlith_derived_find(const void* address) {
+  Heap* const heap = open_heap_at(reinterpret_cast<std::uintptr_t>(address));
+  return heap == nullptr ? nullptr : outer(heap->derived().find(address));
+}
+
+memlith_derived* memlith_derived_set(const void* address, memlith_derived* old, memlith_derived* made) {
+  const InsideHere inside;
+  Heap* const heap = open_heap_at(reinterpret_cast<std::uintptr_t>(address));
+  return heap == nullptr ? nullptr : outer(heap->derived().set(address, inner(old), inner(made)));
 }
 
 }  // extern "C"

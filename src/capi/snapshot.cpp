@@ -1,8 +1,12 @@
 // Snapshots; include/memlith/memlith.h. Floor: capi.
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "heap/heap.hpp"
+#include "heap/open_heaps.hpp"
 
 using namespace memlith::core;
 
@@ -33,7 +37,12 @@ uint64_t memlith_snapshot_ticket(const memlith_snapshot* snapshot) {
 int32_t memlith_snapshot_place(memlith_snapshot* snapshot) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need(snapshot, "snapshot"));
-    return snapshot_of(snapshot).place();
+    const Status placed = snapshot_of(snapshot).place();
+    for (std::uint64_t i = 0; const std::byte* const base = snapshot_of(snapshot).place_of(i); ++i) {
+      Heap* const heap = open_heap_at(reinterpret_cast<std::uintptr_t>(base));
+      if (heap != nullptr) heap->derived().leave_all();
+    }
+    return placed;
   });
 }
 

@@ -154,6 +154,7 @@ void Heap::let_go() {
 }
 
 void Heap::forget() {
+  derived_.drop_all();
   names_.forget();
   arenas_.forget();
   segments_.forget();

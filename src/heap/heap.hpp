@@ -3,9 +3,10 @@
 // A heap is at one persisted point after a crash, because its structures are memory of the region like any other: a
 // block that was allocated and not persisted is free again, and one that was freed and not persisted is there again.
 //
-// Its parts: Arenas allocates blocks, from slabs and pages of Segments; Names keeps the named objects. Captures and
-// rollbacks of the region hold every lock of the heap, in the order Names, Segments, Arenas, so that no allocation is
-// captured half done. Process scope only: threads share bits of one word and words of one page.
+// Its parts: Arenas allocates blocks, from slabs and pages of Segments; Names keeps the named objects; DerivedObjects
+// has what programs derive from its bytes. Captures and rollbacks of the region hold every lock of the heap, in the
+// order Names, Segments, Arenas, so that no allocation is captured half done. Process scope only: threads share bits of
+// one word and words of one page.
 //
 // Bytes of the region are input: each structure is checked when it is first followed, and what does not fit is an error
 // that names it. Public calls may be made by any thread, but opening and closing.
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "heap/arenas.hpp"
+#include "heap/derived.hpp"
 #include "heap/format.hpp"
 #include "heap/heap_memory.hpp"
 #include "heap/names.hpp"
@@ -78,6 +80,7 @@ class Heap final : public RegionUser, public CaptureGuard {
 
   [[nodiscard]] Arenas& arenas() { return arenas_; }
   [[nodiscard]] Names& names() { return names_; }
+  [[nodiscard]] DerivedObjects& derived() { return derived_; }
   [[nodiscard]] Region& region() { return memory_.region(); }
   [[nodiscard]] OpenRegion* open_region() const { return open_region_; }  // the one that was set
   void set_open_region(OpenRegion* region) { open_region_ = region; }
@@ -136,6 +139,7 @@ class Heap final : public RegionUser, public CaptureGuard {
   Segments segments_;
   Arenas arenas_;
   Names names_;
+  DerivedObjects derived_;
 };
 
 }  // namespace memlith::core

@@ -76,6 +76,7 @@ Result<HeapReport> Heap::count(const UseBlock& use) {
 Result<HeapReport> Heap::verify() {
   MEMLITH_TRY_ASSIGN(const HeapReport report, count([](std::byte*, std::uint64_t) {}));
   MEMLITH_TRY(names_.check());
+  MEMLITH_TRY(derived_.check(memory_));
   return report;
 }
 

@@ -35,6 +35,10 @@ class Snapshot {
   // no lock. Errors: invalid (not in a forked child); address_taken (the region was closed before the fork, and the
   // addresses are in use).
   Status place();
+  // Where region number `index` lies, or lay; null if there is no such number.
+  [[nodiscard]] const std::byte* place_of(std::uint64_t index) const {
+    return index < views_.size() ? views_[index].region_base : nullptr;
+  }
 
  private:
   struct View {
