@@ -21,7 +21,7 @@ import commands  # noqa: E402
 import headers  # noqa: E402
 from lists import four_columns  # noqa: E402
 
-HEADERS = sorted(path.name for path in (ROOT / "include" / "memlith").iterdir() if path.name != "track_libstdcxx.hpp")
+HEADERS = sorted(path.name for path in (ROOT / "include" / "memlith").iterdir() if path.name not in headers.INSIDE)
 # Pages whose text is a file outside of docs/, and that file. The results are in no menu; other pages link to them.
 ORIGINS = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md",
            **{f"results/{path.name}": f"results/{path.name}" for path in sorted((ROOT / "results").glob("*.md"))}}

@@ -1,5 +1,6 @@
-// The containers of the standard library. See containers.hpp.
+// The containers of the standard library, and those that are made for pages. See containers.hpp.
 #include "containers.hpp"
+#include "memlith/btree.hpp"
 
 struct All {
   int count = 0;
@@ -16,6 +17,8 @@ struct All {
   memlith::unordered_multimap<int, memlith::string> unordered_multimap;
   memlith::unordered_set<memlith::string> unordered_set;
   memlith::unordered_multiset<memlith::string> unordered_multiset;
+  memlith::btree_map<memlith::string, memlith::string> btree_map;
+  memlith::btree_set<int> btree_set;
 
   template <class Visit>
   void each(Visit visit) {
@@ -32,6 +35,8 @@ struct All {
     visit("unordered_multimap", unordered_multimap);
     visit("unordered_set", unordered_set);
     visit("unordered_multiset", unordered_multiset);
+    visit("btree_map", btree_map);
+    visit("btree_set", btree_set);
   }
 };
 

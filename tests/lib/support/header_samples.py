@@ -18,7 +18,11 @@ import sys
 SURROUNDINGS = {
     ("applog.hpp", 1): ("#include <memlith/kv.hpp>", ""),
     ("archive.hpp", 1): ("extern bool running;\nvoid sleep_ms(int ms);", ""),
+    ("btree.hpp", 1): ("", ""),
     ("copy.hpp", 1): ("", ""),
+    ("derived.h", 1): ("#include <stddef.h>\nstruct index { memlith_derived derived; int leaves; };\n"
+                       "struct index* make_index(const void* root);\nvoid free_index(struct index* index);",
+                       "const void* root"),
     ("files.hpp", 1): ("", ""),
     ("heap.hpp", 1): ("", ""),
     ("heap.hpp", 2): ("struct Order { int item, count; };",
