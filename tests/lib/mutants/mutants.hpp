@@ -283,7 +283,8 @@
   X(shared_ignore_promise, sqlite, "a connection takes the lock that was promised since it looked")                \
   X(shared_promise_for_ever, sqlite, "the lock is kept for a connection that does not come")                       \
   X(shared_follow_without_look, sqlite, "a follower waits for its leader to wake it")                              \
-  X(shared_close_beside_checkpoint, sqlite, "a connection is closed while a checkpoint that it left is under way")
+  X(shared_close_beside_checkpoint, sqlite, "a connection is closed while a checkpoint that it left is under way") \
+  X(shared_never_begin_anew, sqlite, "no commit keeps others from the lock until its checkpoint is made")
 // Those of the PostgreSQL plugin, likewise.
 #define MEMLITH_POSTGRES_MUTANT_LIST(X)                                                                            \
   X(home_before_log, postgres, "pages are written home before the log has them")                                   \

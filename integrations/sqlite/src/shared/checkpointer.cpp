@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <chrono>
+#include <climits>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -18,9 +19,7 @@ namespace {
 
 // One round leaves the commits that came meanwhile, and the next has only those.
 constexpr int kRounds = 8;
-// For how long connections do what SQLite does: where a reader of an old snapshot is in the way, and where something
-// failed, a full disk or a file that has no descriptor.
-constexpr std::uint64_t kReaderPauseNs = 100'000'000;
+// For how long connections do what SQLite does where something failed: a full disk, a file that has no descriptor.
 constexpr std::uint64_t kFailurePauseNs = 60'000'000'000;
 // How long the thread waits for the next one before it ends.
 constexpr auto kIdle = std::chrono::seconds(1);
@@ -33,8 +32,8 @@ OneOfProcess<Checkpointer> g_checkpointer;
 std::mutex g_in_sqlite;
 thread_local bool t_opens = false;
 
-// Returns how long to pause after it.
-std::uint64_t checkpoint_in_rounds(const Checkpoint& checkpoint) {
+// Ends the handover.
+void checkpoint_in_rounds(const Checkpoint& checkpoint) {
   const Api& api = checkpoint.opener.api;
   sqlite3* db = nullptr;
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
@@ -43,8 +42,8 @@ std::uint64_t checkpoint_in_rounds(const Checkpoint& checkpoint) {
   t_opens = false;
   // SQLite opens the log with the first transaction.
   if (code == SQLITE_OK) code = api.exec(db, "PRAGMA schema_version", nullptr, nullptr, nullptr);
-  int stored = -1;
-  int frames = 0;
+  int stored = static_cast<int>(checkpoint.stored);
+  int frames = INT_MAX;
   bool advances = true;
   for (int i = 0; i < kRounds && code == SQLITE_OK && advances && stored < frames; ++i) {
     if (i > 0 && checkpoint.handover->is_held()) break;
@@ -53,8 +52,9 @@ std::uint64_t checkpoint_in_rounds(const Checkpoint& checkpoint) {
     advances = stored != before;
   }
   (void)api.close(db);
-  if (code != SQLITE_OK) return (code & 0xff) == SQLITE_BUSY ? 0 : kFailurePauseNs;
-  return advances ? 0 : kReaderPauseNs;
+  const bool failed = code != SQLITE_OK && (code & 0xff) != SQLITE_BUSY;
+  const bool pinned = code == SQLITE_OK && stored < frames && stored == static_cast<int>(checkpoint.stored);
+  checkpoint.handover->end(failed ? kFailurePauseNs : 0, pinned);
 }
 
 }  // namespace
@@ -69,7 +69,8 @@ bool Handover::begin() {
   return false;
 }
 
-void Handover::end(std::uint64_t pause_ns) {
+void Handover::end(std::uint64_t pause_ns, bool pinned) {
+  if (pinned) pinned_ = true;
   not_before_ns_.store(pause_ns != 0 ? now_ns() + pause_ns : 0, std::memory_order_relaxed);
   ended_.fetch_add(1, std::memory_order_relaxed);
   in_hand_ = false;
@@ -90,13 +91,11 @@ Handover::Hold::Hold(Handover& handover) : handover_(handover) {
 bool take_opens_for_checkpoint() { return std::exchange(t_opens, false); }
 
 void make_checkpoint(const Checkpoint& checkpoint) {
-  std::uint64_t pause_ns = kFailurePauseNs;
   try {
-    pause_ns = checkpoint_in_rounds(checkpoint);
+    checkpoint_in_rounds(checkpoint);
   } catch (const std::bad_alloc&) {
-    // Connections make their own meanwhile.
+    checkpoint.handover->end(kFailurePauseNs);
   }
-  checkpoint.handover->end(pause_ns);
 }
 
 Checkpointer& Checkpointer::of_process() {
@@ -156,7 +155,7 @@ void Checkpointer::at_exit() {
   if (self == nullptr || !self->mutex_.try_lock()) return;
   const LockGuard guard(self->mutex_, std::adopt_lock);
   self->ends_ = true;
-  for (const Checkpoint& each : self->wanted_) each.handover->end(0);
+  for (const Checkpoint& each : self->wanted_) each.handover->end();
   self->wanted_.clear();
   (void)self->changed_.wait_for(self->mutex_, kExit, [self]() MEMLITH_REQUIRES(self->mutex_) { return !self->works_; });
 }

@@ -26,8 +26,11 @@ class Handover {
   // The caller leaves a checkpoint to the thread, which calls end(). False: the caller makes it.
   bool begin();
   [[nodiscard]] bool is_in_hand() const { return in_hand_.load(); }
-  // It was made, or given up. For `pause_ns` from now on connections make their own.
-  void end(std::uint64_t pause_ns);
+  // It was made, or given up. For `pause_ns` from now on connections make their own. `pinned`: a reader of an old
+  // snapshot let nothing be stored.
+  void end(std::uint64_t pause_ns = 0, bool pinned = false);
+  // True if that was said since the last call.
+  bool take_pinned() { return pinned_.load() && pinned_.exchange(false); }
   // Returns when the thread has none in hand that was left to it.
   void wait() const;
   [[nodiscard]] std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
@@ -50,6 +53,7 @@ class Handover {
   std::atomic<std::uint32_t> holds_{0};
   std::atomic<std::uint64_t> not_before_ns_{0};
   std::atomic<std::uint64_t> ended_{0};
+  std::atomic<bool> pinned_{false};
 };
 
 // How the connection was opened that leaves the checkpoint to the thread.
@@ -62,6 +66,7 @@ struct Checkpoint {
   std::shared_ptr<Handover> handover;
   Opener opener;
   std::string path;
+  std::uint32_t stored = 0;  // frames that were stored before
 };
 
 // Makes it, and ends the handover. Memory, descriptors: a connection's, for that time.

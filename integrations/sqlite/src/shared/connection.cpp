@@ -104,7 +104,10 @@ void Connection::abandon() {
 
 int Connection::close() {
   if (inherited()) return SQLITE_OK;
-  if (node_ != nullptr) node_->lock_queue.leave(waiter_);
+  if (node_ != nullptr) {
+    let_line_go();
+    node_->lock_queue.leave(waiter_);
+  }
   const int code = database_.close();
   node_ = nullptr;
   return code;
@@ -126,7 +129,8 @@ std::optional<Position> Connection::newest() const {
   return std::nullopt;
 }
 
-// By checkpoints, of the log's generation.
+// By checkpoints, in the log's generation.
+std::uint32_t Connection::frames_left(Position end) const { return end.frame - std::min(frames_stored(), end.frame); }
 std::uint32_t Connection::frames_stored() const {
   std::array<unsigned char, sizeof(std::uint32_t)> bytes{};
   for (std::size_t at = 0; at < bytes.size(); ++at) bytes[at] = header_[kIndexStoredAt + at];
@@ -163,12 +167,13 @@ int Connection::lock_index(int first, int count, int flags) {
   if (first >= kFirstReadLock && flags == (SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED)) {
     return end_reading(first, count, flags);
   }
-  if (first == kCheckpointLock && count == 1 && flags == kLockExclusive) return lock_checkpoint();
+  if (first == kCheckpointLock && count == 1) return flags == kLockExclusive ? lock_checkpoint() : end_checkpoint();
+  if (first >= kFirstReadLock && flags == kLockExclusive) return lock_readers_out(first, count);
   const int code = real_lock(first, count, flags);
-  if (first == kCheckpointLock && count == 1 && code == SQLITE_OK) checkpoints_ = false;
   const bool begins = first >= kFirstReadLock && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED);
   if (begins && code != SQLITE_OK) give_up_ahead();
   if (!begins || code != SQLITE_OK) return code;
+  forget_line();
   committed_ = false;
   ++readings_;
   reading_lock_ = first;
@@ -226,10 +231,16 @@ void Connection::note_snapshot() {
 
 namespace {
 
-// A commit makes its checkpoint itself where at most this part of the limit is left to store,
+// A commit makes its checkpoint itself where at most this part of the log, and of the limit, is left to store,
 constexpr std::uint64_t kSmallPart = 8;
-// and where the log has grown to so many times the limit: commits come faster than the thread stores them.
+// and where the log has grown to so many times the limit: commits come faster than the thread stores them. What a
+// reader kept from being stored for long is left to the thread all the same.
 constexpr std::uint64_t kLimitsMax = 8;
+
+// A longer log may have more left: then the thread does not keep up.
+bool is_small(std::uint64_t left, std::uint64_t frames, std::uint64_t limit) {
+  return left * kSmallPart <= std::min(frames, limit * kSmallPart);
+}
 
 }  // namespace
 
@@ -260,21 +271,79 @@ std::uint32_t Connection::automatic_limit() const {
 int Connection::lock_checkpoint() {
   const auto end = newest();
   const bool may_be_automatic = std::exchange(committed_, false) && opener_.has_value() && end.has_value();
-  const std::uint64_t limit = may_be_automatic ? automatic_limit() : 0;
-  const bool is_automatic = limit > 0 && end->frame >= limit;
-  const bool is_behind = is_automatic && end->frame >= limit * kLimitsMax;
+  if (may_be_automatic) limit_ = automatic_limit();
+  const bool is_automatic = may_be_automatic && limit_ > 0 && end->frame >= limit_;
+  const auto refuse = [this](int code) {
+    let_line_go();
+    return code;
+  };
+  if (node_->handover->take_pinned()) node_->lock_queue.note_pinned();
+  if (is_automatic && node_->lock_queue.is_pinned()) return refuse(SQLITE_BUSY);
+  const std::uint64_t behind = std::uint64_t{limit_} * kLimitsMax;
+  const bool is_behind = is_automatic && end->frame >= behind && frames_left(*end) <= 2 * behind;
   const auto hold = !is_automatic || is_behind ? hold_checkpoints() : nullptr;
-  if (hold == nullptr && is_automatic && node_->handover->is_in_hand()) return SQLITE_BUSY;
+  if (hold == nullptr && is_automatic && node_->handover->is_in_hand()) return refuse(SQLITE_BUSY);
   int code = real_lock(kCheckpointLock, 1, kLockExclusive);
-  if (code != SQLITE_OK) return code;
-  const bool is_small = is_automatic && (end->frame - std::min(frames_stored(), end->frame)) * kSmallPart <= limit;
-  if (is_automatic && !is_behind && !is_small && node_->handover->begin()) {
+  if (code != SQLITE_OK) return refuse(code);
+  const bool is_left = is_automatic && !is_behind && !is_small(frames_left(*end), end->frame, limit_);
+  if (is_left && node_->handover->begin()) {
     (void)real_lock(kCheckpointLock, 1, kUnlockExclusive);
-    if (Checkpointer::of_process().take({node_->handover, *opener_, path_})) return SQLITE_BUSY;
-    node_->handover->end(0);
+    let_line_go();
+    if (Checkpointer::of_process().take({node_->handover, *opener_, path_, frames_stored()})) return SQLITE_BUSY;
+    node_->handover->end();
     code = real_lock(kCheckpointLock, 1, kLockExclusive);
   }
   checkpoints_ = code == SQLITE_OK;
+  if (holds_line_) holds_line_ = checkpoints_ && node_->lock_queue.hold(waiter_);
+  return code;
+}
+
+int Connection::end_checkpoint() {
+  checkpoints_ = false;
+  const int code = real_lock(kCheckpointLock, 1, kUnlockExclusive);
+  let_line_go();
+  return code;
+}
+
+// SQLite begins the log anew when a writer finds it stored to its end, and no reader that looks into it. Both are never
+// so beside busy writers: the next one commits before the end is stored, and those that wait for their flush still
+// read. The commit after which little is left keeps the others from the lock, therefore, until one flush has
+// sent home those that wait, and its own checkpoint has stored the rest.
+bool Connection::begins_anew_next() const {
+  const bool has_committed = (commits_ || wrote_) && made_.has_value() && made_ != seen_;
+  if (!has_committed || limit_ == 0 || made_->frame < limit_ || header_ == nullptr) return false;
+  return is_small(frames_left(*made_), made_->frame, limit_) && !node_->handover->is_in_hand() &&
+         !node_->lock_queue.is_pinned();
+}
+
+void Connection::let_line_go() {
+  if (std::exchange(holds_line_, false)) node_->lock_queue.let_go(waiter_);
+}
+
+// SQLite has made no checkpoint at the end of the commit, and the limit is known when it makes one again.
+void Connection::forget_line() {
+  if (holds_line_) limit_ = 0;
+  let_line_go();
+}
+
+// SQLite locks readers out when a checkpoint stores what they may not see, and when a writer begins the log anew. Those
+// that were served by the last flush are on their way.
+int Connection::lock_readers_out(int first, int count) {
+  const bool begins_anew = writes_ && !checkpoints_ && count > 1 && limit_ > 0;
+  const bool waits = begins_anew || (checkpoints_ && holds_line_);
+  int code = real_lock(first, count, kLockExclusive);
+  const std::uint64_t begun = now_ns();
+  const std::uint64_t patience = waits ? node_->lock_queue.hold_ns() / 2 : 0;
+  if (code == SQLITE_BUSY && waits && holds_line_) (void)node_->lock_queue.hold(waiter_);
+  for (std::uint64_t time = 0; code == SQLITE_BUSY && time < patience; time = now_ns() - begun) {
+    constexpr std::uint64_t kLookNs = 100'000;
+    if (time < kAwakeNs)
+      give_way();
+    else
+      sleep_ns(kLookNs);
+    code = real_lock(first, count, kLockExclusive);
+  }
+  if (code == SQLITE_BUSY && waits) node_->lock_queue.note_pinned();
   return code;
 }
 
@@ -293,6 +362,7 @@ int Connection::lock_ahead() {
 }
 
 void Connection::begin_writing() {
+  forget_line();
   mark_ = node_->group.mark();
   writes_ = true;
   commits_ = false;
@@ -335,7 +405,8 @@ int Connection::release_write() {
   if (commits_ || wrote_) made_ = newest();
   if (!commits_ && newest() == seen_ && !is_seen_durable()) waits_early_ = true;
   writes_ = false;
-  const std::uint32_t next = node_->lock_queue.choose();
+  holds_line_ = begins_anew_next() && node_->lock_queue.hold(waiter_);
+  const std::uint32_t next = holds_line_ ? kSlots : node_->lock_queue.choose();
   MEMLITH_SHARED_STEP();
   const int code = real_lock(kWriteLock, 1, kUnlockExclusive);
   MEMLITH_SHARED_STEP();
@@ -429,7 +500,10 @@ int Connection::end_commit() {
   seen_ = made_;
   sees_something_ = true;
   node_->sidecar->control().commits.fetch_add(1, std::memory_order_relaxed);
-  return node_->group.await(made_, mark_, *this);
+  const int code = node_->group.await(made_, mark_, *this);
+  if (code != SQLITE_OK) let_line_go();
+  if (holds_line_) (void)node_->lock_queue.hold(waiter_);
+  return code;
 }
 
 std::optional<std::uint64_t> Connection::window_ms() const {
@@ -465,9 +539,10 @@ std::string Connection::describe() const {
   const ControlBlock& control = node_->sidecar->control();
   const Position durable = Position::of(control.durable.load());
   return fmt::format(
-      "mode=shared control_block=yes commits={} flushes={} durable_frame={} abandoned={} failed={} "
-      "checkpoints_behind={} database={}",
-      control.commits.load(), control.flushes.load(), durable.frame, control.abandoned.load(), control.failed.load(),
+      "mode=shared control_block=yes commits={} flushes={} durable_frame={} log_frames={} stored_frames={} pinned={} "
+      "abandoned={} failed={} checkpoints_behind={} database={}",
+      control.commits.load(), control.flushes.load(), durable.frame, newest().value_or(Position{}).frame,
+      header_ != nullptr ? frames_stored() : 0, control.pinned.load(), control.abandoned.load(), control.failed.load(),
       node_->handover->ended(), path_);
 }
 

@@ -132,6 +132,12 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
 
  private:
   int lock_checkpoint();
+  int end_checkpoint();
+  int lock_readers_out(int first, int count);
+  [[nodiscard]] bool begins_anew_next() const;
+  void let_line_go();
+  void forget_line();
+  [[nodiscard]] std::uint32_t frames_left(Position end) const;
   [[nodiscard]] std::uint32_t frames_stored() const;
   [[nodiscard]] std::uint32_t automatic_limit() const;
   int lock_write(bool for_a_turn);
@@ -169,6 +175,8 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int reading_lock_ = -1;      // the newest of them
   bool writes_ = false;        // has the write lock
   bool checkpoints_ = false;   // has the lock for checkpoints
+  std::uint32_t limit_ = 0;    // of SQLite's own checkpoints, as it was last asked for; 0: unknown, or none
+  bool holds_line_ = false;    // no other one writes until its checkpoint at the end of the commit
   bool wrote_header_ = false;  // the newest write to the log began a generation
   bool wrote_ = false;         // to the log, under the write lock
   bool watched_ = false;       // by the flusher

@@ -23,7 +23,7 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-inline constexpr std::uint64_t kControlMagic = 0x4d4d4c5348523033;  // "MMLSHR03": changes with the layout
+inline constexpr std::uint64_t kControlMagic = 0x4d4d4c5348523034;  // "MMLSHR04": changes with the layout
 inline constexpr std::uint32_t kSlots = 62;
 inline constexpr std::uint64_t kControlFileBytes = 12288;
 inline constexpr std::uint32_t kStatements = 4096;
@@ -59,8 +59,10 @@ struct ControlBlock {
   std::atomic<std::uint64_t> window_us;  // the shortest of their windows; 0: there was none
   std::atomic<std::uint64_t> promised;   // Position: the end of one of the newest; 0: there was none
   std::atomic<std::uint64_t> tickets;
-  std::atomic<std::uint64_t> promise;     // 0, or whom only the write lock is for, and until when (lock_queue.cpp)
-  std::atomic<std::uint32_t> slots_used;  // no slot from here on was ever used
+  std::atomic<std::uint64_t> promise;       // 0, or whom only the write lock is for, and until when (lock_queue.cpp)
+  std::atomic<std::uint64_t> pinned;        // how often a reader kept a checkpoint from storing anything
+  std::atomic<std::uint64_t> pinned_until;  // as now_ns(): no other is tried before
+  std::atomic<std::uint32_t> slots_used;    // no slot from here on was ever used
   Slot slots[kSlots];
   std::atomic<std::uint8_t> writes_follow[kStatements];  // foresight.hpp
 };

@@ -15,6 +15,9 @@ constexpr std::uint32_t kComes = 2;
 // How long the lock is only for one connection: one that is awake comes within microseconds, one that has to be woken
 // within this time unless its process does not run.
 constexpr std::uint64_t kPromiseNs = 5'000'000;
+// A line that is held for a checkpoint is held for some flushes, and not for longer than this after a kill.
+constexpr std::uint64_t kHoldNsMax = 50'000'000;
+constexpr std::uint64_t kPinnedNs = 100'000'000;
 // How often the first in the queue looks whether the lock is free, and the others whether they are first.
 constexpr std::uint64_t kFirstLooksNs = 500'000;
 constexpr std::uint64_t kOthersLookNs = 20'000'000;
@@ -25,7 +28,7 @@ std::uint32_t slot_of(std::uint64_t promise) { return static_cast<std::uint32_t>
 // A time that is further away than any promise is of another clock, or damaged.
 bool is_over(std::uint64_t promise, std::uint64_t now) {
   const std::uint64_t until = (promise >> 8) * 1000;
-  return until <= now || until > now + 2 * kPromiseNs || slot_of(promise) >= kSlots;
+  return until <= now || until > now + 2 * kHoldNsMax || slot_of(promise) >= kSlots;
 }
 
 }  // namespace
@@ -189,6 +192,37 @@ void LockQueue::wait(Waiter& waiter, std::chrono::microseconds time, const std::
   const std::uint64_t took = now_ns() - begun;
   waiter.credit_ns += nominal;
   waiter.credit_ns -= std::min(waiter.credit_ns, took);
+}
+
+bool LockQueue::hold(Waiter& waiter) {
+  if (waiter.slot == kSlots) waiter.slot = sidecar_.take_slot();
+  std::uint64_t promise = control_.promise.load(std::memory_order_acquire);
+  if (waiter.slot == kSlots || is_promised_to_another(waiter)) return false;
+  return control_.promise.compare_exchange_strong(promise, promise_word(waiter.slot, now_ns() + hold_ns()));
+}
+
+// Another one may have been promised the lock since the time was over.
+void LockQueue::let_go(const Waiter& waiter) {
+  std::uint64_t promise = control_.promise.load(std::memory_order_acquire);
+  if (slot_of(promise) != waiter.slot) return;
+  const std::uint32_t next = choose();
+  (void)control_.promise.compare_exchange_strong(promise, 0);
+  call(next);
+}
+
+std::uint64_t LockQueue::hold_ns() const {
+  return std::clamp(control_.flush_ns.load(std::memory_order_relaxed) * 4, kPromiseNs, kHoldNsMax);
+}
+
+void LockQueue::note_pinned() {
+  control_.pinned.fetch_add(1, std::memory_order_relaxed);
+  control_.pinned_until.store(now_ns() + kPinnedNs, std::memory_order_relaxed);
+}
+
+bool LockQueue::is_pinned() const {
+  const std::uint64_t now = now_ns();
+  const std::uint64_t until = control_.pinned_until.load(std::memory_order_relaxed);
+  return until > now && until <= now + kPinnedNs;
 }
 
 void LockQueue::leave(Waiter& waiter) {

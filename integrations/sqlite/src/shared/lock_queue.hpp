@@ -45,6 +45,16 @@ class LockQueue {
   // The connection is closed.
   void leave(Waiter& waiter);
 
+  // ---- a checkpoint while no other connection in mode shared writes, after which the log begins anew
+  // The holder of the lock is about to release it, and is the only one that may ask for it until it lets the line go;
+  // at most for hold_ns() since it said so last. False: it has no slot, or its time was over.
+  bool hold(Waiter& waiter);
+  void let_go(const Waiter& waiter);
+  [[nodiscard]] std::uint64_t hold_ns() const;
+  // A reader keeps the log from being stored, or from beginning anew: that is not tried again for a while.
+  void note_pinned();
+  [[nodiscard]] bool is_pinned() const;
+
  private:
   [[nodiscard]] bool is_promised_to(std::uint32_t slot) const;
   [[nodiscard]] bool is_first(const Waiter& waiter) const;
