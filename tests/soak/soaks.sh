@@ -41,7 +41,7 @@ need_for_soak() {
 soak_sqlite() {
   local beside=()
   if [[ $1 == shared ]]; then beside=(memlith_sqlite_mutant_plugin power_disk); fi
-  build_preset release memlith_sqlite "${beside[@]}" || return
+  build_preset release memlith_sqlite memlith_cli "${beside[@]}" || return
   python3 -B "$root/integrations/sqlite/tests/suite/run_$1.py" --plugin "$root/build/release/lib/memlith_sqlite.so" \
     --work "$root/build/sqlite-$1" "${@:2}"
 }

@@ -50,6 +50,21 @@ def test_a_killed_program_loses_no_commit(program: Program) -> None:
     db.close()
 
 
+def test_a_sqlite_inside_python_loads_the_plugin_as_an_extension(program: Program) -> None:
+    if not hasattr(sqlite3.Connection, "enable_load_extension"):
+        pytest.skip("this Python's sqlite3 loads no extensions")
+    program.run("""
+        import sqlite3
+        import memlith.sqlite
+        memlith.sqlite._registered_from_outside = lambda as_default: False  # no SQLite that the loader sees
+        db = memlith.sqlite.connect("app.db")
+        assert db.execute("pragma memlith_durability").fetchall() == [("full",)]
+        assert sqlite3.connect("plain.db").execute("pragma memlith_durability").fetchall() == []
+        memlith.sqlite.register(as_default=True)
+        assert sqlite3.connect("default.db").execute("pragma memlith_durability").fetchall() == [("full",)]
+        """).check_returncode()
+
+
 def test_sqlalchemy(folder: pathlib.Path) -> None:
     sqlalchemy = pytest.importorskip("sqlalchemy")
     engine = sqlalchemy.create_engine(f"sqlite+memlith:///{folder}/app.db?durability=weak&timeout=7")

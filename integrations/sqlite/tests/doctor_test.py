@@ -59,6 +59,11 @@ check("a SQLite of its own", has(found, "no", "contains a SQLite of its own") an
 found = doctor(compiled("go", "const char* t = \"CREATE TABLE x(type text,name text,tbl_name text,\";\n"
                         "const char* g = \"\\377 Go buildinf:\";\nint main(void) { return *t + *g; }\n"))
 check("Go", "mattn" in found[0]["advice"], found)
+own_python = compiled("python3.13", "const char* t = \"CREATE TABLE x(type text,name text,tbl_name text,\";\n"
+                      "int main(void) { return *t; }\n")
+found = doctor(own_python)
+check("a Python with a SQLite inside", has(found, "no", "contains a SQLite of its own") and
+      "LD_PRELOAD=" not in found[0]["advice"], found)
 os.chmod(folder / "linked", 0o4755)
 found = doctor(folder / "linked")
 check("set-user-ID", has(found, "no", "ignores LD_PRELOAD"), found)
@@ -122,6 +127,12 @@ if shutil.which("php"):
     check("LD_PRELOAD does nothing for PHP", answer.stdout == "plain", answer)
 else:
     print("skip PHP: it is not installed")
+loads = "import sqlite3; sqlite3.connect(':memory:').enable_load_extension(True)"
+if runs(["/usr/bin/python3", "-c", loads]).returncode == 0:
+    line = next(each for each in doctor(own_python)[0]["advice"].splitlines() if "load_extension(" in each).strip()
+    answer = runs(["/usr/bin/python3", "-c", f"import sqlite3\n{line}\nprint(sqlite3.connect('own.db').execute("
+                   "'pragma memlith_share').fetchone()[0])"])
+    check("the line for such a Python", answer.stdout == "engine\n", answer)
 answer = runs([sys.executable, "-c", "import sqlite3\nprint(sqlite3.connect('python.db').execute("
                "'pragma memlith_share').fetchone()[0])"], LD_PRELOAD=plugin)
 check("Python", answer.stdout == "engine\n", answer)

@@ -46,21 +46,51 @@ std::vector<std::string> java_lines() {
 
 std::vector<std::string> node_lines() {
   return {
-      "better-sqlite3, sqlite3 of npm and node:sqlite have a SQLite of their own, which LD_PRELOAD does not reach. "
-      "Before the first database:",
+      "better-sqlite3, sqlite3 of npm and node:sqlite have a SQLite of their own. Before the first database:",
       fmt::format("    new (require('better-sqlite3'))(':memory:').loadExtension('{}', 'sqlite3_memlithdefault_init')",
                   plugin_path()),
-      "sqlite3 of npm names no entry point; set MEMLITH_SQLITE_DEFAULT=1, and:",
-      fmt::format("    new (require('sqlite3').Database)(':memory:').loadExtension('{}')", plugin_path())};
+      "node:sqlite (Node 22.13 or newer; older than 24: without the second argument, and with "
+      "MEMLITH_SQLITE_DEFAULT=1):",
+      fmt::format("    new (require('node:sqlite').DatabaseSync)(':memory:', {{allowExtension: true}})"
+                  ".loadExtension('{}', 'sqlite3_memlithdefault_init')",
+                  plugin_path()),
+      "sqlite3 of npm exports its SQLite:", fmt::format("    LD_PRELOAD={} node ...", plugin_path())};
 }
 
-std::vector<std::string> python_lines() {
+std::vector<std::string> deno_lines() {
   return {
-      "Python's own sqlite3 uses the system's library:", fmt::format("    LD_PRELOAD={} python3 ...", plugin_path()),
-      "apsw and others that bring a SQLite along, before the first database:",
-      fmt::format("    c = apsw.Connection(':memory:'); c.enable_load_extension(True); c.load_extension('{}', "
+      "node:sqlite of Deno has a SQLite of its own. With --allow-ffi, before the first database:",
+      fmt::format("    new (await import('node:sqlite')).DatabaseSync(':memory:', {{allowExtension: true}})"
+                  ".loadExtension('{}', 'sqlite3_memlithdefault_init')",
+                  plugin_path())};
+}
+
+std::vector<std::string> bun_lines() {
+  return {
+      "bun:sqlite has a SQLite of its own, and refuses `SELECT load_extension`. Before the first database:",
+      fmt::format("    new (require('bun:sqlite').Database)(':memory:').loadExtension('{}', "
                   "'sqlite3_memlithdefault_init')",
                   plugin_path())};
+}
+
+std::vector<std::string> python_lines(const ElfLook& look) {
+  std::vector<std::string> lines;
+  if (look.contains_sqlite) {
+    lines = {"This Python (as uv and mise install it) has a SQLite inside, which LD_PRELOAD does not reach. "
+             "memlith.sqlite.connect() of the wheel opens databases there; without it, before the first database:",
+             fmt::format("    c = sqlite3.connect(':memory:'); c.enable_load_extension(True); c.execute(\"select "
+                         "load_extension('{}', 'sqlite3_memlithdefault_init')\")",
+                         plugin_path())};
+  } else {
+    lines = {"Python's own sqlite3 uses the system's library:",
+             fmt::format("    LD_PRELOAD={} python3 ...", plugin_path())};
+  }
+  lines.insert(lines.end(),
+               {"apsw and others that bring a SQLite along, before the first database:",
+                fmt::format("    c = apsw.Connection(':memory:'); c.enable_load_extension(True); "
+                            "c.load_extension('{}', 'sqlite3_memlithdefault_init')",
+                            plugin_path())});
+  return lines;
 }
 
 std::vector<std::string> perl_lines() {
@@ -89,11 +119,13 @@ std::vector<std::string> go_lines() {
 }
 
 // Empty for what is none of these.
-std::vector<std::string> runtime_lines(const std::string& name) {
+std::vector<std::string> runtime_lines(const std::string& name, const ElfLook& look) {
   if (is_named(name, "php")) return php_lines();
   if (is_named(name, "java")) return java_lines();
   if (is_named(name, "node")) return node_lines();
-  if (is_named(name, "python") || is_named(name, "gunicorn") || is_named(name, "uvicorn")) return python_lines();
+  if (is_named(name, "deno")) return deno_lines();
+  if (is_named(name, "bun")) return bun_lines();
+  if (is_named(name, "python")) return python_lines(look);
   if (is_named(name, "perl")) return perl_lines();
   if (is_named(name, "ruby")) return ruby_lines();
   return {};
@@ -131,7 +163,7 @@ std::string plugin_path() {
 }
 
 std::vector<std::string> advice_for_program(const std::string& name, const ElfLook& look) {
-  if (auto lines = runtime_lines(name); !lines.empty()) return lines;
+  if (auto lines = runtime_lines(name, look); !lines.empty()) return lines;
   if (look.contains_sqlite || look.is_go) return own_sqlite_lines(look);
   return {fmt::format("    LD_PRELOAD={} {} ...", plugin_path(), std::filesystem::path(name).filename().string())};
 }
@@ -177,7 +209,7 @@ Finding examine_program(const std::string& path, const std::string& name) {
     finding = examine_program(*runs, *runs);
     finding.subject = name;
     finding.text = fmt::format("is a script for {}, which {}", *runs, finding.text);
-    if (auto lines = runtime_lines(name); !lines.empty()) finding.advice = std::move(lines);
+    if (auto lines = runtime_lines(name, look); !lines.empty()) finding.advice = std::move(lines);
     return finding;
   }
   finding.advice = advice_for_program(name, look);

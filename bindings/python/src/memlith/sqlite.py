@@ -5,6 +5,7 @@ The plugin is part of the package. It needs no load_extension, which many Python
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -35,11 +36,27 @@ def register(as_default: bool = False) -> None:
             return
         if not plugin_path().exists():
             raise Unsupported(f"{plugin_path()} is missing: the package was built without the SQLite plugin")
-        code = ctypes.CDLL(str(plugin_path())).memlith_sqlite_register(int(as_default))
-        if code != 0:
-            raise Unsupported("this Python's SQLite takes no VFS of memlith: it is linked statically, encrypts, or is "
-                              "older than 3.22; MEMLITH_SQLITE_LOG=stderr says which")
+        if not (_registered_from_outside(as_default) or _loaded_as_extension(as_default)):
+            raise Unsupported("this Python's SQLite takes no VFS of memlith: it loads no extensions and is linked "
+                              "statically, encrypts, or is older than 3.22; MEMLITH_SQLITE_LOG=stderr says which")
         _registered = True
+
+
+def _registered_from_outside(as_default: bool) -> bool:
+    """True where the dynamic loader sees the SQLite's functions."""
+    return ctypes.CDLL(str(plugin_path())).memlith_sqlite_register(int(as_default)) == 0
+
+
+def _loaded_as_extension(as_default: bool) -> bool:
+    """True where the SQLite lies inside Python, as uv and mise install it, and loads extensions."""
+    entry = "sqlite3_memlithdefault_init" if as_default else "sqlite3_memlithsqlite_init"
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        try:
+            connection.enable_load_extension(True)
+            connection.execute("select load_extension(?, ?)", (str(plugin_path()), entry))
+        except (AttributeError, sqlite3.Error):
+            return False
+    return True
 
 
 def uri(path: str | os.PathLike[str], durability: Durability = "full", **parameters: int | str) -> str:

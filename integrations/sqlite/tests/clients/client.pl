@@ -6,6 +6,7 @@ use DBI;
 $| = 1;
 my ($command, $name) = @ARGV;
 sub opened { return DBI->connect("dbi:SQLite:dbname=$name", "", "", { RaiseError => 1, AutoCommit => 1 }); }
+ADVICE;
 my $db = opened();
 $db->do("create table if not exists t(a integer primary key, b text)");
 if ($command eq "work") {

@@ -1,4 +1,4 @@
-"""A client of one of Python's modules: client.py MODULE work|loop|count DATABASE [PLUGIN] (run_clients.py).
+"""A client of one of Python's modules: client.py MODULE work|loop|count DATABASE (run_clients.py).
 
 MODULE is pysqlite3, apsw, or both: pysqlite3 and Python's own sqlite3 in one process, on the same database.
 """
@@ -6,13 +6,9 @@ import sys
 import threading
 
 module, command, name = sys.argv[1:4]
-plugin = sys.argv[4] if len(sys.argv) > 4 else None
 if module == "apsw":
     import apsw
-    if plugin:
-        loader = apsw.Connection(":memory:")
-        loader.enable_load_extension(True)
-        loader.load_extension(plugin, "sqlite3_memlithdefault_init")
+    ADVICE
 
     def open_database():
         connection = apsw.Connection(name)

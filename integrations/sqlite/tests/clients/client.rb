@@ -3,6 +3,7 @@ require "sqlite3"
 
 $stdout.sync = true
 command, name = ARGV
+ADVICE
 db = SQLite3::Database.new(name)
 db.busy_timeout = 10_000
 db.execute("create table if not exists t(a integer primary key, b text)")

@@ -1,9 +1,9 @@
-// A client of npm's better-sqlite3: client_better.js work|loop|count DATABASE [PLUGIN] (run_clients.py).
+// A client of npm's better-sqlite3: client_better.js work|loop|count DATABASE (run_clients.py).
 const Database = require('better-sqlite3');
 const fs = require('fs');
-const [command, name, plugin] = process.argv.slice(2);
+const [command, name] = process.argv.slice(2);
 
-if (plugin) new Database(':memory:').loadExtension(plugin, 'sqlite3_memlithdefault_init');
+ADVICE;
 const db = new Database(name);
 db.exec('create table if not exists t(a integer primary key, b text)');
 const value = (sql) => Object.values(db.prepare(sql).get() ?? { none: 'plain' })[0];
