@@ -25,8 +25,8 @@ typedef struct memlith_region memlith_region;
 
 /* How memlith finds what was stored to a region. docs/guarantees.md, "Trackers", compares them. */
 enum {
-  /* SCAN if the region has up to 128 MiB when it is opened, else FAULT; FAULT with MEMLITH_REGION_THREAD_SCOPE.
-   * memlith_region_info says which one and why. */
+  /* SCAN for regions of up to 128 MiB, FAULT for larger ones, also for those that have grown, and with
+   * MEMLITH_REGION_THREAD_SCOPE. memlith_region_info says which one and why. */
   MEMLITH_TRACKER_AUTO = 0,
   /* Asks the kernel which pages were written (userfaultfd WP_ASYNC and PAGEMAP_SCAN, Linux 6.7); on older kernels works
    * like FAULT. Finds pages; of pages that were captured lately, the changed bytes, by comparing. Does not distinguish

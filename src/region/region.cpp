@@ -217,7 +217,7 @@ Result<ThreadNumber> Region::thread_of(Scope scope) const {
   MEMLITH_ASSERT(capture_.tracker() != nullptr);
   if (capture_.tracker()->knows_threads()) return this_thread_number();
   return fail(Errc::unsupported, Detail::tracker,
-              "region \"{}\": its tracker (scan) does not tell threads apart; open it with "
+              "region \"{}\": its tracker (scan, or fault in its place) does not tell threads apart; open it with "
               "MEMLITH_REGION_THREAD_SCOPE, or with the fault, the explicit or the instrumented tracker, or persist "
               "with process scope",
               shown_name());

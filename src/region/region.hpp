@@ -27,6 +27,7 @@
 #include "region/region_home.hpp"
 #include "region/region_mapping.hpp"
 #include "region/tracker.hpp"
+#include "region/tracker_choice.hpp"
 #include "store/store.hpp"
 
 namespace memlith::core {
@@ -44,6 +45,7 @@ struct RegionOptions {
   bool create = false;
   bool exclusive = false;
   TrackerKind tracker = TrackerKind::automatic;
+  TrackerCosts tracker_costs = {};
   std::uint64_t size_bytes = 0;
   std::uint64_t reserve_bytes = 0;  // 0 = 4 times the size, at least 1 GiB
   std::uint64_t address = 0;        // 0 = chosen

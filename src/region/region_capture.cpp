@@ -1,8 +1,11 @@
 #include "region/region_capture.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "region/drop_pages.hpp"
 #include "region/region.hpp"
@@ -14,21 +17,31 @@ constexpr std::uint64_t kPieceBytesMax = 1 * kGiB;
 constexpr std::uint64_t kReadBackBytesMax = 1 * kMiB;  // without a checkpoint
 }  // namespace
 
-Status RegionCapture::begin(const RegionOptions& options) {
-  MEMLITH_ASSERT(tracker_ == nullptr);
+TrackedMemory RegionCapture::tracked_memory() {
   const auto map_home = [this](std::uint64_t begin, std::uint64_t end) { return mapping_.map_to_read(begin, end); };
+  return {.base = mapping_.base(),
+          .bytes = mapping_.mapped_bytes(),
+          .capacity_bytes = round_up(mapping_.reserve(), host_page_bytes()),
+          .map_home = map_home};
+}
+
+Status RegionCapture::begin(const RegionOptions& options) {
+  MEMLITH_ASSERT(tracker() == nullptr);
   const std::uint64_t reserve = mapping_.reserve();
   if (!options.process_scope && ThreadCheck::is_wanted()) {
     thread_check_ = std::make_unique<ThreadCheck>(home_.store().path(), mapping_.shown_name());
   }
-  const TrackedMemory memory{mapping_.base(), mapping_.mapped_bytes(), round_up(reserve, host_page_bytes()),
-                             map_home,        options.thread_scope,    thread_check_.get()};
-  MEMLITH_TRY_ASSIGN(tracker_, attach_tracker(options.tracker, memory));
-  if (tracker_->kind() == TrackerKind::scan) {
+  TrackedMemory memory = tracked_memory();
+  memory.thread_scope = options.thread_scope;
+  memory.thread_check = thread_check_.get();
+  MEMLITH_TRY_ASSIGN(first_tracker_, attach_tracker(options.tracker, memory));
+  tracker_.store(first_tracker_.get(), std::memory_order_release);
+  if (tracker()->kind() == TrackerKind::scan) {
+    if (options.tracker == TrackerKind::automatic) choice_.emplace(options.tracker_costs);
     MEMLITH_TRY_ASSIGN(twins_, Twins::make(reserve));
     MEMLITH_TRY_ASSIGN(captured_, CapturedPages::make(reserve));
   }
-  if (options.limited && !tracker_->releases_any_time()) {
+  if (options.limited && !tracker()->releases_any_time()) {
     MEMLITH_TRY_ASSIGN(copied_, CopiedPages::make(reserve));
     equal_ = std::make_unique<EqualPages>(mapping_.base());
   }
@@ -37,12 +50,34 @@ Status RegionCapture::begin(const RegionOptions& options) {
 
 // A tracker that finds bytes pays nothing for a page.
 Status RegionCapture::allow_hot_pages(bool process_scope) {
-  MEMLITH_ASSERT(tracker_ != nullptr);
-  const TrackerKind kind = tracker_->kind();
+  MEMLITH_ASSERT(tracker() != nullptr);
+  const TrackerKind kind = tracker()->kind();
   MEMLITH_ASSERT((copied_ == nullptr) == (equal_ == nullptr));
-  if (hot_ != nullptr || (kind != TrackerKind::scan && !(kind == TrackerKind::fault && process_scope))) return kOk;
-  MEMLITH_TRY_ASSIGN(hot_, HotPages::make(*tracker_, mapping_.base(), mapping_.reserve()));
+  const bool known = kind == TrackerKind::fault && tracker()->knows_threads() && !process_scope;
+  if (hot_ != nullptr || known || (kind != TrackerKind::scan && kind != TrackerKind::fault)) return kOk;
+  MEMLITH_TRY_ASSIGN(hot_, HotPages::make(*tracker(), mapping_.base(), mapping_.reserve()));
   return kOk;
+}
+
+// Between two captures. The new tracker has the twins of the pages that it finds stored to. If the change fails, the
+// first tracker stays for good.
+void RegionCapture::change_tracker() {
+  MEMLITH_ASSERT(second_tracker_ == nullptr && tracker()->kind() == TrackerKind::scan);
+  choice_.reset();
+  if (hot_ != nullptr && !hot_->cool(kWholeRegion).ok()) return;
+  const auto twin_of = [this](std::uint64_t page) MEMLITH_REQUIRES(mutex) { return twins_->find(page); };
+  auto second = replace_scan_tracker(*tracker(), tracked_memory(),
+                                     fmt::format("chosen at {} MiB: the region had grown, and scanning all of it would "
+                                                 "cost more than faults",
+                                                 mapping_.size() / kMiB),
+                                     twin_of);
+  if (!second.ok()) return;
+  second_tracker_ = std::move(*second);
+  tracker_.store(second_tracker_.get(), std::memory_order_release);
+  hot_.reset();
+  twins_.reset();
+  captured_.reset();
+  (void)allow_hot_pages(true);  // without memory, no page becomes hot
 }
 
 // ---- a capture -------------------------------------------------------------------------------------------------
@@ -76,7 +111,7 @@ void RegionCapture::cut_to_part(Range part) {
 
 Status RegionCapture::collect(ThreadNumber thread, Range part) {
   stored_.clear();
-  MEMLITH_TRY(tracker_->collect(thread, stored_));
+  MEMLITH_TRY(tracker()->collect(thread, stored_));
   normalize(stored_);
   cut_to_size();
   cut_to_part(part);
@@ -103,6 +138,7 @@ void RegionCapture::find_pieces(Range part) {
 
 Status RegionCapture::take(ThreadNumber thread, Range part, JointFrame& frame) {
   MEMLITH_ASSERT(frame.extents.size() == frame.sources.size());
+  if (std::exchange(change_is_due_, false)) change_tracker();
   MEMLITH_TRY(collect(thread, part));
   find_pieces(part);
   const std::uint64_t mapped = mapping_.mapped_bytes();
@@ -124,19 +160,24 @@ void RegionCapture::keep(Range part, Lsn end) {
     for (const SourceExtent& piece : pieces_) captured_->note(piece.range, end);
   }
   accept(part);
+  if (choice_.has_value()) {
+    std::uint64_t stored_pages = 0;
+    for (const Range& range : stored_) stored_pages += range.bytes / kPageBytes;
+    change_is_due_ = choice_->note_scan(mapping_.size(), stored_pages);
+  }
   if (hot_ != nullptr && part == kWholeRegion) hot_->note_capture(stored_, mapping_.size(), twins_.get());
 }
 
 void RegionCapture::accept(Range part) {
   for (const Range& range : stored_) note_copied(range);
-  tracker_->accept_part(part);
+  tracker()->accept_part(part);
   if (twins_ != nullptr) twins_->accept();
   if (hot_ != nullptr) hot_->accept();
 }
 
 void RegionCapture::give_back() {
-  MEMLITH_ASSERT(tracker_ != nullptr);
-  tracker_->give_back();
+  MEMLITH_ASSERT(tracker() != nullptr);
+  tracker()->give_back();
   if (twins_ != nullptr) twins_->give_back();
   if (hot_ != nullptr) hot_->give_back();
 }
@@ -158,17 +199,17 @@ Result<std::uint64_t> RegionCapture::bytes_due(Range but) {
 // ---- rollback --------------------------------------------------------------------------------------------------
 
 Status RegionCapture::roll_back(ThreadNumber thread) {
-  MEMLITH_ASSERT(tracker_ != nullptr);
+  MEMLITH_ASSERT(tracker() != nullptr);
   stored_.clear();
   struct GiveBack {
     Tracker* tracker;
     ~GiveBack() {
       if (tracker != nullptr) tracker->give_back();
     }
-  } taken{tracker_.get()};
+  } taken{tracker()};
   if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
-  if (tracker_->rollback_needs_home(thread)) MEMLITH_TRY(home_.complete());
-  MEMLITH_TRY(tracker_->rollback(thread, stored_));
+  if (tracker()->rollback_needs_home(thread)) MEMLITH_TRY(home_.complete());
+  MEMLITH_TRY(tracker()->rollback(thread, stored_));
   normalize(stored_);
   cut_to_size();
   if (!stored_.empty()) MEMLITH_TRY(restore_stored());
@@ -198,7 +239,7 @@ Status RegionCapture::restore_stored() {
     return in_log.copy_to(home_.object(), offset, target);
   };
   for (const Range& range : stored_) {
-    MEMLITH_TRY(tracker_->restore(range, read, many));
+    MEMLITH_TRY(tracker()->restore(range, read, many));
     if (!many) note_copied(range);
   }
   return kOk;
@@ -210,7 +251,7 @@ Status RegionCapture::restore_stored() {
 // checkpoint follows the commit.
 Status RegionCapture::discard(Range part) {
   MEMLITH_ASSERT(part.offset % kPageBytes == 0 && part.bytes % kPageBytes == 0);
-  MEMLITH_ASSERT(part.bytes > 0 && tracker_ != nullptr);
+  MEMLITH_ASSERT(part.bytes > 0 && tracker() != nullptr);
   MEMLITH_ASSERT(part.offset + part.bytes <= mapping_.mapped_bytes());
   if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(part));
   const Status collected = collect(kAllThreads, part);
@@ -223,7 +264,7 @@ Status RegionCapture::discard(Range part) {
   if (twins_ != nullptr) twins_->forget(part);
   if (captured_ != nullptr) captured_->note(part, *end);
   Status status = home_.store().bring_home(*end);
-  if (status.ok()) status = tracker_->restore(part, home_.reader(), true);
+  if (status.ok()) status = tracker()->restore(part, home_.reader(), true);
   accept(part);
   // Memory must not show what the log does not have. These stores count as the program's own.
   if (!status.ok()) std::memset(mapping_.base() + part.offset, 0, part.bytes);
@@ -234,14 +275,14 @@ Status RegionCapture::discard(Range part) {
 
 std::uint64_t RegionCapture::copied_pages() const {
   if (copied_ != nullptr) return copied_->count();
-  return tracker_ != nullptr && tracker_->releases_any_time() ? tracker_->pages_taken() : 0;
+  return tracker() != nullptr && tracker()->releases_any_time() ? tracker()->pages_taken() : 0;
 }
 
 Status RegionCapture::release_clean() {
-  MEMLITH_ASSERT(tracker_ != nullptr);
+  MEMLITH_ASSERT(tracker() != nullptr);
   if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
   if (twins_ != nullptr) twins_->clear();
-  return tracker_->release_clean();
+  return tracker()->release_clean();
 }
 
 Status RegionCapture::release_equal() {

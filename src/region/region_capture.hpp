@@ -7,9 +7,11 @@
 // from what the log has that is not home yet. For many bytes, a checkpoint brings that home first.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/sync.hpp"
@@ -20,6 +22,7 @@
 #include "region/region_home.hpp"
 #include "region/region_mapping.hpp"
 #include "region/tracker.hpp"
+#include "region/tracker_choice.hpp"
 #include "region/twins.hpp"
 
 namespace memlith::core {
@@ -39,7 +42,8 @@ class RegionCapture {
   Status allow_hot_pages(bool process_scope) MEMLITH_REQUIRES(mutex);
 
   // ---- any thread, without the lock
-  [[nodiscard]] Tracker* tracker() const { return tracker_.get(); }  // null in a read-only store
+  // Null in a read-only store. A tracker whose place another one took stays until the region is closed.
+  [[nodiscard]] Tracker* tracker() const { return tracker_.load(std::memory_order_acquire); }
   // A commit that is no capture has these bytes.
   void note_copied(Range range) {
     if (copied_ != nullptr) copied_->note(range);
@@ -77,6 +81,8 @@ class RegionCapture {
   [[nodiscard]] std::uint64_t hot_pages() const MEMLITH_REQUIRES(mutex) { return hot_ != nullptr ? hot_->count() : 0; }
 
  private:
+  [[nodiscard]] TrackedMemory tracked_memory();
+  void change_tracker() MEMLITH_REQUIRES(mutex);
   Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(mutex);
   void cut_to_size() MEMLITH_REQUIRES(mutex);
   void cut_to_part(Range part) MEMLITH_REQUIRES(mutex);
@@ -87,7 +93,11 @@ class RegionCapture {
   RegionHome& home_;
   RegionMapping& mapping_;
   std::unique_ptr<ThreadCheck> thread_check_;  // where the environment asks for it, if persists may have thread scope
-  std::unique_ptr<Tracker> tracker_;
+  std::unique_ptr<Tracker> first_tracker_;
+  std::unique_ptr<Tracker> second_tracker_ MEMLITH_GUARDED_BY(mutex);  // took the place of the first
+  Atomic<Tracker*> tracker_{nullptr};  // release in begin() and change_tracker(), acquire in tracker()
+  std::optional<TrackerChoice> choice_ MEMLITH_GUARDED_BY(mutex);  // while the tracker may change
+  bool change_is_due_ MEMLITH_GUARDED_BY(mutex) = false;
   // With equal_, only if the tracker cannot tell which pages are clean.
   std::unique_ptr<CopiedPages> copied_;
   std::unique_ptr<EqualPages> equal_ MEMLITH_GUARDED_BY(mutex);

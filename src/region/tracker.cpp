@@ -6,15 +6,14 @@
 #include <atomic>
 
 #include "base/sync.hpp"
+#include "region/tracker_choice.hpp"
 #include "region/trackers/fault_handler.hpp"
 
 namespace memlith::core {
 
 namespace {
 
-// A scan costs about 1.6 ns per page of the region. A fault costs about 4 us per page stored to, 3 us more than a
-// written page costs the scan. Up to this size, a scan costs no more than a dozen faults.
-constexpr std::uint64_t kScanBytesMax = 128 * kMiB;
+constexpr std::uint64_t kScanBytesMax = TrackerCosts{}.scan_bytes_max;
 
 // Initial-exec: the variable is reached without a call, which could allocate inside the signal handler.
 [[gnu::tls_model("initial-exec")]] thread_local ThreadNumber t_number = 0;
@@ -84,8 +83,8 @@ std::string describe_tracker(TrackerKind kind) {
              "bytes; tells threads apart";
     case TrackerKind::automatic:
       return fmt::format(
-          "auto: scan for regions of up to {} MiB when they are opened, fault for larger ones and "
-          "where threads persist their own stores",
+          "auto: scan for regions of up to {} MiB; fault for larger ones, also for those that have grown and of which "
+          "little is stored to, and where threads persist their own stores",
           kScanBytesMax / kMiB);
     case TrackerKind::scan: break;
   }

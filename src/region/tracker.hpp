@@ -122,6 +122,13 @@ std::string describe_tracker(TrackerKind kind);
 // The constructors, one per file in trackers/.
 Result<std::unique_ptr<Tracker>> attach_scan_tracker(const TrackedMemory& memory, std::string reason);
 Result<std::unique_ptr<Tracker>> attach_fault_tracker(const TrackedMemory& memory, std::string reason);
+// A fault tracker that takes the place of a scan tracker between two captures, under the region's capture lock, while
+// no page is left open; other threads store. No store is lost: what `scan` has not collected counts as stored to.
+// `twin_of`: the page as it was captured last, or null. The new tracker knows no threads either. `scan` stays, and does
+// nothing, until no thread uses it any more. On failure `scan` goes on.
+using TwinOf = std::function<const std::byte*(std::uint64_t page)>;
+Result<std::unique_ptr<Tracker>> replace_scan_tracker(Tracker& scan, const TrackedMemory& memory, std::string reason,
+                                                      const TwinOf& twin_of);
 std::unique_ptr<Tracker> attach_explicit_tracker(const TrackedMemory& memory);
 Result<std::unique_ptr<Tracker>> attach_instrumented_tracker(const TrackedMemory& memory);
 // Ok if the kernel has what the scan tracker needs; otherwise the reason.

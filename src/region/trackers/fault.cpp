@@ -40,7 +40,7 @@ FaultTracker::~FaultTracker() {
   unmap_array(pages_.mirror, chunks_max() * kChunkBytes);
 }
 
-Status FaultTracker::attach() {
+Status FaultTracker::map_arrays() {
   MEMLITH_ASSERT(region_ == nullptr && pages_.bytes % kPageBytes == 0 && pages_.bytes / kPageBytes <= pages_max_);
   pages_.twins_max = static_cast<std::uint32_t>(std::min<std::uint64_t>(pages_max_, kTwinsMax));
   MEMLITH_TRY(map_array(pages_.marks, pages_max_));
@@ -48,16 +48,58 @@ Status FaultTracker::attach() {
   MEMLITH_TRY(map_array(pages_.free_twins, pages_.twins_max));
   MEMLITH_TRY(map_array(pages_.twins, pages_.twins_max * kPageBytes));
   MEMLITH_TRY(map_array(pages_.chunks, chunks_max()));
-  MEMLITH_TRY(map_array(pages_.prepared, chunks_max() * kChunkPages));
+  return map_array(pages_.prepared, chunks_max() * kChunkPages);
+}
+
+Status FaultTracker::attach() {
+  MEMLITH_TRY(map_arrays());
   if (thread_check_ != nullptr) {
     MEMLITH_TRY(prepare_store_steps());
     MEMLITH_TRY(map_array(pages_.watched, pages_max_));
     slow_because_ = "MEMLITH_CHECK_THREADS looks at each store";
-  } else if (!prepare_adoption().ok()) {
+  } else if (prepare_adoption().ok()) {
+    pages_.uffd = uffd_.get();
+  } else {
     slow_because_ = last_error_text();
   }
   MEMLITH_TRY(protect(0, pages_.bytes / kPageBytes));
   MEMLITH_TRY_ASSIGN(region_, claim_fault_region(pages_.base, pages_.bytes, &pages_));
+  return kOk;
+}
+
+// No chunk is adopted before `before` has collected: its marks would be lost with the pages that move.
+Status FaultTracker::attach_in_place_of(ReplaceableTracker& before, const TwinOf& twin_of) {
+  MEMLITH_ASSERT(thread_check_ == nullptr && before.knows_threads() == false);
+  knows_threads_ = false;
+  pages_taken_.store(before.pages_taken(), std::memory_order_relaxed);
+  MEMLITH_TRY(map_arrays());
+  const bool adopts = prepare_adoption().ok();
+  if (!adopts) slow_because_ = last_error_text();
+  MEMLITH_TRY_ASSIGN(region_, before.hand_over(pages_));
+  struct TakeBack {
+    FaultTracker* self;
+    ReplaceableTracker& before;
+    ~TakeBack() {
+      if (self == nullptr) return;
+      before.give_back();
+      before.take_back();
+      self->region_ = nullptr;
+    }
+  } undo{this, before};
+  std::vector<Range> stored;
+  MEMLITH_TRY(before.collect(kAllThreads, stored));
+  undo.self = nullptr;
+  {
+    const FaultHold hold(*region_);
+    for (const Range& range : stored) {
+      for (std::uint64_t page = range.offset / kPageBytes; page * kPageBytes < range.offset + range.bytes; ++page) {
+        const std::byte* const twin = twin_of(page);
+        mark_again({static_cast<std::uint32_t>(page), {kUnknownThread, twin != nullptr ? copy_twin(pages_, twin) : 0}});
+      }
+    }
+    if (adopts) pages_.uffd = uffd_.get();
+  }
+  before.let_go();
   return kOk;
 }
 
@@ -71,7 +113,6 @@ Status FaultTracker::prepare_adoption() {
   if (!register_range(uffd_.get(), pages_.mirror, bytes, UFFDIO_REGISTER_MODE_MISSING)) {
     return fail_errno(errno, Detail::tracker, "userfaultfd refuses {} bytes", bytes);
   }
-  pages_.uffd = uffd_.get();
   return kOk;
 }
 
@@ -175,16 +216,32 @@ Status FaultTracker::protect(std::uint64_t first, std::uint64_t end) const {
                     (end - first) * kPageBytes);
 }
 
+namespace {
+
+// Marks hold page numbers of 32 bits.
+Status check_capacity(std::uint64_t bytes) {
+  if (bytes / kPageBytes <= ~std::uint32_t{0}) return kOk;
+  return fail(Errc::unsupported, Detail::tracker,
+              "the fault tracker supports regions of up to 16 TiB, and this region can grow to {} bytes; give it a "
+              "smaller max_size, or use another tracker",
+              bytes);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Tracker>> attach_fault_tracker(const TrackedMemory& memory, std::string reason) {
-  // Marks hold page numbers of 32 bits.
-  if (memory.capacity_bytes / kPageBytes > ~std::uint32_t{0}) {
-    return fail(Errc::unsupported, Detail::tracker,
-                "the fault tracker supports regions of up to 16 TiB, and this region can grow to {} bytes; give it a "
-                "smaller max_size, or use another tracker",
-                memory.capacity_bytes);
-  }
+  MEMLITH_TRY(check_capacity(memory.capacity_bytes));
   auto tracker = std::make_unique<FaultTracker>(memory, std::move(reason));
   MEMLITH_TRY(tracker->attach());
+  return std::unique_ptr<Tracker>(std::move(tracker));
+}
+
+Result<std::unique_ptr<Tracker>> replace_scan_tracker(Tracker& scan, const TrackedMemory& memory, std::string reason,
+                                                      const TwinOf& twin_of) {
+  MEMLITH_ASSERT(scan.kind() == TrackerKind::scan);
+  MEMLITH_TRY(check_capacity(memory.capacity_bytes));
+  auto tracker = std::make_unique<FaultTracker>(memory, std::move(reason));
+  MEMLITH_TRY(tracker->attach_in_place_of(static_cast<ReplaceableTracker&>(scan), twin_of));
   return std::unique_ptr<Tracker>(std::move(tracker));
 }
 

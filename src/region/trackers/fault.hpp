@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "region/tracker.hpp"
-#include "region/trackers/fault_handler.hpp"
+#include "region/trackers/replaceable.hpp"
 #include "region/trackers/userfaultfd.hpp"
 
 namespace memlith::core {
@@ -26,6 +26,9 @@ class FaultTracker final : public Tracker {
   FaultTracker& operator=(const FaultTracker&) = delete;
 
   Status attach();
+  // Instead: finds stores from now on, and what `before` has not collected counts as stored to, by an unknown thread.
+  // On failure `before` goes on.
+  Status attach_in_place_of(ReplaceableTracker& before, const TwinOf& twin_of);
 
   Status collect(ThreadNumber thread, std::vector<Range>& ranges) override;
   void accept_part(Range part) override;
@@ -38,7 +41,7 @@ class FaultTracker final : public Tracker {
   LeftOpen leave_open(std::uint64_t page, std::byte* twin) override;
   Status track_again(std::uint64_t page, const std::byte* twin) override;
   Status release_clean() override;
-  [[nodiscard]] bool knows_threads() const override { return true; }
+  [[nodiscard]] bool knows_threads() const override { return knows_threads_; }
   [[nodiscard]] TrackerKind kind() const override { return TrackerKind::fault; }
   [[nodiscard]] std::string describe() const override;
 
@@ -54,6 +57,7 @@ class FaultTracker final : public Tracker {
     MEMLITH_ASSERT(mark.twin > 0 && mark.twin <= pages_.next_twin);
     return pages_.twins + std::uint64_t{mark.twin - 1} * kPageBytes;
   }
+  Status map_arrays();
   Status prepare_adoption();
   Status restore_pages(std::uint64_t first, std::uint64_t end, Range range, const ReadHome& read);
   void report_shared_pages();
@@ -71,7 +75,8 @@ class FaultTracker final : public Tracker {
   std::uint64_t pages_max_;
   std::function<Status(std::uint64_t, std::uint64_t)> map_home_;
   std::string reason_;
-  std::string slow_because_;         // why chunks are not adopted
+  std::string slow_because_;  // why chunks are not adopted
+  bool knows_threads_ = true;
   const ThreadCheck* thread_check_;  // null: pages that threads share are not reported
   FileDescriptor uffd_;
   FaultPages pages_;

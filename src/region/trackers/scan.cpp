@@ -17,7 +17,7 @@
 #include "region/page_difference.hpp"
 #include "region/take_out.hpp"
 #include "region/tracker.hpp"
-#include "region/trackers/fault_handler.hpp"
+#include "region/trackers/replaceable.hpp"
 #include "region/trackers/userfaultfd.hpp"
 
 #ifndef MADV_COLD
@@ -31,7 +31,7 @@ namespace {
 constexpr std::size_t kRegionsPerScan = 512;
 constexpr std::uint64_t kPieceBytes = 1 * kMiB;  // made writable at a time if the kernel refuses the whole region
 
-class ScanTracker final : public Tracker {
+class ScanTracker final : public ReplaceableTracker {
  public:
   ScanTracker(FileDescriptor uffd, FileDescriptor pagemap, std::byte* base, std::string reason)
       : uffd_(std::move(uffd)), pagemap_(std::move(pagemap)), base_(base), reason_(std::move(reason)) {}
@@ -73,21 +73,39 @@ class ScanTracker final : public Tracker {
     pages_taken_.store(0, std::memory_order_relaxed);
     // The kernel's answer for locked memory.
     if (::madvise(base_, bytes_, MADV_COLD) != 0 && errno == EINVAL) return kOk;
-    if (waiting_room_ == nullptr) {
-      MEMLITH_TRY_ASSIGN(waiting_room_, claim_fault_region(base_, bytes_, nullptr));
-    }
-    waiting_room_->end.store(reinterpret_cast<std::uintptr_t>(base_) + bytes_, std::memory_order_release);
+    MEMLITH_TRY(make_waiting_room());
     normalize(taken_);
     const FaultHold hold(*waiting_room_);
-    ++waiting_room_->releases;
-    waiting_room_->shut = true;
-    const Status status = ::mprotect(base_, bytes_, PROT_READ) == 0
-                              ? drop_clean()
-                              : fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region", bytes_);
+    Status status = shut();
+    if (status.ok()) status = drop_clean();
     waiting_room_->shut = !make_writable();
     if (!waiting_room_->shut) return status;
     return fail(Errc::no_memory, Detail::tracker,
                 "cannot make all {} bytes of the region writable again; each store tries once more", bytes_);
+  }
+
+  // Stores wait in the handler until they are served with `pages`. ORDER protect-then-collect: the successor collects
+  // here what was stored before. [mutant stores_before_handover_lost]
+  Result<FaultRegion*> hand_over(FaultPages& pages) override {
+    MEMLITH_ASSERT(left_open_ == 0);
+    MEMLITH_TRY(make_waiting_room());
+    const FaultHold hold(*waiting_room_);
+    if (const Status status = shut(); !status.ok()) {
+      waiting_room_->shut = !make_writable();
+      return status;
+    }
+    waiting_room_->pages = &pages;
+    waiting_room_->shut = false;
+    return waiting_room_;
+  }
+  void take_back() override {
+    const FaultHold hold(*waiting_room_);
+    waiting_room_->pages = nullptr;
+    waiting_room_->shut = !make_writable();
+  }
+  void let_go() override {
+    (void)unregister_range(uffd_.get(), base_, bytes_);  // a mark that stays costs one more fault
+    waiting_room_ = nullptr;                             // the successor's
   }
 
   // The kernel leaves a page alone whose mapping is not registered.
@@ -148,6 +166,22 @@ class ScanTracker final : public Tracker {
   Status forget(Range range) {
     while (range.bytes > 0) MEMLITH_TRY(scan_on(range, ignored_, true).status());
     return kOk;
+  }
+
+  Status make_waiting_room() {
+    if (waiting_room_ == nullptr) {
+      MEMLITH_TRY_ASSIGN(waiting_room_, claim_fault_region(base_, bytes_, nullptr));
+    }
+    waiting_room_->end.store(reinterpret_cast<std::uintptr_t>(base_) + bytes_, std::memory_order_release);
+    return kOk;
+  }
+
+  // Under busy of the waiting room. make_writable() follows, also after a failure.
+  Status shut() {
+    ++waiting_room_->releases;
+    waiting_room_->shut = true;
+    if (::mprotect(base_, bytes_, PROT_READ) == 0) return kOk;
+    return fail_errno(errno, Detail::tracker, "cannot protect {} bytes of the region", bytes_);
   }
 
   [[nodiscard]] bool make_writable() const {

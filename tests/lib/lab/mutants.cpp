@@ -100,6 +100,8 @@ constexpr ShownBy kShownBy[] = {
     {"packed_commits_dropped", "scopes"},
     {"page_of_other_thread_taken", "page-scopes"},
     {"page_of_thread_forgotten", "page-scopes"},
+    {"stores_before_handover_lost", "page-tracker-changes"},
+    {"handover_trusts_newer_twin", "page-tracker-changes"},
     {"payload_of_any_incarnation", "lines-few"},
     {"persist_does_not_join", "region-joined"},
     {"persist_of_first_region_only", "regions"},

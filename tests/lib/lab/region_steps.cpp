@@ -590,6 +590,45 @@ std::vector<Step> page_regions(Random& random) {
           persist({"a"})};
 }
 
+// The second persist of a mapping finds the stores by faults, and those before it by a last scan.
+std::vector<Step> changed_trackers(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  constexpr TrackerKind kAuto = TrackerKind::automatic;
+  const Step rollback = step("roll a back", &Regions::rollback, Names{"a"});
+  return {open(),
+          map("a", 20480, kAuto),
+          store("a", 100, 50 + shift),
+          store("a", 8300, 30),
+          persist({"a"}),
+          store("a", 200, 40 + shift),  // a page with a copy
+          store("a", 4200, 60),         // and one without
+          persist({"a"}),
+          store("a", 300, 20),
+          store("a", 16400, 10),
+          rollback,
+          store("a", 8300, 20),
+          persist({"a"}),
+          unmap("a"),
+          map("a", 0, kAuto),
+          store("a", 4100, 5),
+          persist({"a"}),
+          store("a", 4100, 300),
+          store("a", 12300, 7 + shift),
+          rollback,
+          store("a", 12400, 8),
+          persist({"a"}),
+          step("release a", &Regions::release, "a"),
+          grow("a", 24576),
+          store("a", 20500, 7),
+          store("a", 12400, 9),
+          persist({"a"}),
+          abandon(),
+          open(),
+          map("a", 0, kAuto),
+          store("a", 8000, 300 + shift),
+          persist({"a"})};
+}
+
 const Workload kRegionWorkloads[] = {
     {"snapshots", "snapshots of regions between persists, checkpoints and growth", small_store, snapshots},
     {"regions", "stores to mapped regions, persisted alone and together", stores::wide_slots, regions},
@@ -634,6 +673,11 @@ const Workload kRegionWorkloads[] = {
      scanned_file,
      {.with_call_faults = false, .start = stores::file_image, .before = stores::file_content}},
     {"page-regions", "regions tracked by pages", stores::wide_slots, page_regions, {.with_call_faults = false}},
+    {"page-tracker-changes",
+     "regions whose tracker changes between two persists",
+     stores::wide_slots,
+     changed_trackers,
+     {.with_call_faults = false}},
     {"page-copies",
      "pages compared with their copies, changed back, rolled back, too large for the log",
      stores::full_log,

@@ -57,6 +57,8 @@ void Regions::map(const std::string& name, std::uint64_t size, TrackerKind track
   const auto object = run.info_of(name);
   RegionOptions options;
   options.tracker = tracker;
+  if (tracker == TrackerKind::automatic)
+    options.tracker_costs = {.scan_bytes_max = 0, .change_ns = 0, .change_ns_per_page = 0};
   options.size_bytes = size;
   options.reserve_bytes = kReserve;
   options.limited = true;
