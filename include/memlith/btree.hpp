@@ -5,7 +5,8 @@
 // The elements lie in leaves of one page each, which form a list in the order of the keys. A change stores to one leaf,
 // and to a second one and the root when a leaf is split or two are joined; a memlith::map stores to a page for each
 // node that it relinks. The way from a key to its leaf is an index in ordinary memory. The index is never persisted:
-// the first search after the heap was opened, rolled back or followed makes it of the leaves, some 100 ns for each.
+// the first search after the heap was opened, rolled back or followed makes it of the leaves, about a microsecond
+// for each.
 //
 // The interface is that of std::map and std::set, without nodes that can be taken out (extract, merge). Differences:
 //  - inserting and erasing invalidate all iterators, references and pointers to elements, as those of a vector;

@@ -1,6 +1,7 @@
 // The containers of the standard library, and those that are made for pages. See containers.hpp.
 #include "containers.hpp"
 #include "memlith/btree.hpp"
+#include "memlith/flat_hash.hpp"
 
 struct All {
   int count = 0;
@@ -19,6 +20,8 @@ struct All {
   memlith::unordered_multiset<memlith::string> unordered_multiset;
   memlith::btree_map<memlith::string, memlith::string> btree_map;
   memlith::btree_set<int> btree_set;
+  memlith::flat_hash_map<memlith::string, int> flat_hash_map;
+  memlith::flat_hash_set<memlith::string> flat_hash_set;
 
   template <class Visit>
   void each(Visit visit) {
@@ -37,6 +40,8 @@ struct All {
     visit("unordered_multiset", unordered_multiset);
     visit("btree_map", btree_map);
     visit("btree_set", btree_set);
+    visit("flat_hash_map", flat_hash_map);
+    visit("flat_hash_set", flat_hash_set);
   }
 };
 

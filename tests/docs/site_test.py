@@ -31,7 +31,7 @@ class Reference(unittest.TestCase):
                 "status.hpp": ["Result::ok"], "transaction.hpp": ["Transaction::commit"],
                 "heap.hpp": ["Heap::root", "Heap::migrate", "Heap::transact", "use_heap"],
                 "allocator.hpp": ["heap_error::code", "allocator::allocate", "map", "unordered_multiset"],
-                "btree.hpp": ["btree_map", "btree_set"],
+                "btree.hpp": ["btree_map", "btree_set"], "flat_hash.hpp": ["flat_hash_map", "flat_hash_set"],
                 "kv.hpp": ["KvTransaction::get_range", "Kv::transact", "Cursor::prev", "Durability"],
                 "applog.hpp": ["AppLog::append", "LogEntry", "WhenFull"],
                 "archive.hpp": ["Archive::step", "Standby::open", "restore"],

@@ -24,6 +24,7 @@ SURROUNDINGS = {
                        "struct index* make_index(const void* root);\nvoid free_index(struct index* index);",
                        "const void* root"),
     ("files.hpp", 1): ("", ""),
+    ("flat_hash.hpp", 1): ("", ""),
     ("heap.hpp", 1): ("", ""),
     ("heap.hpp", 2): ("struct Order { int item, count; };",
                       "memlith::Heap* heap, memlith::vector<Order>& orders, memlith::map<int, int>& stock, "
