@@ -574,6 +574,23 @@ def test_the_programs_of_the_page_run(program: Program) -> None:
     assert ended[0].stdout == ended[1].stdout and "'marble': 8" in ended[0].stdout
 
 
+def test_the_recipe_for_fastapi_runs(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the extended tests: where FastAPI is installed."""
+    pytest.importorskip("httpx")
+    testclient = pytest.importorskip("fastapi.testclient")
+    page = (PROOF.parents[3] / "docs/steps.md").read_text(encoding="utf-8")
+    [recipe] = re.findall(r"installed -->\n```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(folder)
+    workflow = steps.workflow(name="order")(lambda run, item, cents: cents)
+    names: dict[str, Any] = {"memlith": memlith, "steps": steps, "order": workflow}
+    exec(recipe, names)  # noqa: S102
+    for _ in range(2):
+        with testclient.TestClient(names["app"]) as client:
+            said = client.post("/orders/o1?item=marble").json()
+            assert said["id"] == "o1"
+            assert steps.result(names["app"].state.store, "o1", 60) == 500
+
+
 # ---- the proof -----------------------------------------------------------------------------------------------------
 
 

@@ -78,7 +78,7 @@ class Head:
         try:
             version, status, _, *numbers = _HEAD.unpack_from(data)
             check_version(version, name)
-            return cls(Status(status), *numbers, *(each.decode() for each in _split(data, _HEAD.size, 5)))
+            return cls(Status(status), *numbers, *(each.decode() for each in split_parts(data, _HEAD.size, 5)))
         except (struct.error, ValueError) as error:
             raise damaged(name) from error
 
@@ -98,14 +98,14 @@ class Step:
 
     def pack(self, position: int) -> bytes:
         fixed = _STEP.pack(VERSION, self.kind, self.state, 0, position, self.time_us)
-        return fixed + _texts(self.name, self.version, self.key) + _bytes(self.payload, self.arguments)
+        return fixed + _texts(self.name, self.version, self.key) + pack_parts(self.payload, self.arguments)
 
     @classmethod
     def unpack(cls, data: bytes, position: int, name: str) -> Step:
         try:
             version, kind, state, _, stored, time_us = _STEP.unpack_from(data)
             check_version(version, name)
-            *texts, payload, arguments = _split(data, _STEP.size, 5)
+            *texts, payload, arguments = split_parts(data, _STEP.size, 5)
             if stored != position:
                 raise damaged(name)
             called, of, key = (each.decode() for each in texts)
@@ -140,15 +140,15 @@ def damaged(name: str) -> Corrupt:
     return Corrupt(f'run "{name}": a record makes no sense; run `memlith verify` on the store')
 
 
-def _bytes(*parts: bytes) -> bytes:
+def pack_parts(*parts: bytes) -> bytes:
     return b"".join(_SIZE.pack(len(part)) + part for part in parts)
 
 
 def _texts(*parts: str) -> bytes:
-    return _bytes(*(part.encode() for part in parts))
+    return pack_parts(*(part.encode() for part in parts))
 
 
-def _split(data: bytes, at: int, count: int) -> list[bytes]:
+def split_parts(data: bytes, at: int, count: int) -> list[bytes]:
     parts = []
     for _ in range(count):
         (size,) = _SIZE.unpack_from(data, at)
