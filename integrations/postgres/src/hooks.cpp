@@ -10,6 +10,7 @@
 
 #include "process.hpp"
 #include "real.hpp"
+#include "standby.hpp"
 
 namespace memlith_postgres {
 
@@ -70,7 +71,9 @@ MEMLITH_CALL int open(const char* path, int flags, ...) {
     mode = va_arg(rest, mode_t);
     va_end(rest);
   }
-  return process() != nullptr ? process()->open(path, flags, mode) : real().open(path, flags, mode);
+  if (process() == nullptr) return real().open(path, flags, mode);
+  memlith_postgres::check_receiver(path, flags);
+  return process()->open(path, flags, mode);
 }
 
 MEMLITH_CALL FILE* fopen(const char* path, const char* mode) {
@@ -133,7 +136,9 @@ MEMLITH_CALL int unlink(const char* path) noexcept {
 }
 
 MEMLITH_CALL int stat(const char* path, struct stat* status) noexcept {
-  return real().stat(process() != nullptr ? process()->redirect(path) : path, status);
+  if (process() == nullptr) return real().stat(path, status);
+  memlith_postgres::announce_standby(path);
+  return real().stat(process()->redirect(path), status);
 }
 
 MEMLITH_CALL int lstat(const char* path, struct stat* status) noexcept {

@@ -84,6 +84,7 @@ class Server:
         self.pages = pages or self.folder / "data.memlith"
         self.scripts = self.folder.parent / f"{self.folder.name}.load"
         self.settings = SETTINGS | settings
+        self.variables = []  # more of the environment of a server with memlith, NAME=VALUE
         # A short path, as sockets need, which a killed server may leave behind.
         self.socket = pathlib.Path(f"/tmp/memlith-pg-{os.getpid()}-{self.folder.name}")
         self.user = as_user()
@@ -135,7 +136,7 @@ class Server:
         if self.plugin is None:
             return []
         return ["env", f"LD_PRELOAD={self.plugin}", f"MEMLITH_POSTGRES_LOG_MIB={self.log_mib}",
-                f"MEMLITH_POSTGRES_LOG={self.pages}"]
+                f"MEMLITH_POSTGRES_LOG={self.pages}", *self.variables]
 
     def start_words(self):
         self.own(self.socket)

@@ -2,6 +2,7 @@
 """PostgreSQL on memlith, used in other ways than by clients alone:
 
 - unlogged and temporary tables: not in the page log; kept over a clean stop, empty after a crash, as stock;
+- a stock standby: refused with a sentence on both sides, and warned of where it is allowed; one with memlith follows;
 - `pg_basebackup` from the server under load, and two streaming replicas made of it, a stock one and one with memlith,
   which is killed while it streams; both have what the primary has, also when they are promoted;
 - `debug_io_direct=data`, which PostgreSQL 17 has: refused at the start, with a sentence;
@@ -29,6 +30,7 @@ class Uses:
         self.given, self.chance, self.acknowledged, self.kills = given, chance, 0, 0
         work = given.work
         self.primary = Server(work / "primary", given.plugin)
+        self.primary.variables = ["MEMLITH_POSTGRES_STANDBYS=any"]  # of the stock replicas
         self.archive = self.primary.own(work / "archive")
         self.copies = []
 
@@ -95,6 +97,41 @@ class Uses:
             raise Wrong(f"the server does not say why it does not start{direct.said()}")
         self.primary.start()
 
+    def standbys(self):
+        """A stock standby, and the same one with memlith."""
+        refused = "runs without memlith, and this server's log has no full page images"
+        allowed, self.primary.variables = self.primary.variables, []
+        self.restart()
+        standby = self.copy("standby", None)
+        standby.start()
+        standby.wait(lambda: refused in standby.log.read_text(errors="replace"), "the standby is told why")
+        if f"FATAL:  the standby \"walreceiver\" {refused}" not in self.primary.log.read_text(errors="replace"):
+            raise Wrong(f"the primary's log does not name the standby{self.primary.said()}")
+        self.primary.sql("create table seen_by_standbys(i int)")
+        if standby.sql("select count(*) from pg_class where relname = 'seen_by_standbys'") != "0":
+            raise Wrong("a standby without memlith follows")
+        standby.stop()
+        standby.plugin = self.primary.plugin
+        self.expect_following(standby.start())
+        standby.stop()
+        standby.plugin, self.primary.variables = None, allowed
+        self.restart()
+        self.expect_following(standby.start())
+        if f"WARNING:  the standby \"walreceiver\" {refused}" not in self.primary.log.read_text(errors="replace"):
+            raise Wrong(f"the primary does not warn of a standby that it allows{self.primary.said()}")
+        standby.stop()
+        self.copies.remove(standby)
+        standby.remove()
+
+    def restart(self):
+        self.primary.stop()
+        self.primary.start()
+
+    def expect_following(self, standby):
+        wanted = self.primary.sql("select pg_current_wal_flush_lsn()")
+        standby.wait(lambda: standby.sql(f"select pg_last_wal_replay_lsn() >= '{wanted}'") == "t",
+                     "the standby follows")
+
     def expect_rows(self, table, rows):
         found = self.primary.sql(f"set enable_indexonlyscan = off; select count(v) from {table}")
         if int(found) != rows:
@@ -117,9 +154,7 @@ class Uses:
         return server
 
     def follow(self, replica, counters):
-        wanted = self.primary.sql("select pg_current_wal_flush_lsn()")
-        replica.wait(lambda: replica.sql(f"select pg_last_wal_replay_lsn() >= '{wanted}'") == "t",
-                     "the replica follows")
+        self.expect_following(replica)
         if replica.counters() != counters:
             raise Wrong("the replica has other rows than the primary")
 
@@ -181,6 +216,7 @@ class Uses:
         self.make()
         self.without_log()
         self.direct_pages()
+        self.standbys()
         for number in range(self.given.rounds):
             self.replicas_and_recovery()
             if number % 10 == 9:

@@ -54,42 +54,41 @@ std::vector<std::string> node_lines() {
       fmt::format("    new (require('node:sqlite').DatabaseSync)(':memory:', {{allowExtension: true}})"
                   ".loadExtension('{}', 'sqlite3_memlithdefault_init')",
                   plugin_path()),
-      "sqlite3 of npm exports its SQLite:", fmt::format("    LD_PRELOAD={} node ...", plugin_path())};
+      "sqlite3 of npm exports its SQLite:",
+      fmt::format("    LD_PRELOAD={} node ...", plugin_path())};
 }
 
 std::vector<std::string> deno_lines() {
-  return {
-      "node:sqlite of Deno has a SQLite of its own. With --allow-ffi, before the first database:",
-      fmt::format("    new (await import('node:sqlite')).DatabaseSync(':memory:', {{allowExtension: true}})"
-                  ".loadExtension('{}', 'sqlite3_memlithdefault_init')",
-                  plugin_path())};
+  return {"node:sqlite of Deno has a SQLite of its own. With --allow-ffi, before the first database:",
+          fmt::format("    new (await import('node:sqlite')).DatabaseSync(':memory:', {{allowExtension: true}})"
+                      ".loadExtension('{}', 'sqlite3_memlithdefault_init')",
+                      plugin_path())};
 }
 
 std::vector<std::string> bun_lines() {
-  return {
-      "bun:sqlite has a SQLite of its own, and refuses `SELECT load_extension`. Before the first database:",
-      fmt::format("    new (require('bun:sqlite').Database)(':memory:').loadExtension('{}', "
-                  "'sqlite3_memlithdefault_init')",
-                  plugin_path())};
+  return {"bun:sqlite has a SQLite of its own, and refuses `SELECT load_extension`. Before the first database:",
+          fmt::format("    new (require('bun:sqlite').Database)(':memory:').loadExtension('{}', "
+                      "'sqlite3_memlithdefault_init')",
+                      plugin_path())};
 }
 
 std::vector<std::string> python_lines(const ElfLook& look) {
   std::vector<std::string> lines;
   if (look.contains_sqlite) {
-    lines = {"This Python (as uv and mise install it) has a SQLite inside, which LD_PRELOAD does not reach. "
-             "memlith.sqlite.connect() of the wheel opens databases there; without it, before the first database:",
-             fmt::format("    c = sqlite3.connect(':memory:'); c.enable_load_extension(True); c.execute(\"select "
-                         "load_extension('{}', 'sqlite3_memlithdefault_init')\")",
-                         plugin_path())};
+    lines = {
+        "This Python (as uv and mise install it) has a SQLite inside, which LD_PRELOAD does not reach. "
+        "memlith.sqlite.connect() of the wheel opens databases there; without it, before the first database:",
+        fmt::format("    c = sqlite3.connect(':memory:'); c.enable_load_extension(True); c.execute(\"select "
+                    "load_extension('{}', 'sqlite3_memlithdefault_init')\")",
+                    plugin_path())};
   } else {
     lines = {"Python's own sqlite3 uses the system's library:",
              fmt::format("    LD_PRELOAD={} python3 ...", plugin_path())};
   }
-  lines.insert(lines.end(),
-               {"apsw and others that bring a SQLite along, before the first database:",
-                fmt::format("    c = apsw.Connection(':memory:'); c.enable_load_extension(True); "
-                            "c.load_extension('{}', 'sqlite3_memlithdefault_init')",
-                            plugin_path())});
+  lines.insert(lines.end(), {"apsw and others that bring a SQLite along, before the first database:",
+                             fmt::format("    c = apsw.Connection(':memory:'); c.enable_load_extension(True); "
+                                         "c.load_extension('{}', 'sqlite3_memlithdefault_init')",
+                                         plugin_path())});
   return lines;
 }
 
