@@ -5,6 +5,8 @@ Usage: check_documents.py [REPOSITORY | --self-test]
 In Markdown outside of results/ and CHANGELOG.md, a word in backticks such as `run.calls` must be a test that a
 CMakeLists.txt adds, if there is a suite of that name; and one such as `src/log/log.hpp` must be a file or a folder, if
 it begins with a folder of the repository. A path may hold a capital placeholder (NAME) or a star.
+`./dev soak NAME` is one of tests/soak/soaks.sh. Each row of the table "What runs on it" (docs/index.md) names a test,
+or says "untried".
 Prints each fault as `file:line: ...` and exits with 1 if there was one.
 """
 import pathlib
@@ -48,14 +50,34 @@ def documents(root):
     yield from sorted((root / "docs").rglob("*.md"))
 
 
+def soaks_of(root):
+    file = root / "tests/soak/soaks.sh"
+    found = re.search(r"^soaks=\(([^)]*)\)", file.read_text(encoding="utf-8"), re.MULTILINE) if file.is_file() else None
+    return set(found[1].split()) if found else set()
+
+
+def has_proof(row):
+    """True if the last cell of a row has a test, a soak, or says that there is none."""
+    cell = row.rstrip(" |").rpartition("|")[2]
+    return any(TEST.fullmatch(word) for word in WORD.findall(cell)) or re.search(r"soak|clients|untried", cell)
+
+
 def faults(root):
+    soaks, is_table = soaks_of(root), False
     patterns = [re.compile(pattern) for pattern in tests_of(root)]
     suites = {pattern.pattern.split("\\.")[0] for pattern in patterns}
     folders = {path.name for path in root.iterdir() if path.is_dir()} - OTHERS
     for document in documents(root):
         for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+            where = f"{document.relative_to(root).as_posix()}:{number}"
+            if line.startswith("#"):
+                is_table = line == "## What runs on it"
+            if is_table and line.startswith("| ") and not line.startswith("| runtime") and not has_proof(line):
+                yield f'{where}: the row names no test and does not say "untried"'
+            for name in re.findall(r"\./dev soak ([a-z][\w-]*)", line):
+                if name not in soaks:
+                    yield f"{where}: there is no soak {name}"
             for word in WORD.findall(line):
-                where = f"{document.relative_to(root).as_posix()}:{number}"
                 if match := TEST.fullmatch(word):
                     if match[1] in suites and match[2] not in FILES and not any(p.fullmatch(word) for p in patterns):
                         yield f"{where}: there is no test {word}"
@@ -72,12 +94,16 @@ def self_test():
                 "tests/CMakeLists.txt": "add_test(NAME cli.kv X)\nadd_test(NAME pass.${suite} X)\n"
                                         "memlith_run_test(calls a)\n",
                 "src/a.cpp": "", "docs/a.md": "`cli.kv` `pass.any` `run.calls` `src/a.cpp` `src/NAME` `x.y` `cli.md`\n"
-                                             "`cli.gone`\n`run.gone` `src/b.cpp`\n"}.items():
+                                             "`cli.gone`\n`run.gone` `src/b.cpp`\n`./dev soak all` `./dev soak no`\n"
+                                             "## What runs on it\n| a | b | `cli.kv` |\n| a | b | untried |\n"
+                                             "| a | b | |\n",
+                "tests/soak/soaks.sh": "soaks=(one\n  all)\n"}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text, encoding="utf-8")
         found = list(faults(root))
     wanted = ["docs/a.md:2: there is no test cli.gone", "docs/a.md:3: there is no test run.gone",
-              "docs/a.md:3: there is no src/b.cpp"]
+              "docs/a.md:3: there is no src/b.cpp", "docs/a.md:4: there is no soak no",
+              'docs/a.md:8: the row names no test and does not say "untried"']
     print("\n".join(found))
     print("self-test: every planted fault was found, and nothing else" if found == wanted else
           f"self-test FAILED; wanted {wanted}")
