@@ -5,7 +5,8 @@
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
 NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, `applog`, `shared`, `replica`, `bbolt`,
-`etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, or a command of `memlith bench`. Files go to
+`etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, `steps`, or a command of `memlith
+bench`. Files go to
 build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
 --json can be piped.
 
@@ -29,7 +30,8 @@ from loop_device import loop_device  # noqa: E402 pylint: disable=wrong-import-p
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 INTEGRATIONS = ROOT / "integrations"
 PLOT_PACKAGES = ["python3-matplotlib"]
-PYTHON_PACKAGES = ["python3-dev", "python3-torch", "python3-venv"]  # pip installs the other peers
+PYTHON_PACKAGES = {"python": ["python3-dev", "python3-torch", "python3-venv"],  # pip installs the other peers
+                   "steps": ["python3-dev", "python3-venv"]}
 KV_TARGET = "bin/memlith-kv-bench"
 # These mount file systems for a while: as root they run in a mount namespace, which ends with them.
 MOUNTING = ("all", "persist", "files", "rocksdb", "postgres", "pmdk")
@@ -329,6 +331,24 @@ def run_files(programs, words):
                          "mean_us")
 
 
+def make_package(python, place, libraries, requirements, *words):
+    """A virtual environment with this build's package and the peers of a file of requirements."""
+    return subprocess.run([python, "-B", ROOT / "bindings/python/tests/environment.py", "make", "--folder", place,
+                           "--prebuilt", libraries, "--requirements", ROOT / "bench/python" / requirements, *words],
+                          stdout=sys.stderr, check=False).returncode
+
+
+def run_steps(programs, words):
+    """bench/python/steps.py in a virtual environment of its own, beside LangGraph's saver and DBOS."""
+    options, rest = Options("dir").split(words)
+    place = folder_of(None) / "steps"
+    made = make_package(sys.executable, place, programs.resolve().parent / "lib", "steps-requirements.txt")
+    if made != 0:
+        return made
+    return subprocess.run([place / "venv/bin/python", "-B", ROOT / "bench/python/steps.py", "--dir",
+                           folder_of(options.dir), *rest], check=False).returncode
+
+
 def run_python(programs, words):
     """bench/python/bench.py in a virtual environment of its own, with this build's package and its peers."""
     options, rest = Options("plot", "dir", "record").split(words)
@@ -337,9 +357,7 @@ def run_python(programs, words):
     libraries = programs.resolve().parent / "lib"
     place = folder_of(None) / "python"
     python = next(each for each in ("/usr/bin/python3", sys.executable) if pathlib.Path(each).exists())
-    made = subprocess.run([python, "-B", ROOT / "bindings/python/tests/environment.py", "make", "--folder", place,
-                           "--prebuilt", libraries, "--requirements", ROOT / "bench/python/requirements.txt",
-                           "--system-packages"], stdout=sys.stderr, check=False).returncode
+    made = make_package(python, place, libraries, "requirements.txt", "--system-packages")
     if made != 0:
         return made
     status = subprocess.run([place / "venv/bin/python", "-B", ROOT / "bench/python/bench.py", "--dir", folder,
@@ -366,6 +384,7 @@ SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memli
             "instrumented": ("memlith memlith_cli memlith_run memlith_track_runtime", run_instrumented),
             "pmdk": ("memlith memlith_track_runtime", run_pmdk),
             "python": ("memlith memlith_static memlith_sqlite", run_python),
+            "steps": ("memlith_static memlith_sqlite", run_steps),
             "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
 
 
@@ -388,7 +407,7 @@ def plan(words):
         if not value or value.startswith("-"):
             raise Misused("--plot takes the name of the picture: --plot FILE.png")
     print(SUBJECTS.get(name, ("bin/memlith", None))[0])
-    print(*packages_of(name), *(PYTHON_PACKAGES if name == "python" else []), *(PLOT_PACKAGES if plots else []))
+    print(*packages_of(name), *PYTHON_PACKAGES.get(name, ()), *(PLOT_PACKAGES if plots else []))
 
 
 def main(words):
