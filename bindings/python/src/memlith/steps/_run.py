@@ -334,6 +334,7 @@ class Run:
                 with self._commit(False) as head:  # durable before the call, or a crash would repeat it
                     self._record(head, step)
             elif not step.key:
+                self._owned()
                 raise Unknown(f'run "{self.id}": it is unknown whether effect {name} has happened, which began '
                               f"{time.strftime('%F %T', time.localtime(step.time_us / 1e6))} and has no key; find out, "
                               "and call run.happened(result) or run.repeat()")
