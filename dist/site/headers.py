@@ -208,7 +208,7 @@ def parse(text, owner=None, hidden=False):
                 continue
             if match[1]:
                 end = skip(text, match.end() - 1)
-                if match[1] == "memlith":
+                if match[1] in ("memlith", "memlith::steps"):
                     items += parse(text[match.end():end - 1])
                 pending, at = None, end
                 continue

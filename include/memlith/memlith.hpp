@@ -9,7 +9,7 @@
 //   if (!region->persist()) ...                // durable, all or nothing
 //
 // This header includes status.hpp, store.hpp, region.hpp and transaction.hpp. Beside it: heap.hpp (containers in
-// regions: allocator.hpp), kv.hpp, applog.hpp, files.hpp, shared.hpp, copy.hpp, archive.hpp, rocksdb.hpp.
+// regions: allocator.hpp), kv.hpp, applog.hpp, files.hpp, shared.hpp, copy.hpp, archive.hpp, steps.hpp, rocksdb.hpp.
 #pragma once
 
 #include "memlith/memlith.h"

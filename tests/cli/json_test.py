@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The output of the commands with --json has the fields of docs/json.md, and no others.
 
-Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_KV_BENCH]
+Usage: json_test.py MEMLITH HELLO_C JSON_MD [MEMLITH_SQLITE_BENCH] [MEMLITH_KV_BENCH] [ORDER]
 """
 import json
 import os
@@ -17,6 +17,7 @@ MEMLITH, HELLO, DOCUMENT = sys.argv[1:4]
 BENCHES = {pathlib.Path(word).name: word for word in sys.argv[4:]}
 SQLITE_BENCH = BENCHES.get("memlith-sqlite-bench")
 KV_BENCH = BENCHES.get("memlith-kv-bench")
+ORDER = BENCHES.get("order")
 NAMED_BY_DATA = {"turns[].parts_s"}
 SMALL = ["--pages", "1", "--region-mib", "1", "--log-mib", "1", "--rounds", "3"]
 
@@ -52,6 +53,8 @@ class Fields(unittest.TestCase):
         cls.fields, cls.optional = documented()
         if SQLITE_BENCH is None:
             del cls.fields["memlith-sqlite-bench"], cls.fields["memlith-sqlite-bench writers"]
+        if ORDER is None:
+            del cls.fields["memlith steps list, show, retry, cancel"]
         if KV_BENCH is None:
             for title in [title for title in cls.fields if title.startswith("memlith-kv-bench")]:
                 del cls.fields[title]
@@ -142,6 +145,13 @@ class Fields(unittest.TestCase):
         self.assertEqual(put, [{"map": "map", "key": "\\x00", "durable": True}])
         self.assertEqual(self.check("memlith kv put, del", "kv", "del", self.store, "map", "\\x00"), put)
         self.check("A failure, of any command", "kv", "del", self.store, "map", "\\x00", code=1)
+
+    @unittest.skipIf(ORDER is None, "built without it")
+    def test_steps(self):
+        subprocess.run([ORDER, self.store, "keyless", "kill"], check=False, stdout=subprocess.DEVNULL)
+        for words in ("list", self.store), ("show", self.store, "keyless"), ("retry", self.store, "keyless"), (
+                "cancel", self.store, "keyless"):
+            self.check("memlith steps list, show, retry, cancel", "steps", *words)
 
     def test_help(self):
         rows = {row["command"]: row for row in self.check("memlith help", "help")}

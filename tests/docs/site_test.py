@@ -38,6 +38,7 @@ class Reference(unittest.TestCase):
                 "files.hpp": ["MappedFile::persist", "MappedFileOptions"],
                 "copy.hpp": ["copy_store", "check_region"],
                 "shared.hpp": ["SharedRegion::open", "SharedTransaction::commit"],
+                "steps.hpp": ["Run::step", "Journal::run", "Step::send"], "steps_records.hpp": ["RunInfo", "Codec"],
                 "rocksdb.hpp": ["NewRocksdbFileSystem", "RocksdbOptions"]}.items():
             self.assertLessEqual(set(wanted), set(headers.anchors_of(headers.items_of(HEADERS[name])[1])), name)
 

@@ -29,6 +29,7 @@ struct KvArguments {
 };
 
 void add_kv_commands(CLI::App& app, CommandLine& line);
+void add_steps_commands(CLI::App& app, CommandLine& line);  // steps.cpp
 
 // ---- text ------------------------------------------------------------------------------------------------------
 

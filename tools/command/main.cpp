@@ -238,6 +238,7 @@ void describe(CLI::App& app, CommandLine& line, bool run_only) {
   add_stat(app, line);
   add_run(app, line);
   add_kv_commands(app, line);
+  add_steps_commands(app, line);
   add_dump_commands(app, line);
   add_archive_commands(app, line);
   add_disktest_commands(app, line);

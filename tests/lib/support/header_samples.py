@@ -58,6 +58,8 @@ SURROUNDINGS = {
     ("track.h", 1): ("", None),
     ("shared.h", 1): ("", ""),
     ("shared.hpp", 1): ("struct Account { int balance; };", ""),
+    ("steps.hpp", 1): ("memlith::Result<int> one_less(memlith::KvTransaction& records, const char* item);\n"
+                       "memlith::Result<std::string> pay(int cents, std::string_view key);", ""),
     ("rocksdb.hpp", 1): ("#include <rocksdb/env.h>\n#include <rocksdb/file_system.h>\n#include <rocksdb/options.h>",
                          "rocksdb::Options& options"),
 }
