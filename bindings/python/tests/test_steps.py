@@ -249,9 +249,16 @@ def test_an_effect_without_a_key_is_listed_and_decided(store: memlith.Store) -> 
     run = steps.run(store, "r")
     with pytest.raises(Crash):
         run.effect(mail)("ada")
-    for again in (run, steps.run(store, "r")):
+    for again in (run, None):
         with pytest.raises(steps.Unknown, match="effect mail has happened"):
-            again.effect(mail)("ada")
+            (again or steps.run(store, "r")).effect(mail)("ada")
+    steps.cancel(store, "r")
+    with pytest.raises(steps.Cancelled):
+        steps.run(store, "r").effect(mail)("ada")
+    steps.retry(store, "r")
+    with pytest.raises(Crash):
+        calls.clear()
+        steps.run(store, "r").effect(mail)("ada")
     run = steps.run(store, "r")
     assert [(each.position, each.name, each.key) for each in run.unknown()] == [(0, "mail", "")]
     run.repeat()
