@@ -17,9 +17,20 @@
  * persisted is free again, a block that was freed and not persisted is there again.
  *
  * THREADS: all calls but open and close may be made by any thread. A persist or a rollback waits for the allocations
- * under way, so that no allocation is half durable. A heap is persisted with process scope only, because the threads
- * share the heap's tables and arenas: MEMLITH_SCOPE_THREAD and MEMLITH_REGION_THREAD_SCOPE are MEMLITH_UNSUPPORTED.
- * Threads that share data follow docs/threads.md; threads with data of their own can have a heap each.
+ * under way, so that no allocation is half durable. Threads that share data follow docs/threads.md.
+ *
+ * Threads with data of their own can persist by themselves (MEMLITH_SCOPE_THREAD) in a heap that is opened with
+ * MEMLITH_REGION_THREAD_SCOPE; in another heap that is MEMLITH_UNSUPPORTED. Such a persist has what its thread stored,
+ * allocated and freed since its last one, and nothing of that of another thread. Each thread allocates from pages of
+ * its own. What threads must not do between two persists:
+ *   - Store to one page, with the tracker FAULT, which knows threads by page. A thread stores to the blocks that it
+ *     allocated itself; blocks that one thread allocated, in this run or an earlier one, share pages with each other
+ *     only, so give all of them to one thread.
+ *   - Store to a block that another thread has stored to and not persisted: the other thread persists first.
+ * Any thread may free any block. The room is used again when the thread that freed the block has persisted, and at
+ * once by the thread that allocated it, if that is the same. What a thread did and did not persist before it ended is
+ * left for a persist of process scope. Names change with persists of process scope: after a name was given or taken
+ * away, persists of thread scope are MEMLITH_BUSY until there was one. A rollback has process scope only.
  */
 #ifndef MEMLITH_HEAP_H
 #define MEMLITH_HEAP_H

@@ -173,8 +173,12 @@ class Heap {
   }
 
   // Durable on ok, the heap and all that is in it, all or nothing. Where threads share what they change, use the next
-  // one.
-  Result<void> persist() const { return detail::result_of(memlith_heap_persist(handle_)); }
+  // one. With Scope::thread, what the calling thread has stored, allocated and freed: memlith/heap.h, "THREADS", says
+  // what the heap has to be opened for, and what threads must not do.
+  Result<void> persist(Scope scope = Scope::process) const {
+    memlith_region* const one = region();
+    return detail::result_of(memlith_persist(&one, 1, static_cast<std::uint32_t>(scope)));
+  }
   // For threads that change shared data under a lock: see Region::persist(lock).
   template <class Mutex>
   Result<void> persist(std::unique_lock<Mutex>& lock) const {
@@ -182,10 +186,10 @@ class Heap {
     return detail::persist_and_unlock(store_, &one, 1, lock, Scope::process);
   }
   // Captured on ok, durable when Store::wait() has returned.
-  Result<Ticket> persist_async() const {
+  Result<Ticket> persist_async(Scope scope = Scope::process) const {
     memlith_region* const one = region();
     Ticket ticket = 0;
-    const std::int32_t code = memlith_persist_async(&one, 1, MEMLITH_SCOPE_PROCESS, &ticket);
+    const std::int32_t code = memlith_persist_async(&one, 1, static_cast<std::uint32_t>(scope), &ticket);
     if (code != MEMLITH_OK) return Error(code);
     return ticket;
   }

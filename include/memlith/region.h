@@ -62,8 +62,8 @@ enum {
   MEMLITH_REGION_ANYWHERE = 8,
   /* Threads persist their own stores (MEMLITH_SCOPE_THREAD): AUTO chooses a tracker that distinguishes threads, and
    * SCAN, which does not, is UNSUPPORTED. Holds for this opening. Excludes MEMLITH_REGION_PROCESS_SCOPE (INVALID). For
-   * regions without a structure: heaps, kv stores and application logs refuse it (UNSUPPORTED), because the tables and
-   * arenas of a heap are shared by all threads, and the other two make their own changes durable. */
+   * heaps (memlith/heap.h, "THREADS") and regions without a structure: kv stores and application logs refuse it
+   * (UNSUPPORTED), because they make each thread's changes durable by themselves. */
   MEMLITH_REGION_THREAD_SCOPE = 16
 };
 
@@ -183,7 +183,10 @@ enum {
  *         NO_MEMORY - nothing was written or lost: the call can be tried again.
  *         IO        - a write or flush failed. Whether this persist took effect is unknown until the store is reopened.
  *         POISONED  - an earlier call returned IO. This call did nothing. Close and reopen the store.
- *         UNSUPPORTED - thread scope, and the tracker cannot tell which thread made the stores. Nothing changed.
+ *         UNSUPPORTED - thread scope, and the tracker cannot tell which thread made the stores, or a heap was not
+ *                     opened for thread scope. Nothing changed.
+ *         BUSY      - thread scope, and in a heap a name was given or taken away: persist with process scope first.
+ *                     Nothing changed.
  * Threads: a store that races with this call is either in this persist or in the next one. A store that is made after
  * the bytes were captured, while they are being written to the disk, is in the next one.
  * If threads change shared data under a lock, do not unlock before the persist: another thread could be in the middle

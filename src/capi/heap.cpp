@@ -92,10 +92,10 @@ int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(given));
     inner.limited = true;
     inner.use_magic = kHeapMagic;
-    inner.process_scope = true;
+    inner.process_scope = !inner.thread_scope;
     Session& session = session_of(store);
     MEMLITH_TRY(Heap::place_as_made(session.store(), name, inner));
-    const HeapOptions wanted{inner.create, inner.exclusive, given.max_size};
+    const HeapOptions wanted{inner.create, inner.exclusive, given.max_size, inner.thread_scope};
     MEMLITH_TRY_ASSIGN(Heap* const heap, open_in_region(session, name, inner, [&wanted](Region& region) {
                          return Heap::open(region, wanted);
                        }));

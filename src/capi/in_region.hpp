@@ -7,6 +7,7 @@
 
 #include "base/assert.hpp"
 #include "base/status.hpp"
+#include "heap/format.hpp"
 #include "region/session.hpp"
 
 namespace memlith::core {
@@ -16,11 +17,10 @@ namespace memlith::core {
 template <class Open>
 auto open_in_region(Session& session, std::string_view name, const RegionOptions& options, const Open& open)
     -> Result<decltype(open(std::declval<Region&>())->get())> {
-  if (options.thread_scope) {
+  if (options.thread_scope && options.use_magic != kHeapMagic) {
     return fail(Errc::unsupported, Detail::argument,
-                "\"{}\": MEMLITH_REGION_THREAD_SCOPE is for regions without a structure; all threads share the tables "
-                "and arenas of a heap, and kv stores and application logs make their own changes durable: open it "
-                "without the flag, or give each thread a heap or a region of its own",
+                "\"{}\": MEMLITH_REGION_THREAD_SCOPE is for heaps and for regions without a structure; kv stores and "
+                "application logs make each thread's changes durable by themselves: open it without the flag",
                 name);
   }
   RegionOptions of_region = options;

@@ -8,10 +8,15 @@ namespace {
 
 constexpr std::uint32_t kLooksForSlab = 16;  // segments that are looked at before a new slab is made
 
+std::atomic<std::uint64_t> g_arenas{0};
+
 }  // namespace
 
 Arenas::Arenas(const HeapMemory& memory, Segments& segments)
-    : memory_(memory), segments_(segments), count_(std::clamp(2 * processors(), 1u, kArenas)) {}
+    : memory_(memory),
+      segments_(segments),
+      count_(memory.by_thread() ? 1 : std::clamp(2 * processors(), 1u, kArenas)),
+      number_(++g_arenas) {}
 
 // ---- allocate --------------------------------------------------------------------------------------------------
 
@@ -24,8 +29,8 @@ Result<void*> Arenas::allocate(std::uint64_t bytes, std::uint64_t alignment) {
   }
   const std::uint32_t size_class = class_of(bytes, alignment);
   if (size_class == kClasses && bytes > memory_.header().reserve_bytes) return memory_.full(bytes);
-  SlabArena& arena = mine();
   const LockGuard structure(segments_.structure);
+  SlabArena& arena = mine();
   if (size_class == kClasses) {
     const std::uint64_t pages = round_up(std::max<std::uint64_t>(bytes, 1), kPageBytes) / kPageBytes;
     MEMLITH_TRY_ASSIGN(std::byte* const block, segments_.allocate(arena, static_cast<std::uint32_t>(pages)));
@@ -44,17 +49,22 @@ void* Arenas::allocate_at_once(std::uint64_t bytes, std::uint64_t alignment) noe
   if (!memory_.can_change_at_once()) return nullptr;
   const std::uint32_t size_class = class_of(bytes, alignment);
   if (size_class == kClasses) return nullptr;
-  SlabArena& arena = mine();
-  const LockGuard lock(arena.mutex);
-  Slab* const slab = arena.first[size_class];
-  return slab == nullptr ? nullptr : take(arena, *slab);
+  SlabArena* const arena = mine_at_once();
+  if (arena == nullptr) return nullptr;
+  const LockGuard lock(arena->mutex);
+  Slab* const slab = arena->first[size_class];
+  return slab == nullptr ? nullptr : take(*arena, *slab);
 }
 
 void* Arenas::take(SlabArena& arena, Slab& slab) {
   MEMLITH_DCHECK(slab.owner.load(std::memory_order_relaxed) == &arena);
   const std::uint32_t block = arena.take(&slab);
   MEMLITH_DCHECK(block < slab.blocks);
-  memory_.wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
+  if (memory_.by_thread()) {
+    arena.note_changed(&slab);
+  } else {
+    memory_.wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
+  }
   return slab.base + std::uint64_t{block} * slab.block_bytes;
 }
 
@@ -82,12 +92,26 @@ Result<bool> Arenas::give(Slab& slab, std::byte* address) {
   const std::uint32_t block = slab.block_at(address);
   const std::uint64_t offset = memory_.offset_of(address);
   if (block == slab.blocks) return memory_.no_block(offset, "it lies inside of a block");
+  SlabArena* own = mine_at_once();
+  if (own == nullptr) {
+    const LockGuard structure(segments_.structure);
+    own = &mine();
+  }
   for (;;) {
     SlabArena* const owner = slab.owner.load(std::memory_order_acquire);
     if (owner == nullptr) return memory_.no_block(offset, "it was freed before");
     const LockGuard lock(owner->mutex);
     if (slab.owner.load(std::memory_order_relaxed) != owner) continue;  // another arena has taken it over
-    if (!slab.in_use(block)) return memory_.no_block(offset, "it was freed before");
+    if (!slab.in_use(block) || slab.is_leaving(block)) return memory_.no_block(offset, "it was freed before");
+    if (memory_.by_thread()) {
+      if (owner != own) {
+        free_in_slab_of_other(*own, slab, block);
+      } else {
+        owner->put_back(&slab, block);
+        owner->note_changed(&slab);
+      }
+      return false;
+    }
     const bool empty = owner->give(&slab, block);
     memory_.wrote(&slab.bits[block / 64], sizeof(std::uint64_t));
     return empty;
@@ -105,7 +129,11 @@ bool Arenas::free_at_once(void* address) noexcept {
   if (block == slab->blocks || owner == nullptr) return false;
   const LockGuard lock(owner->mutex);
   if (slab->owner.load(std::memory_order_relaxed) != owner || !slab->in_use(block) || slab->used == 1) return false;
-  (void)owner->give(slab, block);
+  if (memory_.by_thread()) {
+    if (owner != mine_at_once() || slab->is_leaving(block)) return false;
+    owner->note_changed(slab);
+  }
+  owner->put_back(slab, block);
   return true;
 }
 
@@ -121,7 +149,7 @@ Result<std::uint64_t> Arenas::block_bytes(const void* address) {
   SlabArena* const owner = slab->owner.load(std::memory_order_acquire);
   if (owner == nullptr) return memory_.no_block(offset, "the block is free");
   const LockGuard lock(owner->mutex);
-  if (!slab->in_use(block)) return memory_.no_block(offset, "the block is free");
+  if (!slab->in_use(block) || slab->is_leaving(block)) return memory_.no_block(offset, "the block is free");
   return std::uint64_t{slab->block_bytes};
 }
 
@@ -133,7 +161,13 @@ Status Arenas::acquire_slab(SlabArena& arena, std::uint32_t size_class) {
     return arena.first[size_class] != nullptr;
   };
   if (enough()) return kOk;
-  MEMLITH_TRY(segments_.load_next(arena, kLooksForSlab, enough));
+  if (memory_.by_thread()) {
+    const auto taken = [&]() MEMLITH_REQUIRES(segments_.structure) { return take_from_commons(arena, size_class); };
+    if (!memory_.parts_pages() && taken()) return kOk;
+    if (!memory_.parts_pages()) MEMLITH_TRY(segments_.load_next(arena, kLooksForSlab, taken));
+  } else {
+    MEMLITH_TRY(segments_.load_next(arena, kLooksForSlab, enough));
+  }
   if (enough()) return kOk;
   const std::uint32_t pages = kSizeClasses[size_class].pages;
   Segments::SegmentPage at;
@@ -153,6 +187,7 @@ Status Arenas::acquire_slab(SlabArena& arena, std::uint32_t size_class) {
 
 // Takes a slab with room over from another arena. Here a thread holds the locks of two arenas, in the order of hold().
 bool Arenas::steal_slab(SlabArena& arena, std::uint32_t size_class, bool any) {
+  if (memory_.by_thread()) return false;
   for (std::uint32_t i = 0; i < count_; ++i) {
     SlabArena& other = all_[i];
     if (&other < &arena) {
@@ -187,17 +222,25 @@ bool Arenas::move_slab(SlabArena& from, SlabArena& to, std::uint32_t size_class,
 // Any number of locks, which the analysis cannot follow; the one of the structure stands for all.
 void Arenas::hold() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
   for (std::uint32_t i = 0; i < count_; ++i) all_[i].mutex.lock();
+  for (const auto& arena : of_threads_) arena->mutex.lock();
 }
 
 void Arenas::let_go() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  for (const auto& arena : of_threads_) arena->mutex.unlock();
   for (std::uint32_t i = count_; i > 0; --i) all_[i - 1].mutex.unlock();
 }
 
 void Arenas::forget() MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
-  for (SlabArena& arena : all_) {
+  const auto empty = [](SlabArena& arena) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
     arena.first.fill(nullptr);
     arena.last.fill(nullptr);
-  }
+    arena.changed = nullptr;
+    arena.leaving.clear();
+    arena.placed.clear();
+    arena.removed.clear();
+  };
+  for (SlabArena& arena : all_) empty(arena);
+  for (const auto& arena : of_threads_) empty(*arena);
 }
 
 }  // namespace memlith::core

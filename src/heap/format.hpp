@@ -98,6 +98,11 @@ constexpr std::uint64_t segments_for(std::uint64_t reserve_bytes) {
   return (reserve_bytes + kSegmentBytes - 1) / kSegmentBytes;
 }
 
+constexpr std::uint32_t segment_of(std::uint64_t offset) { return static_cast<std::uint32_t>(offset / kSegmentBytes); }
+constexpr std::uint32_t page_in_segment(std::uint64_t offset) {
+  return static_cast<std::uint32_t>(offset / kPageBytes % kSegmentPages);
+}
+
 // From so many pages on a block has segments of its own.
 inline constexpr std::uint32_t kHugePagesMin = 240;
 

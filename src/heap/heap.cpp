@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/host.hpp"
 #include "heap/checks.hpp"
 #include "heap/open_heaps.hpp"
 
@@ -16,12 +17,24 @@ bool holds_heap(const Region& region) {
          reinterpret_cast<const HeapHeader*>(region.address() + kHeapHeaderOffset)->magic == kHeapMagic;
 }
 
-Heap::Heap(Region& region)
-    : memory_(region), segments_(memory_), arenas_(memory_, segments_), names_(memory_, arenas_) {}
+Heap::Heap(Region& region, bool thread_scope)
+    : memory_(region, thread_scope ? &shared_stores_ : nullptr),
+      segments_(memory_),
+      arenas_(memory_, segments_),
+      names_(memory_, arenas_) {}
 
 Result<std::unique_ptr<Heap>> Heap::open(Region& region, const HeapOptions& options) {
   MEMLITH_TRY(check_limit(region.shown_name(), region.reserve()));
-  auto heap = std::unique_ptr<Heap>(new Heap(region));
+  const bool thread_scope = options.thread_scope && region.tracker() != nullptr;
+  MEMLITH_ASSERT(!thread_scope || region.tracker()->knows_threads());
+  if (thread_scope && region.tracker()->kind() == TrackerKind::fault && host_page_bytes() > kPageBytes) {
+    return fail(Errc::unsupported, Detail::tracker,
+                "region \"{}\": with this kernel's pages of {} bytes, blocks of two threads share a page; open the "
+                "heap with the explicit or the instrumented tracker, or without MEMLITH_REGION_THREAD_SCOPE",
+                region.shown_name(), host_page_bytes());
+  }
+  auto heap = std::unique_ptr<Heap>(new Heap(region, thread_scope));
+  if (thread_scope) heap->segments_.set_commons(heap->arenas_.commons());
   MEMLITH_TRY_ASSIGN(const bool empty, region.is_for_making("a heap", options.create, options.exclusive));
   if (const std::uint64_t least = size_min(region.reserve()); empty && region.size() < least) {
     if (least > region.reserve()) {
@@ -153,7 +166,51 @@ void Heap::let_go() {
   names_.mutex.unlock();
 }
 
+// ---- thread scope ----------------------------------------------------------------------------------------------
+
+Status Heap::before_capture(ThreadNumber thread, std::vector<Range>& shared) {
+  if (!memory_.by_thread()) return kOk;
+  if (thread != kAllThreads && names_.changed()) {
+    return fail(Errc::busy, Detail::heap,
+                "{}: a name was given or taken away, which a persist of thread scope does not have; persist with "
+                "process scope first, while no thread is in the middle of a change",
+                memory_.shown());
+  }
+  capturing_ = thread;
+  shared_stores_.begin();
+  arenas_.store_changes(thread, true);
+  shared_stores_.add_to(shared, false);
+  return kOk;
+}
+
+void Heap::captured() {
+  if (!memory_.by_thread()) return;
+  shared_stores_.captured();
+  arenas_.changes_are_captured(capturing_);
+  if (capturing_ == kAllThreads) names_.are_captured();
+}
+
+void Heap::not_captured() {
+  if (memory_.by_thread()) shared_stores_.put_back();
+}
+
+void Heap::add_shared(std::vector<Range>& shared) {
+  if (memory_.by_thread()) shared_stores_.add_to(shared, true);
+}
+
+// The header of the heap, the table and the headers of segments; also pages of segments that are not in use.
+bool Heap::shares_page(std::uint64_t page) const MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  const auto segment = static_cast<std::uint32_t>(page / kSegmentPages);
+  const SegmentEntry& entry = segments_.table()[segment];
+  if (entry.kind == SegmentKind::unused || entry.kind == SegmentKind::table) return true;
+  if (entry.kind != SegmentKind::headed) return false;
+  const std::uint64_t first = page % kSegmentPages;
+  const bool before = segment == header_extent(memory_.header().header_pages).segments && first < entry.header_page;
+  return before || (first >= entry.header_page && first < entry.header_page + kSegmentHeaderPages);
+}
+
 void Heap::forget() {
+  shared_stores_.forget();
   derived_.drop_all();
   names_.forget();
   arenas_.forget();

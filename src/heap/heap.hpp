@@ -5,8 +5,9 @@
 //
 // Its parts: Arenas allocates blocks, from slabs and pages of Segments; Names keeps the named objects; DerivedObjects
 // has what programs derive from its bytes. Captures and rollbacks of the region hold every lock of the heap, in the
-// order Names, Segments, Arenas, so that no allocation is captured half done. Process scope only: threads share bits of
-// one word and words of one page.
+// order Names, Segments, Arenas, so that no allocation is captured half done. In a heap for thread scope they ask
+// Arenas for what the capturing thread allocated and freed. Names change with captures of process scope only: their
+// records are links of one list.
 //
 // Bytes of the region are input: each structure is checked when it is first followed, and what does not fit is an error
 // that names it. Public calls may be made by any thread, but opening and closing.
@@ -56,6 +57,7 @@ struct HeapOptions {
   // A heap that is there may grow to so many bytes from now on, durably, if that is more than it may; the region's
   // reserve is as large. 0: as it is.
   std::uint64_t reserve_bytes = 0;
+  bool thread_scope = false;  // captures may have thread scope: the region's tracker knows threads
 };
 
 // Memory outside of a heap that may lead into the heap, and where programs see it.
@@ -100,6 +102,13 @@ class Heap final : public RegionUser, public CaptureGuard {
   void hold() override MEMLITH_ACQUIRE(names_.mutex, segments_.structure);
   void let_go() override MEMLITH_RELEASE(names_.mutex, segments_.structure);
   void rolled_back() override MEMLITH_REQUIRES(names_.mutex, segments_.structure);
+  [[nodiscard]] bool knows_threads() const override { return memory_.by_thread(); }
+  Status before_capture(ThreadNumber thread, std::vector<Range>& shared) override
+      MEMLITH_REQUIRES(names_.mutex, segments_.structure);
+  void captured() override MEMLITH_REQUIRES(names_.mutex, segments_.structure);
+  void not_captured() override MEMLITH_REQUIRES(names_.mutex, segments_.structure);
+  void add_shared(std::vector<Range>& shared) override;
+  [[nodiscard]] bool shares_page(std::uint64_t page) const override;
   [[nodiscard]] std::string_view what() const override { return "a heap"; }
   std::vector<std::string> where(std::span<const std::uint64_t> offsets) override;
 
@@ -120,7 +129,7 @@ class Heap final : public RegionUser, public CaptureGuard {
     Heap& heap_;
   };
 
-  explicit Heap(Region& region);
+  Heap(Region& region, bool thread_scope);
 
   static Status check_limit(std::string_view region, std::uint64_t reserve_bytes);
   void create() MEMLITH_REQUIRES(segments_.structure);
@@ -133,7 +142,9 @@ class Heap final : public RegionUser, public CaptureGuard {
       MEMLITH_REQUIRES(segments_.structure);
   Result<HeapReport> count(const UseBlock& use);
 
+  SharedStores shared_stores_;  // of a heap for thread scope
   const HeapMemory memory_;
+  ThreadNumber capturing_ MEMLITH_GUARDED_BY(segments_.structure) = kAllThreads;
   OpenRegion* open_region_ = nullptr;
   bool opened_ = false;
   Segments segments_;

@@ -13,11 +13,27 @@ bool needs_touches(const Tracker* tracker) {
 
 }  // namespace
 
-HeapMemory::HeapMemory(Region& region)
+void SharedStores::hand_over(Range pages) {
+  const LockGuard lock(mutex_);
+  const auto apart = std::partition(ranges_.begin(), ranges_.end(), [pages](const Range& range) {
+    return range.offset + range.bytes <= pages.offset || pages.offset + pages.bytes <= range.offset;
+  });
+  handed_.insert(handed_.end(), apart, ranges_.end());
+  ranges_.erase(apart, ranges_.end());
+}
+
+void SharedStores::add_to(std::vector<Range>& ranges, bool handed) {
+  const LockGuard lock(mutex_);
+  ranges.insert(ranges.end(), ranges_.begin(), ranges_.end());
+  if (handed) ranges.insert(ranges.end(), handed_.begin(), handed_.end());
+}
+
+HeapMemory::HeapMemory(Region& region, SharedStores* shared)
     : region_(&region),
       base_(region.address()),
       header_(reinterpret_cast<HeapHeader*>(region.address() + kHeapHeaderOffset)),
-      touches_(needs_touches(region.tracker())) {}
+      touches_(needs_touches(region.tracker())),
+      shared_(shared) {}
 
 std::uint32_t HeapMemory::segment_count() const {
   MEMLITH_DCHECK(region_->size() % kPageBytes == 0);
@@ -47,9 +63,9 @@ Status HeapMemory::no_block(std::uint64_t offset, std::string_view why) const {
 
 Status HeapMemory::full(std::uint64_t bytes) const {
   return fail(Errc::no_space, Detail::heap,
-              "{}: no room for {} bytes: it has {} and may grow to {}; free something, or open the heap again with a "
+              "{}: no room for {} bytes: it has {} and may grow to {}; free something{}, or open the heap again with a "
               "larger max_size",
-              shown(), bytes, region_->size(), header_->reserve_bytes);
+              shown(), bytes, region_->size(), header_->reserve_bytes, by_thread() ? " and persist" : "");
 }
 
 }  // namespace memlith::core

@@ -169,6 +169,7 @@ Status Names::replace(std::string_view name, const void* object, const ObjectTyp
 
 void Names::link_first(NameRecord& record) {
   MEMLITH_ASSERT(record.previous == 0 && record.check == record_check(record));
+  changed_ = true;
   record.next = memory_.header().names_first;
   memory_.wrote(&record, record_bytes(record));
   if (record.next != 0) {
@@ -205,6 +206,7 @@ Result<NamedObject> Names::find(std::string_view name, const ObjectType& type) {
 
 void Names::unlink(NameRecord& record) {
   MEMLITH_ASSERT(memory_.header().names_count > 0);
+  changed_ = true;
   MEMLITH_ASSERT((record.previous == 0) == (memory_.header().names_first == memory_.offset_of(&record)));
   const auto relink = [&](std::uint64_t* link, std::uint64_t value) {
     *link = value;
@@ -249,7 +251,7 @@ Status Names::check() {
 }
 
 void Names::forget() {
-  loaded_ = false;
+  loaded_ = changed_ = false;
   index_.clear();
 }
 

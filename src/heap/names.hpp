@@ -60,6 +60,9 @@ class Names {
   Mutex mutex;
   // The memory is that of another moment.
   void forget() MEMLITH_REQUIRES(mutex);
+  // A name was given or taken away, and no capture of process scope followed.
+  [[nodiscard]] bool changed() const MEMLITH_REQUIRES(mutex) { return changed_; }
+  void are_captured() MEMLITH_REQUIRES(mutex) { changed_ = false; }
 
  private:
   Status load() MEMLITH_REQUIRES(mutex);
@@ -78,6 +81,7 @@ class Names {
   const HeapMemory memory_;
   Arenas& arenas_;
   bool loaded_ MEMLITH_GUARDED_BY(mutex) = false;
+  bool changed_ MEMLITH_GUARDED_BY(mutex) = false;
   std::unordered_map<std::string, std::uint64_t> index_ MEMLITH_GUARDED_BY(mutex);  // to the record's offset
 };
 

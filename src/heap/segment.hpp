@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <vector>
 
 #include "base/assert.hpp"
 #include "base/sync.hpp"
@@ -19,7 +20,8 @@ struct SlabArena;
 // A run of pages with blocks of one size.
 struct Slab {
   std::byte* base = nullptr;
-  std::uint64_t* bits = nullptr;  // in the segment header: one a block that is in use
+  std::uint64_t* stored = nullptr;  // in the segment header: one bit a block that is in use
+  std::uint64_t* bits = nullptr;    // the same; of a heap for thread scope a copy, which is ahead of `stored`
   std::uint32_t block_bytes = 0;
   std::uint32_t reciprocal = 0;  // 2^32 / block_bytes, rounded up
   std::uint32_t blocks = 0;
@@ -34,6 +36,16 @@ struct Slab {
   Slab* next = nullptr;
   Slab* previous = nullptr;
 
+  // ---- of a heap for thread scope
+  std::vector<std::uint64_t> copy;  // the bits, and behind them one a block that another thread is freeing
+  bool changed = false;             // in the owner's list of slabs whose bits the region lacks
+  Slab* next_changed = nullptr;
+
+  [[nodiscard]] std::uint32_t words() const { return (blocks + 63) / 64; }
+  [[nodiscard]] std::uint64_t& leaving_word(std::uint32_t block) { return copy[words() + block / 64]; }
+  [[nodiscard]] bool is_leaving(std::uint32_t block) const {
+    return !copy.empty() && (copy[words() + block / 64] >> block % 64 & 1) != 0;
+  }
   [[nodiscard]] bool full() const { return used == blocks; }
   // The number of the block that begins at the address; `blocks` if none does.
   [[nodiscard]] std::uint32_t block_at(const std::byte* address) const {

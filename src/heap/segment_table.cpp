@@ -100,8 +100,7 @@ void SegmentTable::set(std::uint32_t segment, SegmentKind kind, std::uint32_t he
   MEMLITH_ASSERT(kind == SegmentKind::huge ? pages >= kSegmentPages : pages == 0);
   SegmentEntry entry{kind, static_cast<std::uint8_t>(header_page), 0, pages};
   if (kind != SegmentKind::unused) entry.check = entry_check(segment, entry);
-  table_[segment] = entry;
-  memory_.wrote(&table_[segment], sizeof entry);
+  memory_.put(table_[segment], entry);
   if (kind == SegmentKind::unused) unused_from_ = std::min(unused_from_, segment);
 }
 
@@ -154,7 +153,7 @@ Status SegmentTable::check_huge(std::uint32_t segment) const {
 
 std::uint32_t SegmentTable::first_unused() {
   const std::uint32_t count = memory_.segment_count();
-  while (unused_from_ < count && table_[unused_from_].kind != SegmentKind::unused) ++unused_from_;
+  while (unused_from_ < count && !is_unused(unused_from_)) ++unused_from_;
   return unused_from_;
 }
 
@@ -163,7 +162,7 @@ std::uint32_t SegmentTable::find_unused(std::uint32_t whole, std::uint32_t tail_
   const std::uint32_t count = memory_.segment_count();
   std::uint32_t run = 0;
   for (std::uint32_t number = unused_from_; number < count; ++number) {
-    const bool unused = table_[number].kind == SegmentKind::unused;
+    const bool unused = is_unused(number);
     if (unused && run >= whole && memory_.pages_in(number) >= tail_pages + kSegmentHeaderPages) return number - whole;
     run = unused && memory_.pages_in(number) == kSegmentPages ? run + 1 : 0;
     if (tail_pages == 0 && run == whole) return number + 1 - whole;

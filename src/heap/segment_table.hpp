@@ -7,7 +7,9 @@
 // Segments (segments.hpp) owns the table and has the lock that guards it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <unordered_set>
 
 #include "heap/format.hpp"
 #include "heap/heap_memory.hpp"
@@ -48,7 +50,19 @@ class SegmentTable {
   // kNone: there are none.
   [[nodiscard]] std::uint32_t find_unused(std::uint32_t whole, std::uint32_t tail_pages) const;
   // The memory is that of another moment.
-  void forget() { unused_from_ = 0; }
+  void forget() {
+    unused_from_ = 0;
+    reserved_.clear();
+  }
+  // In a heap for thread scope: an unused segment is not found unused, for a block that the region lacks yet.
+  void reserve(std::uint32_t segment) { reserved_.insert(segment); }
+  void end_reserve(std::uint32_t segment) {
+    reserved_.erase(segment);
+    unused_from_ = std::min(unused_from_, segment);
+  }
+  [[nodiscard]] bool is_unused(std::uint32_t segment) const {
+    return table_[segment].kind == SegmentKind::unused && !reserved_.contains(segment);
+  }
 
   // From the next persist on, the heap may grow to that size, which is above today's limit.
   Status raise_limit(std::uint64_t reserve_bytes);
@@ -66,6 +80,7 @@ class SegmentTable {
   HeapMemory memory_;
   SegmentEntry* table_;
   std::uint32_t unused_from_ = 0;  // no segment before it is unused
+  std::unordered_set<std::uint32_t> reserved_;
 };
 
 }  // namespace memlith::core

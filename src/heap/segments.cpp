@@ -14,9 +14,6 @@ constexpr std::uint32_t kLooks = 64;  // segments that are looked at before the 
 constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
 constexpr std::uint32_t kPagesWorthHeader = 16;  // fewer are not made usable behind a large block
 
-std::uint32_t segment_of(std::uint64_t offset) { return static_cast<std::uint32_t>(offset / kSegmentBytes); }
-std::uint32_t page_of(std::uint64_t offset) { return static_cast<std::uint32_t>(offset / kPageBytes % kSegmentPages); }
-
 std::uint32_t reciprocal_of(std::uint32_t bytes) {
   return static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + bytes - 1) / bytes);
 }
@@ -56,6 +53,8 @@ void Segments::forget() {
   segments_.clear();
   slabs_.clear();
   spare_slabs_.clear();
+  placed_.clear();
+  removed_.clear();
   spare_segment_ = ~0u;
   next_unloaded_ = 0;
   room_.fill(0);
@@ -80,7 +79,7 @@ Result<Segment*> Segments::load(std::uint32_t segment, SlabArena& arena) {
   Segment* const loaded = remember(segment, table_[segment].header_page);
   for (std::size_t i = 0; i < runs.size();) {
     const PageRun& run = runs[i++];
-    if (run.is_slab()) load_slab(*loaded, run.page, run.kind - kPageSlab, arena);
+    if (run.is_slab()) load_slab(*loaded, run.page, run.kind - kPageSlab, commons_ == nullptr ? arena : *commons_);
     if (run.kind != kPageNone) continue;
     std::uint32_t pages = 1;
     for (; i < runs.size() && runs[i].kind == kPageNone; ++i) ++pages;
@@ -119,7 +118,7 @@ Result<Slab*> Segments::slab_at(std::uint64_t offset, SlabArena& arena) {
   if (segment == nullptr) {
     MEMLITH_TRY_ASSIGN(segment, load(number, arena));
   }
-  return segment->slab_of(page_of(offset));
+  return segment->slab_of(page_in_segment(offset));
 }
 
 void Segments::load_slab(Segment& segment, std::uint32_t page, std::uint32_t size_class, SlabArena& owner) {
@@ -134,7 +133,7 @@ void Segments::load_slab(Segment& segment, std::uint32_t page, std::uint32_t siz
   MEMLITH_ASSERT(segment.header().pages[page] == page_word(kPageSlab + size_class, kind.pages));
   MEMLITH_ASSERT(page + kind.pages <= memory_.pages_in(segment.number()));
   slab->base = memory_.page_at(segment.number(), page);
-  slab->bits = segment.header().blocks[page];
+  slab->stored = slab->bits = segment.header().blocks[page];
   slab->block_bytes = kind.bytes;
   slab->reciprocal = reciprocal_of(kind.bytes);
   slab->blocks = kind.blocks;
@@ -147,6 +146,11 @@ void Segments::load_slab(Segment& segment, std::uint32_t page, std::uint32_t siz
     slab->used += static_cast<std::uint32_t>(std::popcount(slab->bits[word]));
   }
   MEMLITH_ASSERT(slab->used <= slab->blocks);
+  if (memory_.by_thread()) {
+    slab->copy.assign(std::size_t{2} * slab->words(), 0);
+    std::copy_n(slab->stored, slab->words(), slab->copy.begin());
+    slab->bits = slab->copy.data();
+  }
   const LockGuard lock(owner.mutex);
   slab->owner.store(&owner, std::memory_order_release);
   slab->listed = false;
@@ -157,8 +161,22 @@ void Segments::load_slab(Segment& segment, std::uint32_t page, std::uint32_t siz
 void Segments::make_slab(const SegmentPage& at, std::uint32_t size_class, SlabArena& owner) {
   const std::uint32_t pages = kSizeClasses[size_class].pages;
   at.segment->take(at.page, pages);
+  if (memory_.by_thread()) {
+    memory_.give_pages({at.segment->number() * kSegmentBytes + at.page * kPageBytes, pages * kPageBytes});
+  }
   set_page_word(*at.segment, at.page, page_word(kPageSlab + size_class, pages));
   load_slab(*at.segment, at.page, size_class, owner);
+}
+
+void Segments::move_slabs(SlabArena& from, SlabArena& to) {
+  const LockGuard lock_of_target(to.mutex);
+  const LockGuard lock(from.mutex);
+  for (const auto& slab : slabs_) {
+    if (slab->owner.load(std::memory_order_relaxed) != &from) continue;
+    if (slab->listed) from.unlist(slab.get());
+    slab->owner.store(&to, std::memory_order_release);
+    if (!slab->full()) to.list(slab.get());
+  }
 }
 
 void Segments::retire(Slab& slab) {
@@ -178,8 +196,7 @@ void Segments::retire(Slab& slab) {
 void Segments::set_page_word(Segment& segment, std::uint32_t page, PageWord word) {
   MEMLITH_ASSERT(page < memory_.pages_in(segment.number()));
   MEMLITH_ASSERT(page + (word >> 8u) <= memory_.pages_in(segment.number()));
-  segment.header().pages[page] = word;
-  memory_.wrote(&segment.header().pages[page], sizeof word);
+  memory_.put(segment.header().pages[page], word);
 }
 
 bool Segments::find_in_loaded(std::uint32_t pages, SegmentPage& found) {
@@ -220,6 +237,7 @@ Result<Segments::SegmentPage> Segments::find_pages(SlabArena& arena, std::uint32
 }
 
 Result<std::byte*> Segments::allocate(SlabArena& arena, std::uint32_t pages) {
+  if (memory_.by_thread()) return allocate_for_thread(arena, pages);
   if (pages >= kHugePagesMin) return allocate_huge(arena, pages);
   MEMLITH_TRY_ASSIGN(const SegmentPage found, find_pages(arena, pages));
   MEMLITH_ASSERT(found.page + pages <= memory_.pages_in(found.segment->number()));
@@ -231,18 +249,21 @@ Result<std::byte*> Segments::allocate(SlabArena& arena, std::uint32_t pages) {
 Result<std::uint64_t> Segments::block_bytes(std::uint64_t offset) {
   const std::uint32_t number = segment_of(offset);
   const SegmentEntry& entry = table_[number];
+  if (removed_.contains(offset)) return memory_.no_block(offset, "it was freed before");
+  if (const auto placed = placed_.find(offset); placed != placed_.end()) return placed->second.pages * kPageBytes;
   if (entry.kind == SegmentKind::huge && offset % kSegmentBytes == 0) return entry.pages * kPageBytes;
   if (entry.kind == SegmentKind::headed && offset % kPageBytes == 0) {
-    const PageWord word = loaded(number)->header().pages[page_of(offset)];
+    const PageWord word = loaded(number)->header().pages[page_in_segment(offset)];
     if ((word & 0xff) == kPageExtent) return (word >> 8) * kPageBytes;
   }
   return memory_.no_block(offset, "the heap has no block there");
 }
 
 Status Segments::free(SlabArena& arena, std::uint64_t offset) {
-  MEMLITH_TRY(block_bytes(offset).status());
+  MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, block_bytes(offset));
+  if (memory_.by_thread()) return free_for_thread(arena, offset, bytes);
   const std::uint32_t number = segment_of(offset);
-  const std::uint32_t page = page_of(offset);
+  const std::uint32_t page = page_in_segment(offset);
   if (table_[number].kind == SegmentKind::huge) return free_huge(arena, number);
   Segment& segment = *segments_.at(number);
   const std::uint32_t pages = segment.header().pages[page] >> 8;
@@ -358,7 +379,7 @@ Result<std::uint32_t> Segments::find_whole(SlabArena& arena, std::uint32_t pages
                                            std::uint32_t tail) {
   if (const std::uint32_t first = table_.find_unused(whole, tail); first != SegmentTable::kNone) return first;
   std::uint32_t end = memory_.segment_count();
-  while (end > 0 && table_[end - 1].kind == SegmentKind::unused) --end;
+  while (end > 0 && table_.is_unused(end - 1)) --end;
   const std::uint64_t tail_bytes = tail == 0 ? 0 : (tail + kSegmentHeaderPages) * kPageBytes;
   const std::uint64_t size = (std::uint64_t{end} + whole) * kSegmentBytes + tail_bytes;
   const Status grown = size > memory_.header().reserve_bytes ? memory_.full(pages * kPageBytes) : grow_to(size);

@@ -32,12 +32,15 @@ class Segments {
   using Enough = std::function<bool()>;
 
   explicit Segments(const HeapMemory& memory);
+  // In a heap for thread scope: the arena that owns the slabs of earlier runs. Before the first call.
+  void set_commons(SlabArena& commons) { commons_ = &commons; }
 
   // The structure lock of the heap: guards the segments, the table of segments, and which arena owns a slab. Taken
   // before the arenas' locks, and before the region's capture lock, for the region to grow.
   Mutex structure;
 
   [[nodiscard]] SegmentTable& table() MEMLITH_REQUIRES(structure) { return table_; }
+  [[nodiscard]] const SegmentTable& table() const MEMLITH_REQUIRES(structure) { return table_; }
 
   // ---- opening, and another state of the region
   // The header is new, or was checked: finds the table, and makes room for as many segments. No segment is loaded.
@@ -55,6 +58,8 @@ class Segments {
   Result<Slab*> slab_at(std::uint64_t offset, SlabArena& arena) MEMLITH_REQUIRES(structure);
   // Makes free pages a slab of that class, which the arena owns.
   void make_slab(const SegmentPage& at, std::uint32_t size_class, SlabArena& owner) MEMLITH_REQUIRES(structure);
+  // All slabs of an arena become those of another one, which comes before it.
+  void move_slabs(SlabArena& from, SlabArena& to) MEMLITH_REQUIRES(structure);
   // Gives the pages of an empty slab back. Until then it is a slab all the same, for a capture that comes between.
   void retire(Slab& slab) MEMLITH_REQUIRES(structure);
 
@@ -70,6 +75,14 @@ class Segments {
   // The block that begins at the offset; slab_at() found no slab there.
   [[nodiscard]] Result<std::uint64_t> block_bytes(std::uint64_t offset) MEMLITH_REQUIRES(structure);
   Status free(SlabArena& arena, std::uint64_t offset) MEMLITH_REQUIRES(structure);
+
+  // ---- for captures of a heap for thread scope, with the locks of all arenas
+  // The region has the block of whole pages from now on, or lacks it.
+  void place(std::uint64_t offset) MEMLITH_REQUIRES(structure);
+  void remove(std::uint64_t offset) MEMLITH_REQUIRES(structure);
+  // That is captured. The pages of one that was removed are free.
+  void was_placed(std::uint64_t offset) MEMLITH_REQUIRES(structure);
+  void was_removed(std::uint64_t offset) MEMLITH_REQUIRES(structure);
 
   // Compares the state of a segment, if it is loaded, with the runs that its header lists. A difference is a fault of
   // this library, or of the program where it stored to the header. With the locks of all arenas.
@@ -101,7 +114,12 @@ class Segments {
   Result<std::byte*> allocate_huge(SlabArena& arena, std::uint32_t pages) MEMLITH_REQUIRES(structure);
   Status free_huge(SlabArena& arena, std::uint32_t segment) MEMLITH_REQUIRES(structure);
 
+  // ---- thread_pages.cpp
+  Result<std::byte*> allocate_for_thread(SlabArena& arena, std::uint32_t pages) MEMLITH_REQUIRES(structure);
+  Status free_for_thread(SlabArena& arena, std::uint64_t offset, std::uint64_t bytes) MEMLITH_REQUIRES(structure);
+
   const HeapMemory memory_;
+  SlabArena* commons_ = nullptr;
   SegmentTable table_ MEMLITH_GUARDED_BY(structure);
   // All that are loaded, and for any thread an element for each segment that there may be. Each element is stored under
   // the lock; readers without the lock pair with that store.
@@ -115,6 +133,14 @@ class Segments {
   std::uint32_t spare_segment_ MEMLITH_GUARDED_BY(structure) = ~0u;  // wholly free, and kept
   std::vector<std::unique_ptr<Slab>> slabs_ MEMLITH_GUARDED_BY(structure);
   std::vector<Slab*> spare_slabs_ MEMLITH_GUARDED_BY(structure);
+  // For thread scope: blocks of whole pages, by their offsets, that the region lacks yet, and those that are free when
+  // the thread that freed them persists, with their pages.
+  struct Placed {
+    std::uint32_t pages = 0;
+    SlabArena* arena = nullptr;
+  };
+  std::unordered_map<std::uint64_t, Placed> placed_ MEMLITH_GUARDED_BY(structure);
+  std::unordered_map<std::uint64_t, std::uint32_t> removed_ MEMLITH_GUARDED_BY(structure);
 };
 
 }  // namespace memlith::core

@@ -45,6 +45,17 @@ Status Heap::count_segment(std::uint32_t segment, HeapReport& report, const UseB
 
 Result<HeapReport> Heap::count(const UseBlock& use) {
   const AllLocks held(*this);
+  // For as long as this looks, the region of a heap for thread scope has what the threads have allocated.
+  struct Complete {
+    SharedStores* stores;
+    ~Complete() {
+      if (stores != nullptr) stores->put_back();
+    }
+  } const complete{memory_.by_thread() ? &shared_stores_ : nullptr};
+  if (complete.stores != nullptr) {
+    shared_stores_.begin();
+    arenas_.store_changes(kAllThreads, false);
+  }
   MEMLITH_TRY(check_header());
   const SegmentTable& table = segments_.table();
   MEMLITH_TRY(table.check());

@@ -202,10 +202,10 @@ Result<std::uint64_t> Region::unpersisted(Range but) {
 
 Result<ThreadNumber> Region::thread_of(Scope scope) const {
   if (scope == Scope::process) return kAllThreads;
-  if (guard_ != nullptr) {
+  if (guard_ != nullptr && !guard_->knows_threads()) {
     return fail(Errc::unsupported, Detail::tracker,
-                "region \"{}\" holds {}, whose structures all threads share; persist it with process scope, or give "
-                "each thread a region of its own",
+                "region \"{}\" holds {} that was not opened for thread scope, so its threads share structures; open it "
+                "with MEMLITH_REGION_THREAD_SCOPE, or persist with process scope",
                 shown_name(), guard_->what());
   }
   if (process_scope_) {
@@ -232,8 +232,12 @@ void Region::set_guard(CaptureGuard* guard) {
   guard_ = guard;
   if (guard == nullptr || tracker() == nullptr) return;
   const LockGuard lock(capture_.mutex);
-  process_scope_ = true;
-  (void)capture_.allow_hot_pages(true);  // without memory, no page becomes hot
+  process_scope_ = !guard->knows_threads();
+  if (process_scope_) {
+    (void)capture_.allow_hot_pages(true);  // without memory, no page becomes hot
+  } else {
+    capture_.leave_out_of_check([guard](std::uint64_t page) { return guard->shares_page(page); });
+  }
 }
 
 // ---- capture ---------------------------------------------------------------------------------------------------
@@ -283,7 +287,9 @@ Status put_in_order(std::span<Region* const> given, std::vector<Region*>& region
 }  // namespace
 
 Status Region::take(ThreadNumber thread, Range part, JointFrame& frame) {
-  MEMLITH_TRY(capture_.take(thread, part, frame));
+  shared_.clear();
+  if (guard_ != nullptr) MEMLITH_TRY(guard_->before_capture(thread, shared_));
+  MEMLITH_TRY(capture_.take(thread, part, shared_, frame));
   if (size_changed_) frame.sizes.push_back({object(), size()});
   return kOk;
 }
@@ -295,6 +301,12 @@ void Region::keep_taken(Range part, Lsn end) {
     note_commit(end);
   }
   capture_.keep(part, end);
+  if (guard_ != nullptr) guard_->captured();
+}
+
+void Region::give_back_taken() {
+  capture_.give_back();
+  if (guard_ != nullptr) guard_->not_captured();
 }
 
 void Region::append_addresses(std::vector<AddressWord>& words) const {
@@ -342,7 +354,7 @@ Result<std::optional<Lsn>> Region::capture_once(std::vector<Region*>& regions, c
       while (taken > 0) {
         Region* const region = regions[--taken];
         region->capture_.mutex.assert_held();
-        region->capture_.give_back();
+        region->give_back_taken();
       }
       const auto unlock = [](Region& region) MEMLITH_RELEASE(region.capture_.mutex) { region.unlock(); };
       for (Region* region : regions) call_annotated(unlock, *region);
@@ -409,7 +421,9 @@ Status Region::persist_range(const void* address, std::uint64_t bytes, Scope sco
 }
 
 Status Region::roll_back_guarded(ThreadNumber thread) {
-  const Status done = capture_.roll_back(thread);
+  shared_.clear();
+  if (guard_ != nullptr) guard_->add_shared(shared_);
+  const Status done = capture_.roll_back(thread, shared_);
   if (guard_ != nullptr) guard_->rolled_back();  // some of it may be, even where it failed
   return done;
 }
@@ -418,7 +432,14 @@ Status Region::rollback(std::span<Region* const> given, Scope scope) {
   std::vector<Region*> regions;
   if (given.empty()) return kOk;
   MEMLITH_TRY(put_in_order(given, regions));
-  for (const Region* region : regions) MEMLITH_TRY(region->thread_of(scope).status());
+  for (const Region* region : regions) {
+    MEMLITH_TRY(region->thread_of(scope).status());
+    if (scope == Scope::process || region->guard_ == nullptr) continue;
+    return fail(Errc::unsupported, Detail::tracker,
+                "region \"{}\" holds {}, in which a thread's stores alone cannot be undone; roll back with process "
+                "scope",
+                region->shown_name(), region->guard_->what());
+  }
   for (Region* region : regions) {
     const Held held(*region);
     MEMLITH_TRY_ASSIGN(const ThreadNumber thread, region->thread_of(scope));

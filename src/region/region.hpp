@@ -131,12 +131,20 @@ class Region {
   Status discard(const void* address, std::uint64_t bytes);
 
   // From now on the guard is asked before each capture, rollback and release. Null: there is no guard. Not while other
-  // threads use the region. A region that has or had a guard refuses thread scope: all threads share the structures.
+  // threads use the region. A region that has or had a guard refuses thread scope, unless the guard knows threads.
   void set_guard(CaptureGuard* guard);
   [[nodiscard]] CaptureGuard* guard() const { return guard_; }
 
+  // For a guard that knows threads, with its locks: whole pages that hold nothing any more become the calling thread's.
+  void give_pages(Range pages) { capture_.tracker()->give_pages(pages, this_thread_number()); }
+  // True if the thread, which has ended, has stored nothing that no capture has.
+  [[nodiscard]] bool has_nothing_of(ThreadNumber thread) {
+    const LockGuard lock(capture_.mutex);
+    return capture_.has_nothing_of(thread);
+  }
+
   // Undoes the stores since the last capture. The size stays. On failure a region is unchanged, unless reading home
-  // failed.
+  // failed. Thread scope is refused where there is a guard.
   static Status rollback(std::span<Region* const> regions, Scope scope);
 
   // ---- changes (region/change.cpp), of all threads' stores
@@ -229,10 +237,11 @@ class Region {
    private:
     Region& region_;
   };
-  // Adds what has to be logged to the frame, the size too. RegionCapture::give_back() follows if there is no frame,
-  // also after a failure; keep_taken() if the frame ends there in the log, or (Lsn 0) nothing had to be logged.
+  // Adds what has to be logged to the frame, the size too. give_back_taken() follows if there is no frame, also after a
+  // failure; keep_taken() if the frame ends there in the log, or (Lsn 0) nothing had to be logged.
   Status take(ThreadNumber thread, Range part, JointFrame& frame) MEMLITH_REQUIRES(capture_.mutex);
   void keep_taken(Range part, Lsn end) MEMLITH_REQUIRES(capture_.mutex);
+  void give_back_taken() MEMLITH_REQUIRES(capture_.mutex);
   void append_addresses(std::vector<AddressWord>& words) const MEMLITH_REQUIRES(capture_.mutex);
   Status roll_back_guarded(ThreadNumber thread) MEMLITH_REQUIRES(capture_.mutex);
   Status discard_part(Range part) MEMLITH_EXCLUDES(capture_.mutex);
@@ -244,7 +253,8 @@ class Region {
   Mutex grow_mutex_;  // taken before the capture lock, held while the home file becomes longer
   RegionCapture capture_;
   CaptureGuard* guard_ = nullptr;
-  bool process_scope_;  // constant while other threads use the region
+  std::vector<Range> shared_;  // what the guard gives a capture; under the capture lock
+  bool process_scope_;         // constant while other threads use the region
   enum class Change : std::uint8_t { none, under_way, left_half };
   Atomic<Change> change_{Change::none};  // changed under the capture lock
   Atomic<bool> size_changed_{false};     // since the last commit; changed under the capture lock

@@ -109,9 +109,10 @@ void RegionCapture::cut_to_part(Range part) {
   MEMLITH_ASSERT(stored_.empty() || (lies_in(stored_.front(), part) && lies_in(stored_.back(), part)));
 }
 
-Status RegionCapture::collect(ThreadNumber thread, Range part) {
+Status RegionCapture::collect(ThreadNumber thread, Range part, std::span<const Range> shared) {
   stored_.clear();
   MEMLITH_TRY(tracker()->collect(thread, stored_));
+  stored_.insert(stored_.end(), shared.begin(), shared.end());
   normalize(stored_);
   cut_to_size();
   cut_to_part(part);
@@ -136,10 +137,11 @@ void RegionCapture::find_pieces(Range part) {
   if (hot_ != nullptr) hot_->add_pieces(part, pieces_);
 }
 
-Status RegionCapture::take(ThreadNumber thread, Range part, JointFrame& frame) {
+Status RegionCapture::take(ThreadNumber thread, Range part, std::span<const Range> shared, JointFrame& frame) {
   MEMLITH_ASSERT(frame.extents.size() == frame.sources.size());
+  shared_.assign(shared.begin(), shared.end());
   if (std::exchange(change_is_due_, false)) change_tracker();
-  MEMLITH_TRY(collect(thread, part));
+  MEMLITH_TRY(collect(thread, part, shared_));
   find_pieces(part);
   const std::uint64_t mapped = mapping_.mapped_bytes();
   for (const SourceExtent& piece : pieces_) {
@@ -160,6 +162,7 @@ void RegionCapture::keep(Range part, Lsn end) {
     for (const SourceExtent& piece : pieces_) captured_->note(piece.range, end);
   }
   accept(part);
+  for (const Range& range : shared_) tracker()->note_captured(range);
   if (choice_.has_value()) {
     std::uint64_t stored_pages = 0;
     for (const Range& range : stored_) stored_pages += range.bytes / kPageBytes;
@@ -196,9 +199,23 @@ Result<std::uint64_t> RegionCapture::bytes_due(Range but) {
   return bytes;
 }
 
+bool RegionCapture::has_nothing_of(ThreadNumber thread) {
+  const bool nothing = collect(thread, kWholeRegion).ok() && stored_.empty();
+  if (nothing) {
+    tracker()->accept();  // pages that were stored to and did not change are clean
+  } else {
+    tracker()->give_back();
+  }
+  return nothing;
+}
+
+void RegionCapture::leave_out_of_check(std::function<bool(std::uint64_t page)> but) {
+  if (thread_check_ != nullptr) thread_check_->leave_out(std::move(but));
+}
+
 // ---- rollback --------------------------------------------------------------------------------------------------
 
-Status RegionCapture::roll_back(ThreadNumber thread) {
+Status RegionCapture::roll_back(ThreadNumber thread, std::span<const Range> shared) {
   MEMLITH_ASSERT(tracker() != nullptr);
   stored_.clear();
   struct GiveBack {
@@ -210,6 +227,10 @@ Status RegionCapture::roll_back(ThreadNumber thread) {
   if (hot_ != nullptr) MEMLITH_TRY(hot_->cool(kWholeRegion));
   if (tracker()->rollback_needs_home(thread)) MEMLITH_TRY(home_.complete());
   MEMLITH_TRY(tracker()->rollback(thread, stored_));
+  for (const Range& range : shared) {  // a tracker of pages restores whole ones
+    const std::uint64_t begin = round_down(range.offset, kPageBytes);
+    stored_.push_back({begin, round_up(range.offset + range.bytes, kPageBytes) - begin});
+  }
   normalize(stored_);
   cut_to_size();
   if (!stored_.empty()) MEMLITH_TRY(restore_stored());

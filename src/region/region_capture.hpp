@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/sync.hpp"
@@ -52,9 +53,10 @@ class RegionCapture {
   [[nodiscard]] std::uint64_t copied_pages() const;
 
   // ---- a capture
-  // Adds the bytes to the frame that were stored to by `thread` in `part`. keep() or give_back() follows, also after a
-  // failure.
-  Status take(ThreadNumber thread, Range part, JointFrame& frame) MEMLITH_REQUIRES(mutex);
+  // Adds the bytes to the frame that were stored to by `thread` in `part`, and those of `shared`, whichever thread
+  // stored to them. keep() or give_back() follows, also after a failure.
+  Status take(ThreadNumber thread, Range part, std::span<const Range> shared, JointFrame& frame)
+      MEMLITH_REQUIRES(mutex);
   // The pieces of memory, and of copies, that were taken. Until the next call.
   [[nodiscard]] const std::vector<SourceExtent>& pieces() const MEMLITH_REQUIRES(mutex) { return pieces_; }
   // The frame ends there in the log. Lsn 0: nothing had to be logged.
@@ -62,9 +64,14 @@ class RegionCapture {
   void give_back() MEMLITH_REQUIRES(mutex);
   // How many bytes a capture would take now, those of `but` left out.
   Result<std::uint64_t> bytes_due(Range but) MEMLITH_REQUIRES(mutex);
+  // True if a capture of the thread would take nothing.
+  bool has_nothing_of(ThreadNumber thread) MEMLITH_REQUIRES(mutex);
+  // Not reported by MEMLITH_CHECK_THREADS: pages of which `but` says so, within the guard's locks.
+  void leave_out_of_check(std::function<bool(std::uint64_t page)> but) MEMLITH_REQUIRES(mutex);
 
   // ---- memory becomes that of the last capture
-  Status roll_back(ThreadNumber thread) MEMLITH_REQUIRES(mutex);
+  // The bytes of `shared`, too.
+  Status roll_back(ThreadNumber thread, std::span<const Range> shared) MEMLITH_REQUIRES(mutex);
   // Whole pages are zeros from now on, durably on ok. Earlier stores to them count as captured.
   Status discard(Range part) MEMLITH_REQUIRES(mutex);
 
@@ -83,7 +90,7 @@ class RegionCapture {
  private:
   [[nodiscard]] TrackedMemory tracked_memory();
   void change_tracker() MEMLITH_REQUIRES(mutex);
-  Status collect(ThreadNumber thread, Range part) MEMLITH_REQUIRES(mutex);
+  Status collect(ThreadNumber thread, Range part, std::span<const Range> shared = {}) MEMLITH_REQUIRES(mutex);
   void cut_to_size() MEMLITH_REQUIRES(mutex);
   void cut_to_part(Range part) MEMLITH_REQUIRES(mutex);
   void find_pieces(Range part) MEMLITH_REQUIRES(mutex);
@@ -107,6 +114,7 @@ class RegionCapture {
   // Only if no tracker finds bytes and no persist has thread scope.
   std::unique_ptr<HotPages> hot_ MEMLITH_GUARDED_BY(mutex);
   std::vector<Range> stored_ MEMLITH_GUARDED_BY(mutex);         // collected by the running capture
+  std::vector<Range> shared_ MEMLITH_GUARDED_BY(mutex);         // those that were given to it
   std::vector<SourceExtent> pieces_ MEMLITH_GUARDED_BY(mutex);  // the parts of stored_ that have to be logged
 };
 

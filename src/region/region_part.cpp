@@ -48,7 +48,7 @@ void RegionPart::finish(Lsn end) noexcept {
 
 void RegionPart::cancel() noexcept {
   region_.capture_.mutex.assert_held();
-  if (std::exchange(taken_, false)) region_.capture_.give_back();
+  if (std::exchange(taken_, false)) region_.give_back_taken();
   held_.reset();
 }
 

@@ -7,8 +7,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace memlith::core {
 
@@ -33,10 +35,13 @@ class ThreadCheck {
   };
   static constexpr std::size_t kPagesMax = 16;  // of a report
   void report(std::span<const SharedPage> pages) const;
+  // Pages of which `but` says so are not reported: several threads may store to them.
+  void leave_out(std::function<bool(std::uint64_t page)> but) { but_ = std::move(but); }
 
  private:
   std::string store_;  // its path
   std::string region_;
+  std::function<bool(std::uint64_t page)> but_;
 };
 
 }  // namespace memlith::core

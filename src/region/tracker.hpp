@@ -80,6 +80,12 @@ class Tracker {
   using ReadHome = std::function<Status(std::uint64_t offset, std::span<std::byte> target)>;
   virtual Status restore(Range range, const ReadHome& read, bool at_home) = 0;
 
+  // Pages that hold nothing any more are given to `thread`: what was stored to them counts as that thread's. No capture
+  // is under way. Any thread.
+  virtual void give_pages(Range /*pages*/, ThreadNumber /*thread*/) {}
+  // A capture had these bytes although its thread did not store to them; they are as they were captured.
+  virtual void note_captured(Range /*range*/) {}
+
   // The region's memory now ends at `bytes`, a multiple of the page size. The new pages are mapped already.
   virtual Status grow(std::uint64_t bytes) = 0;
 

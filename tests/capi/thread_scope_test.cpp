@@ -71,9 +71,35 @@ TEST_P(ThreadScope, IsWhatTheRegionIsOpenedFor) {
   const auto both = store.region("b", {.create = true, .process_scope = true, .thread_scope = true, .size = 4096});
   ASSERT_FALSE(both.ok());
   EXPECT_EQ(both.error().category(), MEMLITH_INVALID);
-  const auto heap = Heap::open(store, "h", {.create = true, .thread_scope = true});
-  ASSERT_FALSE(heap.ok());
-  EXPECT_EQ(heap.error().category(), MEMLITH_UNSUPPORTED);
+}
+
+// The flag makes the difference, and a heap with it is like any other in a later opening.
+TEST(ThreadScopeOfHeaps, IsWhatTheHeapIsOpenedFor) {
+  const TempFolder folder;
+  const Store store = open_store(folder / "store");
+  {
+    const Heap plain = or_leave(Heap::open(store, "h", {.create = true, .tracker = Tracker::fault}), 4);
+    ASSERT_TRUE(plain.root<std::uint64_t>());
+    ASSERT_TRUE(plain.persist());
+    const auto refused = plain.persist(Scope::thread);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().category(), MEMLITH_UNSUPPORTED);
+    EXPECT_NE(refused.error().message().find("MEMLITH_REGION_THREAD_SCOPE"), std::string::npos);
+  }
+  const auto scanned = Heap::open(store, "h", {.thread_scope = true, .tracker = Tracker::scan});
+  ASSERT_FALSE(scanned.ok());
+  EXPECT_EQ(scanned.error().category(), MEMLITH_UNSUPPORTED);
+  const Heap heap = or_leave(Heap::open(store, "h", {.thread_scope = true}), 4);
+  **heap.root<std::uint64_t>() = 5;
+  EXPECT_TRUE(heap.persist(Scope::thread));
+  EXPECT_TRUE(heap.persist_async(Scope::thread));
+  EXPECT_TRUE(store.persist(Scope::thread));
+  EXPECT_TRUE(heap.construct<std::uint64_t>("another", 1u));
+  const auto named = heap.persist(Scope::thread);
+  ASSERT_FALSE(named);
+  EXPECT_EQ(named.error().category(), MEMLITH_BUSY);
+  EXPECT_TRUE(heap.persist());
+  EXPECT_TRUE(heap.persist(Scope::thread));
 }
 
 // ---- what a persist has ----------------------------------------------------------------------------------------
@@ -183,6 +209,96 @@ TEST_P(ThreadScope, TwentyThreadsLoseNothingAcknowledged) {
         for (std::uint64_t page = 0; page < kPagesEach; ++page) {
           ASSERT_EQ(word(*region, thread * kPagesEach + page, thread), found) << "thread " << thread;
         }
+      }
+      told->acknowledged[thread] = found;
+    }
+  }
+}
+
+// ---- heaps, killed at random -----------------------------------------------------------------------------------
+
+// The lists of a thread, which come and go, and of which each entry has the number of the commit.
+using Numbers = memlith::vector<std::uint64_t>;
+struct Own {
+  memlith::map<std::uint64_t, Numbers> numbers;
+};
+std::string name_of(std::uint64_t thread) { return "thread " + std::to_string(thread); }
+// The sizes of the lists of commit `number`: of slabs, of pages, of whole segments.
+std::uint64_t size_of(std::uint64_t number, std::uint64_t thread) {
+  if ((number + thread) % 61 == 0) return 131'000 + number % 7;
+  return (number + thread) % 17 == 0 ? 6000 + number % 100 : number % 90;
+}
+constexpr std::uint64_t kLists = 12;
+
+// Blocks of one thread that another thread frees: passed on behind a persist.
+struct PassedOn {
+  std::array<std::atomic<void*>, kThreads> block;
+};
+
+[[noreturn]] void use_heap_for_ever(const Heap& heap, std::uint64_t thread, Own& own, Told& told, PassedOn& passed) {
+  for (std::uint64_t number = own.numbers.empty() ? 1 : own.numbers.rbegin()->first + 1;; ++number) {
+    own.numbers.emplace(number, Numbers(size_of(number, thread), number, heap.get_allocator()));
+    std::this_thread::yield();  // half done: what others persist meanwhile must not have this
+    if (number > kLists) own.numbers.erase(number - kLists);
+    void* const mine = or_leave(heap.allocate(100 + number % 400), 6);
+    void* const others = passed.block[(thread + 1) % kThreads].exchange(nullptr);
+    if (others != nullptr && !heap.deallocate(others)) ::_exit(7);
+    if (!heap.persist(Scope::thread)) ::_exit(5);
+    told.acknowledged[thread] = number;
+    void* const left = passed.block[thread].exchange(mine);  // from here on the next thread may free it
+    if (left != nullptr && !heap.deallocate(left)) ::_exit(7);
+  }
+}
+
+Heap open_heap(const Store& store, Tracker tracker) {
+  Heap heap = or_leave(Heap::open(store, "heap", {.create = true, .thread_scope = true, .tracker = tracker}), 4);
+  for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
+    // Each by a thread of its own, so that no two of them are in one page.
+    if (!heap.find<Own>(name_of(thread))) {
+      std::thread([&] { (void)or_leave(heap.construct<Own>(name_of(thread)), 6); }).join();
+    }
+  }
+  if (!heap.persist()) ::_exit(5);
+  return heap;
+}
+
+void live_in_heap(const std::string& path, Told& told) {
+  const Store store = open_store(path);
+  const Heap heap = open_heap(store, Tracker::automatic);
+  PassedOn passed{};
+  std::vector<std::thread> threads;
+  for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
+    Own& own = *or_leave(heap.find<Own>(name_of(thread)), 6);
+    threads.emplace_back([&, thread] { use_heap_for_ever(heap, thread, own, told, passed); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(ThreadScopeOfHeaps, TwentyThreadsLoseNothingAcknowledged) {
+  const TempFolder folder;
+  const std::uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  const SharedWithChildren<Told> told;
+  for (std::uint64_t life = 0; life < 10; ++life) {
+    const std::uint64_t enough = told->acknowledged[life % kThreads] + 1 + random() % 30;
+    KilledProcess child;
+    child.start([&] { live_in_heap(folder / "store", *told); },
+                [&] { return told->acknowledged[life % kThreads] >= enough; });
+    child.kill_working(random() % 3000);
+    ASSERT_FALSE(HasFailure());
+
+    const Store store = open_store(folder / "store");
+    const Heap heap = open_heap(store, Tracker::automatic);
+    ASSERT_TRUE(heap.verify()) << "life " << life;
+    for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
+      const Own& own = *or_leave(heap.find<Own>(name_of(thread)), 6);
+      const std::uint64_t found = own.numbers.empty() ? 0 : own.numbers.rbegin()->first;
+      EXPECT_GE(found, told->acknowledged[thread].load()) << "thread " << thread;
+      EXPECT_LE(found, told->acknowledged[thread].load() + 1) << "thread " << thread;
+      ASSERT_EQ(own.numbers.size(), std::min(found, kLists)) << "thread " << thread;
+      for (const auto& [number, numbers] : own.numbers) {
+        ASSERT_EQ(numbers, Numbers(size_of(number, thread), number, heap.get_allocator())) << "thread " << thread;
       }
       told->acknowledged[thread] = found;
     }

@@ -118,16 +118,18 @@ class ExplicitTracker final : public Tracker {
     for (const Touched& each : taken_) ranges.push_back(each.range);
     return kOk;
   }
-  void accept_part(Range part) override {
-    take_out(
-        taken_, part, [](const Touched& each) { return each.range; },
-        [](Touched& each, Range range) { each.range = range; });
-  }
+  void accept_part(Range part) override { take_out_of(taken_, part); }
   void give_back() override {}  // the ranges are still in taken_
   Status restore(Range range, const ReadHome& read, bool at_home) override {
     return restore_or_drop(base_, range, read, at_home);
   }
 
+  // They hold nothing: what other threads touched there is not theirs any more.
+  void give_pages(Range pages, ThreadNumber) override {
+    const LockedLists held(*this, kAllThreads);
+    held.for_each([pages](TouchedList& list) MEMLITH_REQUIRES(list.lock) { take_out_of(list.touched, pages); });
+    take_out_of(taken_, pages);
+  }
   Status grow(std::uint64_t bytes) override {
     MEMLITH_ASSERT(bytes >= bytes_);
     bytes_ = bytes;
@@ -160,6 +162,12 @@ class ExplicitTracker final : public Tracker {
  private:
   static constexpr std::uint32_t kLists = 64;
   static std::uint64_t bit_of(ThreadNumber thread) { return std::uint64_t{1} << thread % kLists; }
+
+  static void take_out_of(std::vector<Touched>& ranges, Range part) {
+    take_out(
+        ranges, part, [](const Touched& each) { return each.range; },
+        [](Touched& each, Range range) { each.range = range; });
+  }
 
   TouchedList& list_of(ThreadNumber thread) {
     const std::uint64_t bit = bit_of(thread);

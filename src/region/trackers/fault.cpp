@@ -116,6 +116,17 @@ Status FaultTracker::prepare_adoption() {
   return kOk;
 }
 
+void FaultTracker::give_pages(Range pages, ThreadNumber thread) {
+  MEMLITH_ASSERT(pages.offset % kPageBytes == 0 && pages.offset + pages.bytes <= pages_.bytes);
+  const FaultHold hold(*region_);
+  mark_for(pages_, pages.offset, pages.offset + pages.bytes, thread);
+}
+
+void FaultTracker::note_captured(Range range) {
+  const FaultHold hold(*region_);
+  copy_to_twins(pages_, range.offset, range.offset + range.bytes);
+}
+
 Status FaultTracker::grow(std::uint64_t bytes) {
   MEMLITH_ASSERT(bytes >= pages_.bytes && bytes % kPageBytes == 0 && bytes / kPageBytes <= pages_max_);
   MEMLITH_TRY(protect(pages_.bytes / kPageBytes, bytes / kPageBytes));

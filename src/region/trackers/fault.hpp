@@ -36,6 +36,8 @@ class FaultTracker final : public Tracker {
   bool rollback_needs_home(ThreadNumber thread) override;
   Status rollback(ThreadNumber thread, std::vector<Range>& others) override;
   Status restore(Range range, const ReadHome& read, bool at_home) override;
+  void give_pages(Range pages, ThreadNumber thread) override;
+  void note_captured(Range range) override;
   Status grow(std::uint64_t bytes) override;
   Status prepare(Range range) override;
   LeftOpen leave_open(std::uint64_t page, std::byte* twin) override;

@@ -350,6 +350,24 @@ void mark_neighbours(FaultPages& pages, std::uint64_t first, std::uint64_t end, 
   }
 }
 
+void mark_for(FaultPages& pages, std::uint64_t begin, std::uint64_t end, ThreadNumber thread) {
+  for (std::uint64_t page = begin / kPageBytes; page < end / kPageBytes; ++page) {
+    PageMark& mark = pages.marks[page];
+    if (mark.thread != 0 && mark.thread < kLeftOpen) mark.thread = thread;
+    if (pages.watched != nullptr) pages.watched[page] = {};
+  }
+}
+
+void copy_to_twins(FaultPages& pages, std::uint64_t begin, std::uint64_t end) {
+  for (std::uint64_t next = 0; begin < end; begin = next) {
+    next = std::min(round_down(begin, kPageBytes) + kPageBytes, end);
+    const PageMark mark = pages.marks[begin / kPageBytes];
+    if (mark.thread == 0 || mark.twin == 0) continue;
+    std::byte* const twin = pages.twins + std::uint64_t{mark.twin - 1} * kPageBytes;
+    std::memcpy(twin + begin % kPageBytes, pages.base + begin, next - begin);
+  }
+}
+
 bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
   FaultPages& pages = *region.pages;
   mark_neighbours(pages, page, page + 1, thread);

@@ -99,6 +99,12 @@ void mark_neighbours(FaultPages& pages, std::uint64_t first, std::uint64_t end, 
 // Under busy.
 std::uint32_t copy_twin(FaultPages& pages, const std::byte* page);
 
+// Bytes [begin, end) are whole pages: those that are marked count as stored to by `thread`. Under busy.
+void mark_for(FaultPages& pages, std::uint64_t begin, std::uint64_t end, ThreadNumber thread);
+
+// The twins of marked pages get what the bytes [begin, end) are now. Under busy.
+void copy_to_twins(FaultPages& pages, std::uint64_t begin, std::uint64_t end);
+
 struct FaultRegion {
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};  // 0: the entry is free

@@ -46,12 +46,13 @@ class InstrumentedTracker final : public Tracker {
     for (const StoredBy& each : taken_) add(each.range, ranges);
     return kOk;
   }
-  void accept_part(Range part) override {
-    const auto base = reinterpret_cast<std::uintptr_t>(base_);
-    take_out(
-        taken_, part,
-        [base](const StoredBy& each) { return Range{each.range.begin - base, each.range.end - each.range.begin}; },
-        [base](StoredBy& each, Range range) { each.range = {base + range.offset, base + range.offset + range.bytes}; });
+  void accept_part(Range part) override { take_out_of(taken_, part); }
+  // They hold nothing: what other threads stored there is not theirs any more.
+  void give_pages(Range pages, ThreadNumber) override {
+    (void)take_stores(kAllThreads, addresses(), known_);  // if it fails, what is left in the lists is in no frame yet
+    take_out_of(known_, pages);
+    take_out_of(taken_, pages);
+    if (check_ != nullptr) check_->forgive(pages);
   }
   void give_back() override {}  // the ranges are still in taken_
   Status restore(Range range, const ReadHome& read, bool at_home) override {
@@ -108,6 +109,13 @@ class InstrumentedTracker final : public Tracker {
       }
       return recorded;
     });
+  }
+  void take_out_of(std::vector<StoredBy>& ranges, Range part) const {
+    const auto base = reinterpret_cast<std::uintptr_t>(base_);
+    take_out(
+        ranges, part,
+        [base](const StoredBy& each) { return Range{each.range.begin - base, each.range.end - each.range.begin}; },
+        [base](StoredBy& each, Range range) { each.range = {base + range.offset, base + range.offset + range.bytes}; });
   }
   // With what the region may grow to.
   [[nodiscard]] StoredRange addresses() const {

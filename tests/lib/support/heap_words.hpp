@@ -17,10 +17,11 @@ using Blocks = std::map<std::byte*, std::string>;
 class HeapWorld {
  public:
   explicit HeapWorld(core::TrackerKind tracker, std::uint64_t size = 256 * core::kKiB,
-                     std::uint64_t reserve = 64 * core::kMiB, core::StoreOptions options = {})
-      : regions_(tracker, std::move(options)) {
+                     std::uint64_t reserve = 64 * core::kMiB, core::StoreOptions options = {},
+                     core::HeapOptions heap_options = {})
+      : regions_(tracker, std::move(options)), heap_options_(heap_options) {
     region_ = &regions_.open("heap", size, reserve);
-    heap_ = must(core::Heap::open(*region_));
+    heap_ = must(core::Heap::open(*region_, heap_options_));
   }
   ~HeapWorld() { heap_ = nullptr; }
 
@@ -34,7 +35,7 @@ class HeapWorld {
     heap_ = nullptr;
     regions_.crash();
     region_ = &regions_.open("heap");
-    heap_ = must(core::Heap::open(*region_));
+    heap_ = must(core::Heap::open(*region_, heap_options_));
   }
 
   // A block filled with bytes of its own; null where the heap has no room.
@@ -86,6 +87,7 @@ class HeapWorld {
 
  private:
   RegionWorld regions_;
+  const core::HeapOptions heap_options_;
   core::Region* region_ = nullptr;
   std::unique_ptr<core::Heap> heap_;
   std::uint64_t next_ = 0;
