@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sort"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -377,6 +378,12 @@ func TestRulesOfTransactions(t *testing.T) {
 	check(t, os.WriteFile(other, []byte("this is no database, but a text"), 0o600))
 	_, err = bolt.Open(other, 0o600, nil)
 	expect(t, err, bolt.ErrInvalid)
+	check(t, os.WriteFile(other, append(make([]byte, 16), "\xed\xda\x0c\xed0123456789"...), 0o600))
+	_, err = bolt.Open(other, 0o600, nil)
+	expect(t, err, bolt.ErrInvalid)
+	if !strings.Contains(err.Error(), "bboltconvert") {
+		t.Errorf("a file of bbolt: %v", err)
+	}
 }
 
 // Readers in many goroutines, one transaction read by several, and batches of which some fail.

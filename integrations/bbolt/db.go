@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -139,6 +140,7 @@ const (
 	lockPoll    = 20 * time.Millisecond
 	mapName     = "bbolt"
 	kvMagic     = "memlthkv"
+	bboltMagic  = "\xed\xda\x0c\xed" // in the place of it, in a file of the original bbolt
 )
 
 // Open opens the database in a file, whose log lies beside it as PATH.memlith, and makes a missing one.
@@ -190,6 +192,11 @@ func inspect(file *os.File) error {
 	var head [24]byte
 	count, _ := file.ReadAt(head[:], 0)
 	magic := string(head[16:])
+	if strings.HasPrefix(magic, bboltMagic) {
+		return fmt.Errorf("%w: %s is of the original bbolt, and this program has memlith in its place: convert it with "+
+			"bboltconvert; if another member of an etcd cluster has sent it, run all members on memlith",
+			ErrInvalid, file.Name())
+	}
 	if count != 0 && (count != len(head) || (magic != kvMagic && magic != "\x00\x00\x00\x00\x00\x00\x00\x00")) {
 		return ErrInvalid
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -258,7 +257,8 @@ func (tx *Tx) ID() int {
 	return int(number) + 1
 }
 
-// Size is that of the database's file at the first call; WriteTo fills its copy up to that size.
+// Size is that of the database's pages, in use and free, at the first call, as bbolt counts it: the file may have grown
+// ahead of them. WriteTo fills its copy up to that size.
 func (tx *Tx) Size() int64 {
 	if size := tx.size.Load(); size != 0 {
 		return size
@@ -269,9 +269,6 @@ func (tx *Tx) Size() int64 {
 		size = int64(info.Pages * info.PageBytes)
 		return err
 	})
-	if file, err := os.Stat(tx.db.path); err == nil && file.Size() > size {
-		size = file.Size()
-	}
 	if !tx.size.CompareAndSwap(0, size) {
 		return tx.size.Load()
 	}

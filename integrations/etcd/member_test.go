@@ -195,3 +195,27 @@ func TestRestoredSnapshot(t *testing.T) {
 		c.kill(-1)
 	}
 }
+
+// TestSnapshotOfStock: a member on memlith that gets the state of a stock member ends, and says what to do.
+func TestSnapshotOfStock(t *testing.T) {
+	stock := os.Getenv("MEMLITH_ETCD_STOCK")
+	if stock == "" {
+		t.Skip("MEMLITH_ETCD_STOCK is not set: `./dev soak etcd` sets it")
+	}
+	c := newCluster(t, 3)
+	c.program = stock
+	c.startOne(0)
+	c.startOne(1)
+	defer func() { c.kill(-1) }()
+	client := c.client()
+	defer client.Close()
+	c.putMany(client, "key", 2000)
+	c.program = ""
+	c.startOne(2)
+	const sentence = "run all members on memlith"
+	for end := time.Now().Add(patience); !c.logged(2, sentence); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the member does not say why it cannot take the state of a stock member")
+		}
+	}
+}

@@ -162,8 +162,9 @@ soak_etcd() {
       MEMLITH_ETCD_MEMBERS=$members "$work/$side" -test.v -test.timeout 0 -test.run '^TestKills$' || return
     done
   done
-  MEMLITH_ETCD_CONVERT=$bin/etcdconvert "$work/memlith/bin/tests" -test.v -test.run 'Members|Snapshot|Directory' &&
-    MEMLITH_ETCD_UTL="" "$work/database" -test.v -test.run 'Members|Directory' || return
+  MEMLITH_ETCD_CONVERT=$bin/etcdconvert "$work/memlith/bin/tests" -test.v \
+    -test.run 'Members|Snapshot|Directory|Quota' &&
+    MEMLITH_ETCD_UTL="" "$work/database" -test.v -test.run 'Members|OfStock|Directory|Quota' || return
   if "$work/planted/bin/tests" -test.run '^TestKills$' >"$work/planted.log"; then
     fail "a log that does not wait for the disk was not noticed"
     return 1
