@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`memlith browse` on a terminal of 24 lines: what is on the screen after each key, beside a writer and without.
 
-Usage: browse_test.py MEMLITH GOLDEN_STORE
+Usage: browse_test.py MEMLITH GOLDEN_STORE ORDER
 """
 import os
 import pathlib
@@ -15,7 +15,7 @@ import unittest
 
 import pyte
 
-MEMLITH, GOLDEN_STORE = sys.argv[1:3]
+MEMLITH, GOLDEN_STORE, ORDER = sys.argv[1:4]
 LINES, COLUMNS = 24, 100
 # As the terminal "linux" says them, whose every sequence pyte knows.
 UP, DOWN, END, HOME, NEXT_PAGE, ESCAPE = "\x1b[A", "\x1b[B", "\x1b[4~", "\x1b[1~", "\x1b[6~", "\x1b"
@@ -140,6 +140,26 @@ class Browse(unittest.TestCase):
         terminal.until("> log ", without="> log >")
         terminal.press("/0\n")
         terminal.until("there are entries ")
+        terminal.press("Q")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_durable_runs(self):
+        subprocess.run([ORDER, self.store, "a"], check=True, capture_output=True)
+        subprocess.run([ORDER, self.store, "keyless", "kill"], check=False, capture_output=True)
+        terminal = self.open()
+        terminal.until(".records ")
+        terminal.press("\n")
+        terminal.until("durable runs")
+        terminal.press("\n")
+        display = terminal.until("> runs")
+        self.assertRegex(display[1], "a +done +2 ")
+        self.assertRegex(display[2], "keyless +ready +1 ")
+        terminal.press("/k\n\n")
+        display = terminal.until("> keyless")
+        self.assertRegex(display[1], "0  step +done .* reserve")
+        self.assertRegex(display[2], "1  effect +unknown .* charge")
+        terminal.press("\n")
+        terminal.until("00000000  08 00 00 00")
         terminal.press("Q")
         self.assertEqual(terminal.end(), 0)
 

@@ -18,6 +18,7 @@
 #include "commands.hpp"
 #include "kv.hpp"
 #include "memlith/applog.h"
+#include "steps.hpp"
 
 namespace memlith::tool {
 
@@ -288,6 +289,88 @@ class MapView : public View {
   std::size_t selected_ = 0;
 };
 
+// The calls of a durable run.
+class CallsView : public NumberedView {
+ public:
+  CallsView(std::string title, std::vector<steps::Call> calls)
+      : NumberedView(std::move(title)), calls_(std::move(calls)) {}
+  Result<ViewPointer> enter() override {
+    if (calls_.empty()) return ViewPointer();
+    const std::string& bytes = calls_[selected()].payload;
+    return view_of_bytes(fmt::format("{} > {}", title(), selected()), {bytes.begin(), bytes.end()}, bytes.size());
+  }
+
+ protected:
+  [[nodiscard]] std::uint64_t count() override { return calls_.size(); }
+  [[nodiscard]] std::string line(std::uint64_t number) override { return line_of(calls_[number], number); }
+
+ private:
+  std::vector<steps::Call> calls_;
+};
+
+// The durable runs of a store, in the map that keeps them.
+class RunsView : public NumberedView {
+ public:
+  static Result<ViewPointer> open(std::string title, SharedKv kv, memlith_kv_map map) {
+    auto view = std::make_unique<RunsView>(std::move(title), std::move(kv), map);
+    if (auto failure = view->load()) return std::move(*failure);
+    return ViewPointer(std::move(view));
+  }
+  RunsView(std::string title, SharedKv kv, memlith_kv_map map)
+      : NumberedView(std::move(title)), kv_(std::move(kv)), map_(map) {}
+  Result<ViewPointer> enter() override {
+    if (runs_.empty()) return ViewPointer();
+    const std::string& id = runs_[selected()].id;
+    std::vector<steps::Call> calls;
+    std::optional<Failure> wrong;
+    const std::string prefix = steps::detail::calls_prefix(id);
+    auto failure = for_each(prefix, steps::detail::behind(prefix), [&](std::string_view, std::string_view value) {
+      auto call = steps::detail::unpacked_call(id, static_cast<std::uint32_t>(calls.size()), value);
+      if (!call) return (wrong = tool_failure(call.error().category(), call.error().message())), false;
+      calls.push_back(std::move(*call));
+      return true;
+    });
+    if (!failure) failure = std::move(wrong);
+    if (failure) return std::move(*failure);
+    return ViewPointer(std::make_unique<CallsView>(title() + " > " + id, std::move(calls)));
+  }
+  [[nodiscard]] std::string_view searched() const override { return "run"; }
+  MaybeFailure search(const std::string& text) override {
+    const auto found =
+        std::lower_bound(runs_.begin(), runs_.end(), text, [](const auto& run, auto& id) { return run.id < id; });
+    select(static_cast<std::uint64_t>(found - runs_.begin()));
+    return {};
+  }
+
+ protected:
+  [[nodiscard]] std::uint64_t count() override { return runs_.size(); }
+  [[nodiscard]] std::string line(std::uint64_t number) override {
+    return line_of(runs_[number], steps::name_of(runs_[number].status), 24);
+  }
+
+ private:
+  MaybeFailure for_each(const std::string& from, const std::string& to, const Visit& visit) const {
+    Result<TxnHandle> txn = begin_reading(kv_);
+    if (!txn.ok()) return std::move(txn.failure());
+    return for_each_record(txn->get(), map_, from, to, visit);
+  }
+  MaybeFailure load() {
+    const std::string prefix = steps::detail::key('r', {});
+    std::optional<Failure> wrong;
+    auto failure = for_each(prefix, steps::detail::behind(prefix), [&](std::string_view key, std::string_view value) {
+      auto run = steps::detail::unpacked_run(key.substr(prefix.size()), value);
+      if (!run) return (wrong = tool_failure(run.error().category(), run.error().message())), false;
+      runs_.push_back(std::move(*run));
+      return true;
+    });
+    return failure ? std::move(failure) : std::move(wrong);
+  }
+
+  SharedKv kv_;
+  memlith_kv_map map_;
+  std::vector<steps::RunInfo> runs_;
+};
+
 // The maps of a kv store.
 class MapsView : public NumberedView {
  public:
@@ -301,6 +384,7 @@ class MapsView : public NumberedView {
     memlith_kv_map map = 0;
     const std::int32_t code = memlith_kv_map_open(kv_.get(), name.c_str(), 0, &map);
     if (code != MEMLITH_OK) return library_failure(code, "opening the map");
+    if (name == steps::detail::kMap) return RunsView::open(title() + " > runs", kv_, map);
     return ViewPointer(std::make_unique<MapView>(title() + " > " + name, kv_, map));
   }
 
@@ -312,6 +396,7 @@ class MapsView : public NumberedView {
     Result<TxnHandle> txn = begin_reading(kv_);
     std::uint64_t records = 0;
     std::uint64_t bytes = 0;
+    if (name == steps::detail::kMap) return "durable runs";
     const bool known = txn.ok() && memlith_kv_map_open(kv_.get(), name.c_str(), 0, &map) == MEMLITH_OK &&
                        memlith_kv_estimate(txn->get(), map, nullptr, nullptr, &records, &bytes) == MEMLITH_OK;
     if (!known) return escaped(name);

@@ -29,7 +29,6 @@ struct KvArguments {
 };
 
 void add_kv_commands(CLI::App& app, CommandLine& line);
-void add_steps_commands(CLI::App& app, CommandLine& line);  // steps.cpp
 
 // ---- text ------------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@
 #include "postgres/tool/commands.hpp"
 #include "rocksdb/tool/commands.hpp"
 #include "sqlite/tool/commands.hpp"
+#include "steps.hpp"
 
 namespace memlith::tool {
 

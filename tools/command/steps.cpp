@@ -1,5 +1,5 @@
 // memlith steps list|show|retry|cancel: the durable runs of a store (memlith/steps.hpp, memlith.steps of Python).
-#include "memlith/steps.hpp"
+#include "steps.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -16,14 +16,58 @@
 #include "cli/cli_words.hpp"
 #include "cli/store_path.hpp"
 #include "commands.hpp"
-#include "kv.hpp"
+#include "memlith/steps.hpp"
 
 namespace memlith::tool {
+
+using steps::RunInfo;
+
+namespace {
+
+std::string time_text(std::uint64_t since_1970_us) {
+  if (since_1970_us == 0) return "";
+  return fmt::format("{:%F %T}", fmt::gmtime(static_cast<std::time_t>(since_1970_us / 1000000)));
+}
+
+// The reason why a run does not go on by itself, or what it waits for.
+std::string reason_of(const RunInfo& run) {
+  if (!run.error.empty()) return run.error;
+  if (run.status != steps::Status::waiting) return "";
+  std::string reason = run.waits_for.empty() ? "" : "signal " + run.waits_for;
+  if (run.due_us != 0) reason += fmt::format("{}until {}", reason.empty() ? "" : ", ", time_text(run.due_us));
+  return reason;
+}
+
+std::string kind_of(const steps::Call& call) {
+  constexpr std::array kNames = {"step", "effect", "sleep", "signal"};
+  return kNames[static_cast<std::size_t>(call.kind) - 1];
+}
+
+std::string state_of(const steps::Call& call) {
+  constexpr std::array kNames = {"began", "done", "raised", "timed out"};
+  const bool is_unknown = call.kind == steps::Kind::effect && call.state == steps::State::began;
+  return is_unknown ? "unknown" : kNames[static_cast<std::size_t>(call.state) - 1];
+}
+
+}  // namespace
+
+std::string line_of(const RunInfo& run, const std::string& status, std::size_t width) {
+  std::string line =
+      fmt::format("{:<{}}  {:<9}  {:>6}  {:<19}  {:<16}  {}", printable(run.id), width, status, run.position,
+                  time_text(run.changed_us), printable(run.workflow), printable(reason_of(run)));
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+std::string line_of(const steps::Call& call, std::size_t number) {
+  return fmt::format("{:>5}  {:<6}  {:<9}  {}  {}{}{}", number, kind_of(call), state_of(call), time_text(call.time_us),
+                     printable(call.name), call.key.empty() ? "" : " with key " + printable(call.key),
+                     call.state == steps::State::raised ? ": " + printable(call.payload) : "");
+}
 
 namespace {
 
 using steps::Journal;
-using steps::RunInfo;
 
 struct StepsArguments {
   std::string path;
@@ -64,11 +108,6 @@ Result<OpenJournal> open_journal(const StepsArguments& arguments, bool for_chang
   return OpenJournal{std::move(*store), std::move(*journal), info->follows != 0};
 }
 
-std::string time_text(std::uint64_t since_1970_us) {
-  if (since_1970_us == 0) return "";
-  return fmt::format("{:%F %T}", fmt::gmtime(static_cast<std::time_t>(since_1970_us / 1000000)));
-}
-
 std::string status_of(const RunInfo& run, const OpenJournal& opened) {
   const bool is_leased = opened.in_use && run.lease_until_us > steps::detail::now_us();
   return is_leased && !steps::has_ended(run.status) ? "running" : steps::name_of(run.status);
@@ -89,15 +128,6 @@ Json json_of(const RunInfo& run, const OpenJournal& opened) {
           {"error", run.error}};
 }
 
-// The reason why a run does not go on by itself, or what it waits for.
-std::string reason_of(const RunInfo& run) {
-  if (!run.error.empty()) return run.error;
-  if (run.status != steps::Status::waiting) return "";
-  std::string reason = run.waits_for.empty() ? "" : "signal " + run.waits_for;
-  if (run.due_us != 0) reason += fmt::format("{}until {}", reason.empty() ? "" : ", ", time_text(run.due_us));
-  return reason;
-}
-
 MaybeFailure run_list(const StepsArguments& arguments) {
   Result<OpenJournal> opened = open_journal(arguments, false);
   if (!opened.ok()) return std::move(opened.failure());
@@ -116,24 +146,9 @@ MaybeFailure run_list(const StepsArguments& arguments) {
                          "workflow", "waits for, or failed by"));
   for (const RunInfo& run : *runs) {
     if (output_failed()) break;
-    std::string line =
-        fmt::format("{:<{}}  {:<9}  {:>6}  {:<19}  {:<16}  {}", printable(run.id), width, status_of(run, *opened),
-                    run.position, time_text(run.changed_us), printable(run.workflow), printable(reason_of(run)));
-    line.erase(line.find_last_not_of(' ') + 1);
-    write_line(line);
+    write_line(line_of(run, status_of(run, *opened), width));
   }
   return {};
-}
-
-std::string kind_of(const steps::Call& call) {
-  constexpr std::array kNames = {"step", "effect", "sleep", "signal"};
-  return kNames[static_cast<std::size_t>(call.kind) - 1];
-}
-
-std::string state_of(const steps::Call& call) {
-  constexpr std::array kNames = {"began", "done", "raised", "timed out"};
-  const bool is_unknown = call.kind == steps::Kind::effect && call.state == steps::State::began;
-  return is_unknown ? "unknown" : kNames[static_cast<std::size_t>(call.state) - 1];
 }
 
 MaybeFailure run_show(const StepsArguments& arguments) {
@@ -165,11 +180,7 @@ MaybeFailure run_show(const StepsArguments& arguments) {
   }
   if (const std::string reason = reason_of(*run); !reason.empty()) write_line("  " + printable(reason));
   for (std::size_t number = 0; number < calls->size() && !output_failed(); ++number) {
-    const steps::Call& call = (*calls)[number];
-    write_line(fmt::format("  {:>5}  {:<6}  {:<9}  {}  {}{}{}", number, kind_of(call), state_of(call),
-                           time_text(call.time_us), printable(call.name),
-                           call.key.empty() ? "" : " with key " + printable(call.key),
-                           call.state == steps::State::raised ? ": " + printable(call.payload) : ""));
+    write_line("  " + line_of((*calls)[number], number));
   }
   return {};
 }
