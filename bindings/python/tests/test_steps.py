@@ -1,6 +1,8 @@
 """memlith.steps: calls that happen once, waits, workers, messages, and what is refused."""
 
 import asyncio
+import json
+import os
 import pathlib
 import re
 import subprocess
@@ -178,6 +180,31 @@ def test_one_thread_calls_a_run(store: memlith.Store) -> None:
 
     run.effect(work)()
     assert "one thread at a time" in str(failures[0])
+
+
+def test_threads_of_a_step_work_in_its_transaction(store: memlith.Store) -> None:
+    data = memlith.Dict[int](store, "data")
+    run = steps.run(store, "r")
+    with pytest.raises(memlith.Invalid, match="while one of its steps is called"):
+        run.transaction  # noqa: B018
+
+    def library() -> None:
+        with run.transaction.use():
+            data["n"] = data.get("n", 0) + 1
+
+    def work() -> None:
+        thread = threading.Thread(target=library)
+        thread.start()
+        thread.join()
+        if data["n"] == 1:
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        run.step(work)()
+    assert "n" not in data
+    data["n"] = 1
+    run.step(work)()
+    assert data["n"] == 2
 
 
 @pytest.mark.parametrize("codec", ["msgpack", "raw"])
@@ -547,6 +574,34 @@ def test_the_outbox_and_the_runs_in_another_process(store: memlith.Store, progra
     assert [each.content for each in outbox] == ["two", "three", "alone"]
     assert [each.content for each in outbox.after(3)] == ["alone"]
     reader.communicate("end\n")
+
+
+def test_runs_of_cpp_and_of_python_are_the_same(folder: pathlib.Path) -> None:
+    """The programs are examples/order.cpp and the command, of the build that MEMLITH_COMMAND is of."""
+    command = pathlib.Path(os.environ.get("MEMLITH_COMMAND", "none"))
+    order_program = command.parent / "order"
+    if not order_program.exists():
+        pytest.skip("examples/order.cpp was not built")
+    with memlith.open(folder / "s") as store:
+        run = steps.run(store, "py", codec="raw")
+        run.step(lambda: b"\5\0\0\0", name="reserve")()
+        steps.submit(store, "workflow", "later", delay=1000)
+    subprocess.run([order_program, folder / "s", "cpp"], check=True)
+    done = subprocess.run([order_program, folder / "s", "py"], check=True, capture_output=True, text=True)
+    assert "reserve" not in done.stdout and "5 left" in done.stdout
+    listed = subprocess.run([command, "steps", "list", folder / "s", "--json"], check=True, capture_output=True)
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [(row["id"], row["status"], row["steps"], row["codec"]) for row in rows] == [
+        ("cpp", "done", 2, "raw"), ("later", "ready", 0, "pickle"), ("py", "done", 2, "raw")]
+    subprocess.run([command, "steps", "cancel", folder / "s", "later"], check=True)
+    with memlith.open(folder / "s") as store:
+        assert [(each.id, each.status, each.steps) for each in steps.runs(store)] == [
+            ("cpp", "done", 2), ("later", "cancelled", 0), ("py", "done", 2)]
+        assert steps.result(store, "cpp") == b"receipt for 500"
+        run = steps.run(store, "cpp", codec="raw")
+        assert run.step(lambda: b"", name="reserve")() == b"\x09\0\0\0"
+        assert [each.content for each in steps.Outbox(store)] == [b"cpp reserved"]
+        assert len(memlith.Dict(store, ".steps", codec="raw")) == len(list(_engine.engine_of(store).records))
 
 
 def test_a_store_without_runs_that_is_read(folder: pathlib.Path) -> None:

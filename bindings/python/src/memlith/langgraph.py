@@ -98,9 +98,9 @@ class Saver(BaseCheckpointSaver[str]):
                 values[channel] = self.serde.loads_typed(typed)
         writes = []
         for (*_, task, index), write in self._records.items_in(prefix=(thread, space, _WRITE, checkpoint)):
-            kind, content_of_write, channel, path = split_parts(write, 0, 4)
-            loaded = self.serde.loads_typed((kind.decode(), content_of_write))
-            writes.append((path.decode(), task, index, channel.decode(), loaded))
+            kind, typed_content, written_to, path = split_parts(write, 0, 4)
+            loaded = self.serde.loads_typed((kind.decode(), typed_content))
+            writes.append((path.decode(), task, index, written_to.decode(), loaded))
         writes.sort(key=lambda write: write[:3])  # as the tasks were applied
         return CheckpointTuple(
             config=_config(thread, space, checkpoint), checkpoint={**found, "channel_values": values},

@@ -127,9 +127,9 @@ class Engine:
 
     # ---- commits ----
 
-    def transaction(self, weak: bool) -> Transaction[Store]:
-        """One commit of everything in the store: arrays, dictionaries, logs."""
-        return Transaction(self.store._core, self.store._threads.waiter, self.store, True, weak, None)
+    def transaction(self, weak: bool) -> Transaction[Any]:
+        """One commit of everything in the store: arrays, dictionaries, logs. A block of it gives the transaction."""
+        return Transaction(self.store._core, self.store._threads.waiter, None, True, weak, None)
 
     def commit(self, weak: bool) -> Transaction[None]:
         """One commit of records; within a transaction of the caller, a part of that."""

@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterator, ParamSpec, TypeVar, overload
 
 from .._errors import Busy, Conflict, Corrupt, Incompatible, Invalid
 from .._store import Store
+from .._transaction import Transaction
 from . import _format
 from ._engine import (
     AnyCodec,
@@ -80,6 +81,7 @@ class Run:
         self._raised: dict[int, Step] = {}  # exceptions that the program has survived; recorded with the next call
         self._turn = threading.Lock()
         self._inside: int | None = None  # the thread, in a step
+        self._transaction: Transaction[Any] | None = None  # likewise
         self._parked = False
 
     # ---- steps and effects ----
@@ -160,6 +162,16 @@ class Run:
     def outbox(self) -> RunOutbox:
         """`run.outbox.append(message)`, in a step: sends a message in the step's commit. Outbox(store) reads it."""
         return RunOutbox(self)
+
+    @property
+    def transaction(self) -> Transaction[Any]:
+        """In a step: its transaction, for threads that the step starts: `with run.transaction.use():`.
+
+        Threads with a copy of the step's context (asyncio.to_thread) work in it from their beginning.
+        """
+        if self._transaction is None:
+            raise Invalid("a run has a transaction while one of its steps is called")
+        return self._transaction
 
     # ---- waits ----
 
@@ -389,11 +401,13 @@ class Run:
     def _commit(self, weak: bool) -> Iterator[Head]:
         """One commit of the store, if the run is still this object's. After an error the records are read anew."""
         try:
-            with self._engine.transaction(weak):
+            with self._engine.transaction(weak) as self._transaction:
                 yield self._owned()
         except BaseException:
             self._forget()
             raise
+        finally:
+            self._transaction = None
 
     def _owned(self) -> Head:
         head = self._engine.known(self.id)
