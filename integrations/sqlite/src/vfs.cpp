@@ -42,22 +42,27 @@ int guarded(Body body) {
 constexpr int kLooks = 10;
 
 // As xOpen, with the engine or in mode shared: as `use` or the parameters say, or else as the database is.
-enum class Use : std::uint8_t { any, share, checkpoint };
+//
+// THE DEFAULT, where neither says so: a database in WAL mode is for mode shared (files.cpp). Another one is the
+// engine's if the program asks for memlith by name. Where memlith is SQLite's default the program may be one of many
+// processes that has never heard of memlith, and of which each would wait for the others to give the database back; so
+// mode shared leaves the database to SQLite's own VFS until it is in WAL mode. The engine gets what it has marked.
+enum class Use : std::uint8_t { any, by_default, share, checkpoint };
 int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, int* out_flags, Use use) {
   Options options = mine.databases().defaults();
   const char* const parameters = (flags & SQLITE_OPEN_URI) != 0 ? name : nullptr;
   if (const Status status = read_options(mine.api(), parameters, options); !status.ok()) {
     return report(mine.api(), status, true);
   }
-  const bool share = use != Use::any;
+  const bool share = use == Use::share || use == Use::checkpoint;
   const bool as_it_is = !share && !options.share.has_value();
   for (int looks = 0; looks < kLooks; ++looks) {
-    const bool shared_here = as_it_is && shared::is_open_here(name);
-    if (!share && !shared_here && !options.share.value_or(false)) {
+    const bool shared_first = as_it_is && ((use == Use::by_default && looks == 0) || shared::is_open_here(name));
+    if (!share && !shared_first && !options.share.value_or(false)) {
       const int code = open_main(mine, name, file, flags, out_flags);
       if (!as_it_is || code != kNotForTheEngine) return code;
     }
-    const int code = shared::open_shared(mine, name, file, flags, out_flags, options, use == Use::checkpoint);
+    const int code = shared::open_shared(mine, name, file, flags, out_flags, options, use == Use::checkpoint, as_it_is);
     if (code != shared::kForTheEngine) return code;
     // A thread that opens it with the engine is waited for; then this connection goes where that one is.
     const bool is_open = static_cast<bool>(mine.databases().find_owner(name, ""));
@@ -76,8 +81,9 @@ int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, 
   return guarded([&]() -> int {
     Vfs& mine = self(vfs);
     if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) {
-      const Use use = shared::take_opens_for_checkpoint() ? Use::checkpoint : Use::any;
-      return open_database(mine, name, file, flags, out_flags, use);
+      const Use use = mine.is_default(vfs) ? Use::by_default : Use::any;
+      return open_database(mine, name, file, flags, out_flags,
+                           shared::take_opens_for_checkpoint() ? Use::checkpoint : use);
     }
     if (name != nullptr && shared::belongs_to_shared(name)) {
       return (flags & SQLITE_OPEN_WAL) != 0 ? shared::open_shared_wal(mine, name, file, flags, out_flags)
@@ -199,7 +205,7 @@ std::unique_ptr<Vfs> Vfs::make(const Api& api, Databases& databases, const char*
 }
 
 Vfs::Vfs(const Api& api, Databases& databases, sqlite3_vfs* base, const char* name)
-    : api_(api), databases_(databases), base_(base) {
+    : api_(api), databases_(databases), base_(base), default_name_(std::string(name) + "-default") {
   vfs_.iVersion = 2;
   vfs_.szOsFile = std::max({base->szOsFile, kFileBytes, shared::kSharedFileBytes});
   vfs_.mxPathname = base->mxPathname;
@@ -218,10 +224,19 @@ Vfs::Vfs(const Api& api, Databases& databases, sqlite3_vfs* base, const char* na
   vfs_.xCurrentTime = vfs_current_time;
   vfs_.xGetLastError = vfs_get_last_error;
   vfs_.xCurrentTimeInt64 = vfs_current_time_int64;
+  default_vfs_ = vfs_;
+  default_vfs_.zName = default_name_.c_str();
 }
 
-int Vfs::register_it(bool as_default) { return api_.vfs_register(&vfs_, as_default ? 1 : 0); }
-int Vfs::unregister() { return api_.vfs_unregister(&vfs_); }
+int Vfs::register_it(bool as_default) {
+  const int code = api_.vfs_register(&vfs_, 0);
+  return code == SQLITE_OK && as_default ? api_.vfs_register(&default_vfs_, 1) : code;
+}
+
+int Vfs::unregister() {
+  (void)api_.vfs_unregister(&default_vfs_);
+  return api_.vfs_unregister(&vfs_);
+}
 
 // ---- databases by identity ---------------------------------------------------------------------------------------
 

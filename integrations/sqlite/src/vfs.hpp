@@ -104,13 +104,14 @@ class Vfs {
   Vfs(const Vfs&) = delete;
   Vfs& operator=(const Vfs&) = delete;
 
-  // SQLITE_OK, or what SQLite says.
+  // SQLITE_OK, or what SQLite says. As the default it has another name, so that it knows which connections ask for it.
   int register_it(bool as_default);
   int unregister();
 
   [[nodiscard]] const Api& api() const { return api_; }
   [[nodiscard]] const char* name() const { return vfs_.zName; }
   [[nodiscard]] sqlite3_vfs* base() const { return base_; }
+  [[nodiscard]] bool is_default(const sqlite3_vfs* vfs) const { return vfs == &default_vfs_; }
   [[nodiscard]] Databases& databases() { return databases_; }
   [[nodiscard]] MemoryFolder& memory() { return databases_.memory(); }
   [[nodiscard]] World& world() { return databases_.world(); }
@@ -122,6 +123,8 @@ class Vfs {
   Databases& databases_;
   sqlite3_vfs* base_;
   sqlite3_vfs vfs_{};
+  const std::string default_name_;
+  sqlite3_vfs default_vfs_{};
 };
 
 }  // namespace memlith::sqlite

@@ -39,6 +39,53 @@ TEST_F(DefaultMode, ADatabaseInARollbackModeIsTheEngines) {
   EXPECT_EQ(mode(open()), "engine");
 }
 
+// Where memlith is SQLite's default, and the program does not ask for it by name.
+TEST_F(DefaultMode, SqlitesDefaultLeavesARollbackModeToSqlite) {
+  const auto by_default = [this](const std::string& parameters = "") {
+    return Db("file:" + path_ + parameters, "memlith-default");
+  };
+  Db made = by_default();
+  EXPECT_RUNS(made, "create table t(a); insert into t values(1)");
+  EXPECT_EQ(mode(made), "shared");
+  EXPECT_FALSE(fs::exists(path_ + ".memlith")) << "no engine has it";
+  EXPECT_TRUE(head().starts_with("SQLite format 3"));
+  Child child([&](int ready) {
+    Db other = by_default();
+    if (other.run("insert into t values(2)") == SQLITE_OK) tell(ready);
+  });
+  EXPECT_EQ(child.wait(), 1) << "processes share it";
+  EXPECT_EQ(plain().all("select * from t"), "1\n2");
+  EXPECT_EQ(made.all("pragma journal_mode = wal"), "wal");
+  EXPECT_EQ(made.all("select * from t"), "1\n2");
+  EXPECT_NE(made.all("pragma memlith_stats").find("control_block=yes"), std::string::npos);
+  EXPECT_EQ(made.all("pragma journal_mode = delete"), "delete");
+  EXPECT_EQ(made.close(), SQLITE_OK);
+  EXPECT_EQ(mode(by_default("?share=0")), "engine");
+  EXPECT_EQ(mode(open()), "engine") << "asked for by name";
+  Db engine = open();
+  EXPECT_RUNS(engine, "insert into t values(3)");
+  EXPECT_EQ(mode(by_default()), "engine") << "it goes where the other connection of the process is";
+}
+
+TEST_F(DefaultMode, SqlitesDefaultRecoversWhatAnEngineLeft) {
+  make_plain();
+  Child child([&](int ready) {
+    Db db = open("share=0");
+    if (db.run("insert into t values(2)") == SQLITE_OK) tell(ready);
+    ::pause();
+  });
+  ASSERT_EQ(child.wait(), 1);
+  sqlite_log.clear();
+  EXPECT_EQ(Db(path_, "memlith-default").open_code(), SQLITE_BUSY);
+  EXPECT_TRUE(sqlite_log.told("share=1")) << sqlite_log.last();
+  child.kill();
+  Db db(path_, "memlith-default");
+  EXPECT_EQ(db.all("select * from t"), "1\n2");
+  EXPECT_EQ(mode(db), "engine");
+  EXPECT_EQ(db.close(), SQLITE_OK);
+  EXPECT_EQ(mode(Db(path_, "memlith-default")), "shared");
+}
+
 TEST_F(DefaultMode, TheParameterCounts) {
   make_plain("pragma journal_mode = wal");
   EXPECT_EQ(mode(open("share=0")), "engine");

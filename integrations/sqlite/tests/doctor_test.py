@@ -116,9 +116,9 @@ if shutil.which("php"):
     line = next(each for each in doctor("php")[0]["advice"].splitlines() if "loadExtension" in each).strip()
     ask = "$d = new SQLite3(\"php.db\"); echo $d->querySingle(\"pragma memlith_share\");"
     answer = runs(["sh", "-c", line.replace("...", ask)])
-    check("PHP on the engine", answer.stdout == "engine", answer)
-    answer = runs(["sh", "-c", line.replace("...", ask)], MEMLITH_SQLITE_SHARE="1")
     check("PHP in mode shared", answer.stdout == "shared", answer)
+    answer = runs(["sh", "-c", line.replace("...", ask)], MEMLITH_SQLITE_SHARE="0")
+    check("PHP on the engine", answer.stdout == "engine", answer)
     ask = "$d = new PDO(\"sqlite:php.db\"); echo $d->query(\"pragma memlith_share\")->fetchColumn();"
     answer = runs(["sh", "-c", line.replace("...", ask)], MEMLITH_SQLITE_SHARE="1")
     check("PDO in mode shared", answer.stdout == "shared", answer)
@@ -132,10 +132,10 @@ if runs(["/usr/bin/python3", "-c", loads]).returncode == 0:
     line = next(each for each in doctor(own_python)[0]["advice"].splitlines() if "load_extension(" in each).strip()
     answer = runs(["/usr/bin/python3", "-c", f"import sqlite3\n{line}\nprint(sqlite3.connect('own.db').execute("
                    "'pragma memlith_share').fetchone()[0])"])
-    check("the line for such a Python", answer.stdout == "engine\n", answer)
+    check("the line for such a Python", answer.stdout == "shared\n", answer)
 answer = runs([sys.executable, "-c", "import sqlite3\nprint(sqlite3.connect('python.db').execute("
                "'pragma memlith_share').fetchone()[0])"], LD_PRELOAD=plugin)
-check("Python", answer.stdout == "engine\n", answer)
+check("Python", answer.stdout == "shared\n", answer)
 shutil.rmtree(folder)
 print(f"{len(failures)} failed")
 sys.exit(1 if failures else 0)

@@ -6,6 +6,7 @@ The sqlite3 shell and every Python on the machine load it, get it registered, or
 plain SQLite finds an ordinary database. A program that is not on the machine is skipped by name. Exit code 77: nothing
 at all could be tested.
 """
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -187,6 +188,28 @@ def test_shell(shell):
     check("shell: preloaded, plain afterwards", plain("preloaded.db", "select * from t") == [(1,)])
 
 
+def test_many_shells(shell):
+    """A rollback journal, and shells that know nothing of memlith: none waits for another one to give up the engine."""
+    run([shell, "many.db", "create table t(a);"])
+    log = folder.resolve() / "many.log"
+    settings = {"LD_PRELOAD": plugin, "MEMLITH_SQLITE_LOG": str(log)}
+
+    def insert(number):
+        return run([shell, "-cmd", ".timeout 5000", "many.db", f"insert into t values({number});"],
+                   environment=settings)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(insert, range(200)))
+    lines = log.read_text().splitlines()
+    check("200 inserts of 16 shells at a time: none is lost",
+          plain("many.db", "select count(*), sum(a) from t") == [(200, 199 * 100)],
+          [answer.stderr for answer in answers if answer.stderr])
+    check("no shell had the engine", len(lines) == 200 and all("on memlith: shared" in line for line in lines),
+          lines[:5])
+    settings["MEMLITH_SQLITE_SHARE"] = "0"
+    insert(200)
+    check("a shell that asks has it", "on memlith: for writing" in log.read_text(), log.read_text()[-300:])
+
+
 LOADED = """
 import sqlite3, sys
 loader = sqlite3.connect(":memory:")
@@ -304,6 +327,7 @@ if sanitized:
 if shell := shutil.which("sqlite3"):
     test_shell(shell)
     test_busy_timeout(shell)
+    test_many_shells(shell)
 else:
     print("skip the sqlite3 shell: there is none")
 test_ways_to_share()

@@ -85,14 +85,16 @@ class SqliteLog {
 };
 inline SqliteLog& sqlite_log = SqliteLog::get();  // SQLite has to be told before it is used
 
-// Registers "memlith" over real files, once, not as the default.
+// Registers "memlith" over real files, once, and "memlith-default", which is not SQLite's default in a test.
 inline sqlite::Vfs& registered_vfs() {
   static sqlite::Vfs* const vfs = [] {
     ::setenv("MEMLITH_SQLITE_OPEN_WAIT_MS", "0", 0);  // a test that expects BUSY does not wait for it
     ::setenv("MEMLITH_SQLITE_IDLE_MS", "0", 0);       // the mark stays where a test looks for it
     ::setenv("MEMLITH_SQLITE_SHARE", "0", 0);         // the engine, unless a test asks for mode shared
     auto made = sqlite::Vfs::make(linked_api(), sqlite::real_databases(), "memlith");
-    EXPECT_EQ(made->register_it(false), SQLITE_OK);
+    sqlite3_vfs* const before = sqlite3_vfs_find(nullptr);
+    EXPECT_EQ(made->register_it(true), SQLITE_OK);
+    EXPECT_EQ(sqlite3_vfs_register(before, 1), SQLITE_OK);
     return made.release();
   }();
   return *vfs;

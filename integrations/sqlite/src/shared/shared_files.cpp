@@ -400,7 +400,7 @@ core::Status check_not_marked(RealFile& database, const std::string& path) {
 const int kSharedFileBytes = sizeof(SharedFile);
 
 int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options,
-                bool for_checkpoint) {
+                bool for_checkpoint, bool or_engine) {
   Registry::get().leave_parent();
   auto connection = Registry::get().add(vfs.api(), *vfs.base(), name, options);
   if (connection == nullptr) return kForTheEngine;
@@ -415,7 +415,7 @@ int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* 
     return give_up(code);
   }
   if (const auto status = check_not_marked(connection->database(), connection->path()); !status.ok()) {
-    return give_up(report(vfs.api(), status, true));
+    return give_up(or_engine ? kForTheEngine : report(vfs.api(), status, true));
   }
   if (out_flags != nullptr) *out_flags = given;
   note_used(connection);

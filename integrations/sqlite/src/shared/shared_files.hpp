@@ -14,13 +14,14 @@ namespace memlith::sqlite::shared {
 
 extern const int kSharedFileBytes;  // of the largest sqlite3_file
 
-// Instead of a code of SQLite: this process has the database with the engine, or opens it.
+// Instead of a code of SQLite: this process has the database with the engine, or opens it, or an engine marked it.
 inline constexpr int kForTheEngine = -2;
 
 // As xOpen. The caller catches exceptions.
-// `for_checkpoint`: for the thread that makes checkpoints (checkpointer.hpp).
+// `for_checkpoint`: for the thread that makes checkpoints (checkpointer.hpp). `or_engine`: a mark of the engine is no
+// error, but kForTheEngine.
 int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options,
-                bool for_checkpoint);
+                bool for_checkpoint, bool or_engine);
 int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags);
 
 // True if the file is an ordinary database in WAL mode.

@@ -192,7 +192,8 @@ def plain(path, query):
 
 def try_client(client, way, command_line, plugin, folder):
     name = f"{client.name}, {way}"
-    environment = {**os.environ, "MEMLITH_SQLITE_LOG_MIB": "1", "MEMLITH_SQLITE_LOG": str(folder / "lines")}
+    environment = {**os.environ, "MEMLITH_SQLITE_LOG_MIB": "1", "MEMLITH_SQLITE_LOG": str(folder / "lines"),
+                   "MEMLITH_SQLITE_SHARE": "0"}
     if way == "preloaded":
         environment["LD_PRELOAD"] = plugin
     expected = way == "as advised" or client.reached
