@@ -259,14 +259,16 @@ class Run {
     if (done) loaded_ = false;
     return done;
   }
-  // The result of a run that is done. NOT_FOUND: it is not.
+  // The result of a run that is done, durable on ok. NOT_FOUND: it is not done.
   template <class T = std::string>
   Result<T> result() {
     auto txn = shared_->kv.begin({.read_only = true});
     if (!txn) return txn.error();
     auto bytes = txn->get(shared_->map, detail::key('o', id_));
     if (!bytes) return bytes.error();
-    return Codec<T>::decode(*bytes);
+    auto value = Codec<T>::decode(*bytes);
+    if (auto durable = txn->commit(); !durable) return durable.error();
+    return value;
   }
 
  private:
@@ -289,6 +291,9 @@ class Run {
       return Error(MEMLITH_CORRUPT, "run \"" + id_ + "\" has " + std::to_string(calls->size()) +
                                         " recorded steps, and its position is " + std::to_string(run->position) +
                                         "; run `memlith verify` on the store");
+    }
+    if (!weak_) {  // what is returned again may be in memory only, and its flush under way
+      if (auto durable = txn->commit(); !durable) return durable.error();
     }
     run_ = std::move(*run);
     calls_ = std::move(*calls);

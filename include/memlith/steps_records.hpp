@@ -65,6 +65,14 @@ struct Call {
   std::string arguments;  // of an effect, by Python; of an error, its code
 };
 
+// A message of the outbox, the application log "steps.outbox".
+struct Message {
+  std::string run;             // that sent it; empty if no run did
+  std::uint32_t position = 0;  // of its step
+  std::string codec;           // how Python made the content; "raw": its own bytes
+  std::string content;
+};
+
 // How results become bytes. Text and trivially copyable types are their own bytes; specialize this for others.
 template <class T>
 struct Codec {
@@ -379,5 +387,23 @@ Result<T> called(Act&& act, Arguments&&... arguments) {
 }
 
 }  // namespace detail
+
+// The message that an entry of the log "steps.outbox" is. CORRUPT, INCOMPATIBLE: it is none that this memlith reads.
+inline Result<Message> message_of(std::string_view entry) {
+  detail::Reader from{entry};
+  const auto version = from.number<std::uint8_t>();
+  const std::size_t codec_bytes = from.number<std::uint8_t>();
+  const std::size_t run_bytes = from.number<std::uint16_t>();
+  Message message;
+  message.position = from.number<std::uint32_t>();
+  if (!from.whole || from.left.size() < codec_bytes + run_bytes) {
+    return Error(MEMLITH_CORRUPT, "a message of the outbox makes no sense; run `memlith verify` on the store");
+  }
+  if (version != detail::kVersion) return detail::of_version("of the outbox", version);
+  message.codec = from.left.substr(0, codec_bytes);
+  message.run = from.left.substr(codec_bytes, run_bytes);
+  message.content = from.left.substr(codec_bytes + run_bytes);
+  return message;
+}
 
 }  // namespace memlith::steps

@@ -390,6 +390,26 @@ def test_workers_execute_what_was_accepted(folder: pathlib.Path) -> None:
         assert [each.id for each in steps.runs(store, prefix="n", status="done")] == [f"n{n}" for n in range(10)]
 
 
+def test_a_step_submits_the_run_that_goes_on(store: memlith.Store) -> None:
+    def part(run: steps.Run, left: int) -> int:
+        if left:
+            run.step(lambda: steps.submit(store, part, f"part-{left - 1}", left - 1), name="next")()
+        return left
+
+    with steps.worker(store, [part], threads=2):
+        with pytest.raises(ZeroDivisionError), steps.run(store, "first") as run:
+            def fails() -> None:
+                steps.submit(store, part, "never", 1)
+                raise ZeroDivisionError
+
+            run.step(fails)()
+        steps.submit(store, part, "part-5", 5)
+        assert [steps.result(store, f"part-{left}", 60) if left == 5 else None for left in (5, 4)] == [5, None]
+        while not any(each.id == "part-0" and each.status == "done" for each in steps.runs(store)):
+            time.sleep(0.01)
+    assert [each.id for each in steps.runs(store, status="done")] == [f"part-{left}" for left in range(6)]
+
+
 def test_failures_are_retried_and_told(store: memlith.Store) -> None:
     tries: dict[str, int] = {}
 

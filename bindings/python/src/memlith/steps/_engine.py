@@ -135,6 +135,10 @@ class Engine:
         """One commit of records; within a transaction of the caller, a part of that."""
         return Transaction(self.store._core, self.store._threads.waiter, None, False, weak, None)
 
+    def reading(self, weak: bool) -> contextlib.AbstractContextManager[Any]:
+        """A block at whose end everything that it has read is durable, unless `weak`; a follower reads nothing else."""
+        return contextlib.nullcontext() if self.store.read_only or weak else self.commit(False)
+
     # ---- records ----
 
     def head(self, name: str) -> Head | None:
@@ -402,7 +406,9 @@ def result(store: Store, id: str, wait: float | None = None) -> Any:  # noqa: A0
         while True:
             head = engine.known(id)
             if head.status is Status.DONE:
-                return engine.coder_named(head.codec).loads(engine.records[_format.result_key(id)])
+                with engine.reading(False):  # the end of the run may be in memory only, and its flush under way
+                    data = engine.records[_format.result_key(id)]
+                return engine.coder_named(head.codec).loads(data)
             if head.status is Status.CANCELLED:
                 raise Cancelled(f'run "{id}" was cancelled')
             if head.status in (Status.FAILED, Status.STOPPED):

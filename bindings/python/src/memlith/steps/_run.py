@@ -462,8 +462,9 @@ class Run:
 
     def _read(self) -> list[Step]:
         if self._steps is None:
-            head = self._engine.known(self.id)
-            steps = self._engine.steps(self.id)
+            with self._engine.reading(self.weak):
+                head = self._engine.known(self.id)
+                steps = self._engine.steps(self.id)
             newest = len(steps) - 1 if steps and steps[-1].state is State.INTENT else len(steps)
             if head.token == self._token and newest != head.position:
                 raise Corrupt(f'run "{self.id}" has {newest} recorded steps, and its position is {head.position}; run '
