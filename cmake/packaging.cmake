@@ -47,6 +47,7 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/memlith.pc.in ${PROJECT_BINARY_DIR}/p
 install(FILES
   ${PROJECT_BINARY_DIR}/package/memlithConfig.cmake
   ${PROJECT_BINARY_DIR}/package/memlithConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/memlithTracked.cmake
   DESTINATION ${MEMLITH_PACKAGE_DIR})
 install(FILES ${PROJECT_BINARY_DIR}/package/memlith.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -108,10 +108,11 @@ cp -r /packages/consumer /root/consumer
 bash /root/consumer/check.sh pkg-config /usr /root/readme
 install cmake ninja-build libfmt-dev liburing-dev libxxhash-dev libzstd-dev
 bash /root/consumer/check.sh find_package /usr /root/readme
+[[ -x /root/readme/consumer/consumer_tracked ]] || fail "memlith::tracked was not found"
 bash /root/consumer/check.sh pkg-config-static /usr /root/readme
 say "libmemlith-dev: pkg-config and find_package"
 
-apt-get -qq purge --yes memlith libmemlith0 memlith-sqlite memlith-rocksdb python3-memlith libmemlith-dev \
+apt-get -qq purge --yes memlith libmemlith0 memlith-sqlite memlith-rocksdb python3-memlith memlith-g++ libmemlith-dev \
   >/log 2>&1 || fail "purge"
 if find /usr /etc -name '*memlith*' | grep .; then fail "files are left after the packages were purged"; fi
 say "purged: nothing is left"

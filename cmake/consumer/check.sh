@@ -31,6 +31,10 @@ case $1 in
     cmake -S "$here" -B "$work/consumer" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" --log-level=WARNING
     cmake --build "$work/consumer" -- --quiet
     for program in consumer_c consumer_cpp consumer_static; do run_consumer "$work/consumer/$program"; done
+    if [[ -x $work/consumer/consumer_tracked ]]; then
+      said=$(MEMLITH_VERIFY_TRACKING=1 run_consumer "$work/consumer/consumer_tracked" 2>&1)
+      if [[ $said == *"not recorded"* ]]; then echo "$said" && exit 1; fi
+    fi
     ;;
   pkg-config)
     library=$(dirname "$(find "$prefix" -name memlith.pc)")

@@ -3,6 +3,10 @@
 #include <memlith/memlith.h>
 #include <stdio.h>
 
+#ifndef CONSUMER_TRACKER
+#define CONSUMER_TRACKER MEMLITH_TRACKER_AUTO
+#endif
+
 static int failed(const char* what) {
   char message[512];
   memlith_last_error(message, sizeof message);
@@ -13,7 +17,8 @@ static int failed(const char* what) {
 /* Opens the store, adds one to the number in it, persists, and says in *number what it is now. */
 static int add_one(const char* path, uint64_t* number) {
   memlith_store_options store_options = {.struct_size = sizeof store_options, .flags = MEMLITH_OPEN_CREATE};
-  memlith_region_options region_options = {.struct_size = sizeof region_options, .flags = MEMLITH_CREATE, .size = 4096};
+  memlith_region_options region_options = {
+      .struct_size = sizeof region_options, .flags = MEMLITH_CREATE, .tracker = CONSUMER_TRACKER, .size = 4096};
   memlith_store* store = NULL;
   memlith_region* region = NULL;
   if (memlith_store_open(path, &store_options, &store) != MEMLITH_OK) return failed("open");

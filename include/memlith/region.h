@@ -42,8 +42,8 @@ enum {
    * region must not block SIGSEGV or SIGBUS, because the kernel would end the process at the store. A thread that
    * reads signals from a signalfd may block all other signals. */
   MEMLITH_TRACKER_FAULT = 3,
-  /* Relies on the compiler: programs built with memlith-cc or memlith-c++ record each store (docs/compiler-pass.md says
-   * which stores are not recorded). memlith_touch() records a store that the compiler did not see. Finds bytes;
+  /* Relies on the compiler: programs built with memlith-g++ or memlith-c++ record each store (docs/compiler-pass.md
+   * says which stores are not recorded). memlith_touch() records a store that the compiler did not see. Finds bytes;
    * distinguishes threads. MEMLITH_VERIFY_TRACKING=1 in the environment reports changes that were not recorded. */
   MEMLITH_TRACKER_INSTRUMENTED = 4
 };

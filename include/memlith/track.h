@@ -1,4 +1,4 @@
-/* memlith: how instrumented code says what it stored. For programs built with memlith-cc and memlith-c++, which make
+/* memlith: how instrumented code says what it stored. For programs built with memlith-g++ and memlith-c++, which make
  * these calls by themselves (docs/compiler-pass.md), and for other compilers and languages that make them by hand.
  *
  * Programs use MEMLITH_NO_TRACK and MEMLITH_NO_TRACK_FILE of this header. Code that is compiled otherwise says what the
@@ -19,14 +19,16 @@ extern "C" {
 #endif
 
 /* A function whose stores are not recorded, because it stores to no region or calls memlith_touch itself. Other
- * compilers ignore the attribute. */
+ * compilers than clang and GCC ignore the attribute. */
 #if defined(__clang__)
 #define MEMLITH_NO_TRACK __attribute__((annotate("memlith_no_track"), noinline))
+#elif defined(__GNUC__)
+#define MEMLITH_NO_TRACK __attribute__((no_sanitize("kernel-address"), noinline))
 #else
 #define MEMLITH_NO_TRACK
 #endif
 /* Once in a file, outside of functions: no function of this file records its stores. */
-#if defined(__clang__)
+#if defined(__GNUC__)
 #define MEMLITH_NO_TRACK_FILE static const char memlith_no_track_file __attribute__((used)) = 0
 #else
 #define MEMLITH_NO_TRACK_FILE struct memlith_no_track_file
@@ -42,6 +44,13 @@ MEMLITH_API void memlith_track_store(const void* address, size_t bytes);
  * the range, unless `stored` is 0 (a compare-and-swap that failed). */
 MEMLITH_API void memlith_track_begin(const void* address, size_t bytes);
 MEMLITH_API void memlith_track_end(const void* address, size_t bytes, int stored);
+
+/* For compilers that tell of a store before it is made: the calling thread is about to store to [address, address +
+ * bytes), once or several times. Each persist of another thread captures the range, until the thread settled: it
+ * settles when it persists, when it ends, and with memlith_track_settle, which says that all stores were made of which
+ * it told. memlith_track_before may be called in a signal handler, memlith_track_settle must not. Durability: none. */
+MEMLITH_API void memlith_track_before(const void* address, size_t bytes);
+MEMLITH_API void memlith_track_settle(void);
 
 /* All instrumented regions lie in [low, high), and at least MEMLITH_TRACK_MARGIN from both ends; code has to make the
  * calls above for these addresses only. For a field of an object it may compare the object's address instead, which

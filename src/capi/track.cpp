@@ -29,6 +29,13 @@ void memlith_track_end(const void* address, size_t bytes, int stored) {
   end_atomic_store(begin, begin + bytes, stored != 0);
 }
 
+void memlith_track_before(const void* address, size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (bytes > 0) announce_store(begin, begin + bytes);
+}
+
+void memlith_track_settle() { settle_stores(); }
+
 void memlith_track_attach(memlith_track_range* range) {
   add_tracked_addresses(reinterpret_cast<TrackedAddresses*>(range));
 }

@@ -29,6 +29,14 @@ class RangePile {
     MEMLITH_ASSERT(count_ < room_);
     ranges_[count_++] = range;
   }
+  void add_all(const RangePile& other) {
+    everything_ = everything_ || other.everything_;
+    for (const StoredRange& range : std::span(other.ranges_, other.count_)) add(range);
+  }
+  void clear() {
+    count_ = 0;
+    everything_ = false;
+  }
   // Room for `more` ranges, if there is memory. Takes milliseconds if it joins many ranges, so the ring is empty then:
   // signal handlers meanwhile fill the ring.
   void prepare(std::uint64_t more) {

@@ -23,7 +23,8 @@ namespace {
 
 constexpr std::uint64_t kRing = 1024;
 constexpr std::uint64_t kSpare = 256;  // for signal handlers that interrupt the emptying of the ring
-constexpr std::uint32_t kNested = 8;   // atomic accesses of signal handlers that interrupted each other
+constexpr std::uint64_t kSettled = ~std::uint64_t{0};
+constexpr std::uint32_t kNested = 8;  // atomic accesses of signal handlers that interrupted each other
 
 // The calling thread in this process. A child that inherits a lock of another thread does not find that holder alive.
 std::uint64_t myself() { return process_mark() << 32 | this_thread_number(); }
@@ -74,13 +75,16 @@ struct List {
   alignas(64) std::atomic<std::uint64_t> pushed{0};  // slots that were ever claimed; pairs with drain()
   std::atomic<std::uint32_t> atomics{0};             // accesses between begin and end; pairs with add_atomics()
   std::array<Slot, kNested> atomic_at;
-  std::atomic<bool> overflow{false};  // release by the owner pairs with acquire in drain()
+  std::atomic<std::uint64_t> open{kSettled};  // slots from this one on may be announcements; pairs with drain()
+  std::atomic<bool> overflow{false};          // release by the owner pairs with acquire in drain()
   // Written under `holder`.
   alignas(64) std::atomic<std::uint64_t> taken{0};  // slots before this one were taken; pairs with is_taken()
   std::atomic<std::uint64_t> emptied{0};  // slots before this one may be filled again; pairs with used_slots()
   Holder holder;
   bool held = false;  // by the Taking that is under way; under g_takers
   RangePile pile;
+  RangePile announced;                    // taken, and to be taken again
+  std::uint64_t announced_at = kSettled;  // `open` when they were taken
   std::atomic<ThreadNumber> thread{0};
   std::atomic<Use> use{Use::idle};  // acquire by the next owner pairs with release when the list has become empty
   List* next = nullptr;             // constant once the list is in the chain
@@ -161,15 +165,30 @@ bool is_taken(const List& list, std::uint64_t number) {
 // and has not filled is left out: the owner sees that the slot is taken, and adds its range again.
 void drain(List& list, std::uint64_t from, std::uint64_t to) {
   MEMLITH_ASSERT(from <= to);
+  // Looked at after `pushed`: the owner opens before it claims a slot for an announcement.
+  const std::uint64_t open = list.open.load(std::memory_order_acquire);
+  if (open != list.announced_at) {
+    // The owner has settled since: what it had announced is taken a last time.
+    list.pile.add_all(list.announced);
+    list.announced.clear();
+    list.announced_at = open;
+  }
   for (std::uint64_t number = from; number < to; ++number) {
     Slot& slot = list.slot(number);
     const std::uintptr_t begin = slot.begin.load(std::memory_order_acquire);
-    if (begin != 0) list.pile.add({begin, slot.end.load(std::memory_order_relaxed)});
+    if (begin != 0) {
+      const StoredRange range{begin, slot.end.load(std::memory_order_relaxed)};
+      list.pile.add(range);
+      if (number >= open) list.announced.add(range);
+    }
     slot.end.store(0, std::memory_order_relaxed);
     slot.begin.store(0, std::memory_order_release);
   }
   list.emptied.store(to, std::memory_order_release);
-  if (list.overflow.exchange(false, std::memory_order_acquire)) list.pile.everything();
+  if (list.overflow.exchange(false, std::memory_order_acquire)) {
+    list.pile.everything();
+    if (open != kSettled) list.announced.everything();
+  }
 }
 
 // The owner empties its own ring; false in a signal handler that interrupted another emptying of it.
@@ -203,6 +222,7 @@ List g_unlisted;
 void end_list(void* value) {
   auto* const list = static_cast<List*>(value);
   t_list = nullptr;  // a later destructor of this thread that stores makes another list
+  list->open.store(kSettled, std::memory_order_relaxed);
   list->use.store(Use::ended, std::memory_order_release);
 }
 
@@ -252,6 +272,7 @@ class Taking {
  public:
   explicit Taking(ThreadNumber thread) : thread_(thread) {
     const ThreadNumber self = this_thread_number();
+    settle_stores();
     // The program may know of another thread's store by a relaxed load.
     std::atomic_thread_fence(std::memory_order_acquire);
     hold(g_unlisted);
@@ -265,6 +286,7 @@ class Taking {
     std::atomic_signal_fence(std::memory_order_seq_cst);  // as in spill()
     const bool is_missing_some = others && !barrier_of_all_threads();
     each([&](List& list) {
+      list.pile.add_all(list.announced);
       drain(list, list.emptied.load(std::memory_order_relaxed), list.taken.load(std::memory_order_relaxed));
       if (is_missing_some) list.pile.everything();
     });
@@ -336,6 +358,20 @@ class Taking {
   ThreadNumber thread_;
 };
 
+// A loop that stores to consecutive elements, or to the same element again, makes one range. One comparison tells
+// whether the range begins within the last one: with two, of which the first goes either way for scattered stores,
+// the processor would wait for the address in every second call. An end of 0, of a slot that is being emptied, may
+// pass; then the slot is taken. Slots before `from` are left as they are.
+[[gnu::always_inline]] inline bool joins_last(List& list, std::uint64_t from, StoredRange range) {
+  const std::uint64_t pushed = list.pushed.load(std::memory_order_relaxed);
+  if (pushed <= from) return false;
+  Slot& last = list.slot(pushed - 1);
+  const std::uintptr_t begin = last.begin.load(std::memory_order_relaxed);
+  const std::uintptr_t end = last.end.load(std::memory_order_relaxed);
+  return range.begin - begin <= end - begin && (range.end <= end || widen(last.end, end, range.end)) &&
+         !is_taken(list, pushed - 1);
+}
+
 // The rare part of record_store(). Apart from it, so that the usual way keeps no registers.
 [[gnu::noinline, gnu::cold]] void record_slowly(StoredRange range) {
   List& list = list_of_this_thread();
@@ -358,20 +394,28 @@ void write_cell(TrackedAddresses* cell) {
 void record_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
   List* const list = t_list;
   if (list == nullptr) return record_slowly({begin, end});
-  if (const std::uint64_t pushed = list->pushed.load(std::memory_order_relaxed); pushed != 0) {
-    // A loop that stores to consecutive elements, or to the same element again, makes one range. One comparison tells
-    // whether the range begins within the last one: with two, of which the first goes either way for scattered stores,
-    // the processor would wait for the address in every second call. An end of 0, of a slot that is being emptied, may
-    // pass; then the slot is taken.
-    Slot& last = list->slot(pushed - 1);
-    const std::uintptr_t last_begin = last.begin.load(std::memory_order_relaxed);
-    const std::uintptr_t last_end = last.end.load(std::memory_order_relaxed);
-    if (begin - last_begin <= last_end - last_begin && (end <= last_end || widen(last.end, last_end, end)) &&
-        !is_taken(*list, pushed - 1)) {
-      return;
-    }
-  }
+  if (joins_last(*list, 0, {begin, end})) return;
   if (used_slots(*list) >= kRing - kSpare || !fill_slot(*list, {begin, end})) record_slowly({begin, end});
+}
+
+void announce_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
+  List& list = list_of_this_thread();
+  const std::uint64_t open = list.open.load(std::memory_order_relaxed);
+  if (open == kSettled) {
+    // The list of threads that have none stays open.
+    const bool is_own = &list != &g_unlisted;
+    list.open.store(is_own ? list.pushed.load(std::memory_order_relaxed) : 0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+  } else if (joins_last(list, open, {begin, end})) {
+    return;
+  }
+  if (&list == &g_unlisted || used_slots(list) >= kRing - kSpare || !fill_slot(list, {begin, end})) {
+    record_slowly({begin, end});
+  }
+}
+
+void settle_stores() noexcept {
+  if (List* const list = t_list; list != nullptr) list->open.store(kSettled, std::memory_order_release);
 }
 
 void begin_atomic_store(std::uintptr_t begin, std::uintptr_t end) noexcept {
@@ -446,7 +490,7 @@ void unwatch_stores(StoredRange memory) noexcept {
   std::erase_if(watched().regions, [memory](StoredRange each) { return each.begin == memory.begin; });
   {
     Taking taking(kAllThreads);
-    taking.each([memory](List& list) { list.pile.drop(memory); });
+    taking.each([memory](List& list) { list.pile.drop(memory), list.announced.drop(memory); });
   }
   if (!watched().regions.empty()) return;
   watched().addresses = {};

@@ -8,7 +8,8 @@
 // later; an owner that saw the new `taken` adds its range again. No store is forgotten. At worst a range is taken
 // twice.
 //
-// Every function here but take_stores() may run in a signal handler, also in one that interrupted another of them.
+// Every function here but take_stores() and settle_stores() may run in a signal handler, also in one that interrupted
+// another of them.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +40,12 @@ void record_store(std::uintptr_t begin, std::uintptr_t end) noexcept;
 // to change nothing.
 void begin_atomic_store(std::uintptr_t begin, std::uintptr_t end) noexcept;
 void end_atomic_store(std::uintptr_t begin, std::uintptr_t end, bool stored) noexcept;
+
+// The calling thread is about to store to [begin, end), perhaps several times: the range counts as stored to from now
+// on, and each taking gives it, until one that comes after the thread settled. A thread settles when it takes stores
+// itself, when it ends, and with settle_stores(), which no signal handler calls: all that it announced has been stored.
+void announce_store(std::uintptr_t begin, std::uintptr_t end) noexcept;
+void settle_stores() noexcept;
 
 // Appends what `thread` (kAllThreads: any thread) stored to in [begin, end) since the last call that covered the
 // thread, and forgets it. May append a range twice. On failure, or if std::bad_alloc is thrown, nothing is forgotten

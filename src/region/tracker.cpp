@@ -79,7 +79,7 @@ std::string describe_tracker(TrackerKind kind) {
     case TrackerKind::fault:
       return "fault: pages are protected, stores to them caught; bytes, by comparing; tells threads apart";
     case TrackerKind::instrumented:
-      return "instrumented: the compiler says what was stored, in programs built with memlith-cc or memlith-c++; "
+      return "instrumented: the compiler says what was stored, in programs built with memlith-g++ or memlith-c++; "
              "bytes; tells threads apart";
     case TrackerKind::automatic:
       return fmt::format(

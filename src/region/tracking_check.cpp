@@ -76,7 +76,7 @@ void TrackingCheck::compare(std::uint64_t bytes, const std::function<std::vector
     const Range& each = found[i];
     fmt::print(stderr,
                "memlith: not recorded: a change within {} bytes at {} (offset {}, page {} of the region); build the "
-               "code that stores there with memlith-cc, or call memlith_touch() after it\n",
+               "code that stores there with memlith-g++, or call memlith_touch() after it\n",
                each.bytes, static_cast<const void*>(base_ + each.offset), each.offset, each.offset / kPageBytes);
   }
   if (found.size() > kLinesMax) {

@@ -1,7 +1,5 @@
 /* The runtime of instrumented code (docs/compiler-pass.md): the calls that the pass puts behind stores. memlith-cc
- * links it into every program and every shared library. Compiled with clang, for its calling convention.
- *
- * libmemlith is referred to weakly: a program that never opens a region need not be linked with libmemlith. */
+ * links it into every program and every shared library. Compiled with clang, for its calling convention. */
 #include <memlith/track.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -9,19 +7,6 @@
 #pragma weak memlith_track_store
 #pragma weak memlith_track_begin
 #pragma weak memlith_track_end
-#pragma weak memlith_track_attach
-#pragma weak memlith_track_detach
-
-/* The range that the pass's code compares addresses with. The linker makes one for each program and each shared
- * library, so that reading it takes no detour. */
-HIDDEN memlith_track_range __memlith_range = {UINTPTR_MAX, 0};
-
-__attribute__((constructor(101))) static void attach(void) {
-  if (memlith_track_attach) memlith_track_attach(&__memlith_range);
-}
-__attribute__((destructor(101))) static void detach(void) {
-  if (memlith_track_detach) memlith_track_detach(&__memlith_range);
-}
 
 /* These keep the caller's general registers. They are called for addresses within the range only. */
 HIDDEN __attribute__((preserve_most)) void __memlith_store(const void* address, uint64_t bytes) {

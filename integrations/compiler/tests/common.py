@@ -1,4 +1,5 @@
-"""Shared by the tests of memlith-cc: building a program with it, and running that with MEMLITH_VERIFY_TRACKING=1."""
+"""Shared by the tests of memlith-gcc and memlith-cc: building a program with one of them, as MEMLITH_TEST_COMPILER says
+(gcc or clang), and running that with MEMLITH_VERIFY_TRACKING=1."""
 import os
 import pathlib
 import shutil
@@ -10,11 +11,14 @@ BUILD, SOURCE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).r
 HERE = pathlib.Path(__file__).resolve().parent
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="pass-", dir=os.environ.get("MEMLITH_TEST_DIR", BUILD)))
 LIBRARY = BUILD / "lib"
+GCC = os.environ.get("MEMLITH_TEST_COMPILER", "clang") == "gcc"
+PLAIN = "gcc" if GCC else "clang-19"  # which records nothing
 failures = []
 
 
 def compiler(source):
-    return BUILD / "bin" / ("memlith-c++" if str(source).endswith(".cpp") else "memlith-cc")
+    names = ("memlith-gcc", "memlith-g++") if GCC else ("memlith-cc", "memlith-c++")
+    return BUILD / "bin" / names[str(source).endswith(".cpp")]
 
 
 def build(source, name, *flags, with_compiler=None, check=True):

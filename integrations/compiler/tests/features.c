@@ -97,6 +97,7 @@ __attribute__((noinline, target("avx2"))) static void masked(int seed) {
   _mm_stream_si128((__m128i*)&all->buffer[1024], _mm_set1_epi8((char)seed));
   _mm_maskmoveu_si128(_mm_set1_epi8((char)seed), _mm_set_epi32(-1, 0, -1, 0), &all->buffer[3001]);
 }
+#if defined(__clang__)  // GCC tells nothing of the following; memlith-gcc reports them
 __attribute__((noinline, target("avx512f,avx512vl"))) static void scattered(int seed) {
   const __m512i places = _mm512_set_epi32(3, 9, 30, 1, 22, 50, 49, 2, 63, 0, 17, 18, 5, 6, 40, 41);
   _mm512_mask_i32scatter_epi32(all->lanes, 0x5a3c, places, _mm512_set1_epi32(seed), 4);
@@ -108,6 +109,7 @@ __attribute__((noinline)) static void assembly(int seed) {
   __asm__("addl $3, %0" : "+m"(all->assembly[2]) : : "cc");
   __asm__ volatile("" : : : "memory");
 }
+#endif
 #endif
 
 static jmp_buf back;
@@ -184,6 +186,8 @@ int main(int argc, char** argv) {
     vectors(seed), persist();
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2")) masked(seed), persist();
+#endif
+#if defined(__x86_64__) && defined(__clang__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) scattered(seed), persist();
     assembly(seed), persist();
 #endif

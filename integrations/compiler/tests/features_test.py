@@ -2,15 +2,17 @@
 """Every kind of store is recorded at every level of optimisation, and what is not tracked is noticed."""
 import subprocess
 
-from common import FOLDER, HERE, build, compiler, end, expect, run, silent
+from common import FOLDER, GCC, HERE, PLAIN, build, compiler, end, expect, run, silent
 
-WAYS = [["-O0"], ["-O1"], ["-O2"], ["-O3"], ["-Os"], ["-O2", "-flto"], ["-O2", "-flto=thin"],
-        ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], ["-O2", "-ffast-math", "-mavx2"]]
+WAYS = [["-O0"], ["-O1"], ["-O2"], ["-O3"], ["-Os"], ["-O2", "-flto"], ["-O2", "-ffast-math", "-mavx2"],
+        ["-O1", f"-fsanitize={'' if GCC else 'address,'}undefined", "-fno-sanitize-recover=all"],
+        ["-O2", "-pipe", "-fno-plt", "-masm=intel"] if GCC else ["-O2", "-flto=thin"]]
 for way in WAYS:
     program, _ = build(HERE / "features.c", "features", *way)
     silent(f"C {' '.join(way)}", run(program))
     silent(f"C {' '.join(way)}, what was persisted", run(program, keep=True))
-for way in ["-O0"], ["-O2"], ["-O3", "-D_GLIBCXX_ASSERTIONS"], ["-O2", "-flto"], ["-O1", "-fsanitize=address"]:
+SANITIZED = ["-O1", f"-fsanitize={'undefined' if GCC else 'address'}"]
+for way in ["-O0"], ["-O2"], ["-O3", "-D_GLIBCXX_ASSERTIONS"], ["-O2", "-flto"], SANITIZED:
     program, _ = build(HERE / "containers.cpp", "containers", "-std=c++20", *way)
     silent(f"C++ {' '.join(way)}", run(program))
     silent(f"C++ {' '.join(way)}, what was persisted", run(program, keep=True))
@@ -40,7 +42,7 @@ expect("MEMLITH_NO_TRACK_FILE", "not recorded" in run(program).stderr)
 source.write_text(UNTRACKED.replace("MEMLITH_NO_TRACK ", "__attribute__((noinline)) "))
 program, _ = build(source, "untracked", "-O2")
 silent("without it", run(program))
-program, _ = build(source, "untracked", "-O2", with_compiler="clang-19")
+program, _ = build(source, "untracked", "-O2", with_compiler=PLAIN)
 expect("a program without the pass is reported", "not recorded" in run(program).stderr)
 
 # Inline assembly that may write to memory that it does not name.

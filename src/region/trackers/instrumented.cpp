@@ -95,7 +95,7 @@ class InstrumentedTracker final : public Tracker {
   [[nodiscard]] TrackerKind kind() const override { return TrackerKind::instrumented; }
   [[nodiscard]] std::string describe() const override {
     if (check_ != nullptr) return "the compiler says what was stored, and each persist checks that (slow); bytes";
-    return "the compiler says what was stored (memlith-cc, memlith-c++); bytes";
+    return "the compiler says what was stored (memlith-g++, memlith-c++); bytes";
   }
 
  private:

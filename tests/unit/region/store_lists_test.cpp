@@ -228,6 +228,91 @@ TEST_F(StoreLists, LoseNothingWhileOthersTake) {
   }
 }
 
+void announce(std::uint64_t offset, std::uint64_t bytes) { announce_store(kBase + offset, kBase + offset + bytes); }
+
+// GCC's code tells of a store before it is made, and not of every further one to the same place.
+TEST_F(StoreLists, TakeAnnouncedStoresUntilTheirThreadSettles) {
+  announce(16, 4);
+  EXPECT_EQ(take(), (Ranges{{16, 4}}));
+  EXPECT_EQ(take(), Ranges{}) << "the thread that takes has settled";
+
+  std::atomic<int> step{0};
+  const auto go = [&step](int to) {
+    step = to;
+    step.notify_all();
+    while (step == to) step.wait(to);
+  };
+  std::thread storing([&] {
+    for (int done = 0;;) {
+      while (step == done) step.wait(done);
+      switch (step) {
+        case 1: announce(32, 8), announce(40, 8), record(100, 4); break;
+        case 3: settle_stores(), announce(40, 8), announce(200, 8); break;
+        case 5: settle_stores(); break;
+        default: return;
+      }
+      done = step + 1;
+      step = done;
+      step.notify_all();
+    }
+  });
+  go(1);
+  EXPECT_EQ(take(), (Ranges{{32, 16}, {100, 4}}));
+  EXPECT_EQ(take(), (Ranges{{32, 16}, {100, 4}})) << "what was announced may be stored again";
+  go(3);
+  EXPECT_EQ(take(), (Ranges{{32, 16}, {100, 4}, {200, 8}})) << "a last time, and what is announced since";
+  EXPECT_EQ(take(), (Ranges{{40, 8}, {200, 8}}));
+  go(5);
+  EXPECT_EQ(take(), (Ranges{{40, 8}, {200, 8}}));
+  EXPECT_EQ(take(), Ranges{});
+  step = 7;
+  step.notify_all();
+  storing.join();
+
+  std::thread([] { announce(64, 8); }).join();
+  EXPECT_EQ(take(), (Ranges{{64, 8}}));
+  EXPECT_EQ(take(), Ranges{}) << "its thread has ended";
+}
+
+// Threads announce a word once and count it up many times, among more other words than a list has room for.
+TEST_F(StoreLists, LoseNothingOfWhatIsAnnouncedOnce) {
+  constexpr std::uint64_t kWords = 3000;
+  static std::atomic<std::uint64_t> memory[2][kWords];
+  std::uint64_t copy[2][kWords] = {};
+  for (auto& row : memory) {
+    for (auto& word : row) word = 0;
+  }
+  std::atomic<int> running{2};
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t round = 0; round < 40; ++round) {
+        announce(t * kWords * 8, 8);
+        for (std::uint64_t i = 1; i < kWords; ++i) {
+          announce((t * kWords + i * 7 % kWords) * 8, 8);
+          memory[t][i * 7 % kWords].store(round, std::memory_order_relaxed);
+          memory[t][0].fetch_add(1, std::memory_order_relaxed);
+        }
+        if (round % 3 == 2) settle_stores();
+      }
+      --running;
+    });
+  }
+  const auto copy_taken = [&] {
+    for (const Range& range : take()) {
+      for (std::uint64_t at = range.offset / 8; at < (range.offset + range.bytes) / 8; ++at) {
+        copy[at / kWords][at % kWords] = memory[at / kWords][at % kWords].load(std::memory_order_relaxed);
+      }
+    }
+  };
+  while (running > 0) copy_taken();
+  for (std::thread& thread : threads) thread.join();
+  copy_taken();
+  for (std::uint64_t t = 0; t < 2; ++t) {
+    for (std::uint64_t word = 0; word < kWords; ++word) EXPECT_EQ(copy[t][word], memory[t][word].load()) << t << word;
+  }
+}
+
 // A value that another thread has seen is in that thread's ranges, though its store is recorded a moment later.
 TEST_F(StoreLists, KnowAtomicStoresBeforeTheyAreRecorded) {
   static std::atomic<std::uint64_t> word;
