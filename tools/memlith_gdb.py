@@ -2,7 +2,8 @@
 
 The containers (memlith::map, memlith::vector and so on) are those of the standard library with memlith's allocator, or
 are derived from these. gdb prints them by the printers that libstdc++ brings; this file adds what these do not know:
-memlith::string, the allocator, Result and Error. With Debian's package libmemlith-dev gdb loads it by itself.
+memlith::string, the containers made for pages (btree_map, flat_hash_map and their sets), the allocator, Result and
+Error. With Debian's package libmemlith-dev gdb loads it by itself.
 """
 import re
 
@@ -33,6 +34,74 @@ def container_printer(value):
     while value.type.strip_typedefs().name.startswith("memlith::"):
         value = value[value.type.strip_typedefs().fields()[0]]
     return gdb.default_visualizer(value)
+
+
+class PagesPrinter:
+    """memlith::btree_map, flat_hash_map and their sets: the elements, read from their pages."""
+
+    PAGES_MAX = 1 << 20  # of memory that may be damaged
+
+    def __init__(self, value):
+        self.name = value.type.strip_typedefs().name.split("<")[0].replace("memlith::", "")
+        self.base = value
+        while not any(field.name == "root_" for field in self.base.type.strip_typedefs().fields()):
+            self.base = self.base[self.base.type.strip_typedefs().fields()[0]]
+        self.root = self.base["root_"]
+        self.is_map = self.name.endswith("_map")
+        container = self.base.type.strip_typedefs()
+        key = container.template_argument(0)
+        allocator = container.template_argument(3 if self.name.startswith("btree") else 4)
+        self.element = allocator.template_argument(0) if self.is_map else key
+
+    def page_heads(self):
+        if int(self.root) == 0:
+            return
+        if self.name.startswith("btree"):
+            page, following = self.root["first"], lambda page: page["next"]
+        else:
+            page, following = self.root["directory"][0], self.page_behind
+        for _ in range(self.PAGES_MAX):
+            if int(page) == 0:
+                return
+            yield page
+            page = following(page)
+
+    def page_behind(self, page):
+        if int(page["more"]) != 0:
+            return page["more"]
+        depth, own = int(self.root["depth"]), int(page["depth"])
+        word = (int(page["beginning"]) >> (64 - depth)) + (1 << (depth - own)) if depth > 0 else 1
+        return self.root["directory"][word] if word >> depth == 0 else gdb.Value(0)
+
+    def elements(self):
+        size, alignment = self.element.sizeof, self.element.alignof
+        byte = gdb.lookup_type("unsigned char")
+        for page in self.page_heads():
+            head, capacity, count = int(page), int(page["capacity"]), int(page["count"])
+            numbers = head + page.type.target().sizeof
+            is_tree = self.name.startswith("btree")
+            number = gdb.lookup_type("unsigned short") if is_tree and capacity > 255 else byte
+            slots = -(-(numbers + capacity * number.sizeof) // alignment) * alignment
+            table = gdb.Value(numbers).cast(number.pointer())
+            used = ([int(table[i]) for i in range(count)] if is_tree
+                    else [i for i in range(capacity) if int(table[i]) != 0])
+            for slot in used:
+                yield gdb.Value(slots + slot * size).cast(self.element.pointer()).dereference()
+
+    def to_string(self):
+        count = sum(int(page["count"]) for page in self.page_heads())
+        return f"memlith::{self.name} with {count} element{'' if count == 1 else 's'}"
+
+    def children(self):
+        for number, element in enumerate(self.elements()):
+            if self.is_map:
+                yield f"[{2 * number}]", element["first"]
+                yield f"[{2 * number + 1}]", element["second"]
+            else:
+                yield f"[{number}]", element
+
+    def display_hint(self):
+        return "map" if self.is_map else "array"
 
 
 class AllocatorPrinter:
@@ -112,6 +181,7 @@ def std_string(value):
 PRINTERS = [
     (re.compile(r"^memlith::string$"), StringPrinter),
     (re.compile(r"^memlith::(unordered_)?(multi)?(map|set)<.*>$"), container_printer),
+    (re.compile(r"^memlith::(btree|flat_hash)_(map|set)<.*>$"), PagesPrinter),
     (re.compile(r"^memlith::allocator<.*>$"), AllocatorPrinter),
     (re.compile(r"^memlith::Error$"), ErrorPrinter),
     (re.compile(r"^memlith::Result<.*>$"), ResultPrinter),

@@ -6,6 +6,7 @@ Usage: gdb_test.py GDB SNIPPET PROGRAM PRINTERS CONTAINERS
 """
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,9 +42,10 @@ class Gdb(unittest.TestCase):
 
     def test_containers(self):
         with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="gdb-") as folder:
-            asked = ["words", "longest", "number", "failed", "done"]
-            command = [GDB, "-nx", "-batch", "-x", SNIPPET, "-x", PRINTERS, "-ex", "break stop_here", "-ex", "run",
-                       *(word for name in asked for word in ("-ex", f"print {name}")),
+            asked = ["words", "longest", "number", "failed", "done", "tree", "numbers", "table"]
+            asks = ["set print elements 700", "break stop_here", "run", *(f"print {name}" for name in asked)]
+            command = [GDB, "-nx", "-batch", "-x", SNIPPET, "-x", PRINTERS,
+                       *(word for ask in asks for word in ("-ex", ask)),
                        "--args", CONTAINERS, str(pathlib.Path(folder) / "words.heap")]
             done = subprocess.run(command, capture_output=True, text=True, check=False,
                                   env=dict(os.environ, DEBUGINFOD_URLS=""))
@@ -58,6 +60,12 @@ class Gdb(unittest.TestCase):
         self.assertEqual(shown["$3"], "memlith::Result, ok = {value = 42}", text)
         self.assertIn("no such thing", shown["$4"], text)
         self.assertEqual(shown["$5"], "memlith::Result, ok", text)
+        self.assertEqual(shown["$6"], 'memlith::btree_map with 2 elements = {["granite"] = 1, ["marble"] = 2}', text)
+        self.assertTrue(shown["$7"].startswith("memlith::btree_set with 3000 elements = {1, 2, 3, 4, 5, "), text)
+        self.assertTrue(shown["$8"].startswith("memlith::flat_hash_map with 300 elements = {["), text)
+        pairs = re.findall(r'\[(\d+)\] = "(\d+)"', shown["$8"])
+        self.assertEqual(len(set(pairs)), 300, text)
+        self.assertTrue(all(key == value for key, value in pairs), text)
 
 
 if __name__ == "__main__":
