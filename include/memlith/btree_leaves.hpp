@@ -43,24 +43,36 @@ inline constexpr std::uint64_t kLeafSeal = 0x3166'6165'6c6c'6d;  // "mlleaf1"
 inline constexpr std::uint64_t kRootSeal = 0x3165'6572'746c'6d;  // "mltree1"
 
 // How many elements a leaf holds, and where they lie.
+struct LeafLayout {
+  std::size_t bytes;
+  std::size_t capacity;
+  std::size_t number_bytes;  // of a slot's number in the order
+  std::size_t slots_at;
+};
+constexpr LeafLayout leaf_layout(std::size_t element_bytes, std::size_t alignment) {
+  constexpr std::size_t kElementsMin = 4;
+  constexpr std::size_t kNarrowMax = 255;
+  const auto slots_at = [&](std::size_t count, std::size_t number_bytes) {
+    return (sizeof(LeafHead) + count * number_bytes + alignment - 1) / alignment * alignment;
+  };
+  const std::size_t least = slots_at(kElementsMin, 1) + kElementsMin * element_bytes;
+  const std::size_t bytes = (least + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const auto fitting = [&](std::size_t number_bytes) {
+    std::size_t count = (bytes - sizeof(LeafHead)) / (element_bytes + number_bytes);
+    while (slots_at(count, number_bytes) + count * element_bytes > bytes) --count;
+    return count;
+  };
+  const std::size_t number_bytes = fitting(2) > kNarrowMax ? 2 : 1;
+  const std::size_t capacity = number_bytes == 2 ? fitting(2) : std::min(fitting(1), kNarrowMax);
+  return {bytes, capacity, number_bytes, slots_at(capacity, number_bytes)};
+}
+
 template <class Value>
 struct LeafShape {
-  static constexpr std::size_t slots_at(std::size_t count, std::size_t number_bytes) {
-    return (sizeof(LeafHead) + count * number_bytes + alignof(Value) - 1) / alignof(Value) * alignof(Value);
-  }
-  static constexpr std::size_t fitting(std::size_t bytes, std::size_t number_bytes) {
-    std::size_t count = (bytes - sizeof(LeafHead)) / (sizeof(Value) + number_bytes);
-    while (count > 0 && slots_at(count, number_bytes) + count * sizeof(Value) > bytes) --count;
-    return count;
-  }
-  static constexpr std::size_t kElementsMin = 4;
-  static constexpr std::size_t kBytes =
-      (slots_at(kElementsMin, 1) + kElementsMin * sizeof(Value) + kPageBytes - 1) / kPageBytes * kPageBytes;
-  static constexpr std::size_t kNarrowMax = 255;
-  static constexpr bool kIsWide = fitting(kBytes, 2) > kNarrowMax;
-  using Number = std::conditional_t<kIsWide, std::uint16_t, std::uint8_t>;
-  static constexpr std::size_t kCapacity = kIsWide ? fitting(kBytes, 2) : std::min(fitting(kBytes, 1), kNarrowMax);
-  static constexpr std::size_t kSlotsAt = slots_at(kCapacity, sizeof(Number));
+  static constexpr LeafLayout kLayout = leaf_layout(sizeof(Value), alignof(Value));
+  static constexpr std::size_t kBytes = kLayout.bytes;
+  static constexpr std::size_t kCapacity = kLayout.capacity;
+  using Number = std::conditional_t<kLayout.number_bytes == 2, std::uint16_t, std::uint8_t>;
 
   struct alignas(kPageBytes) Page {
     std::byte bytes[kBytes];
@@ -69,7 +81,7 @@ struct LeafShape {
     return reinterpret_cast<Number*>(reinterpret_cast<std::byte*>(leaf) + sizeof(LeafHead));
   }
   static Value* slot(LeafHead* leaf, std::size_t number) {
-    return reinterpret_cast<Value*>(reinterpret_cast<std::byte*>(leaf) + kSlotsAt) + number;
+    return reinterpret_cast<Value*>(reinterpret_cast<std::byte*>(leaf) + kLayout.slots_at) + number;
   }
   static Value* at(LeafHead* leaf, std::size_t place) { return slot(leaf, order(leaf)[place]); }
 };

@@ -67,6 +67,7 @@ class HeapReader {
       case HeapType::Kind::vector: return vector_at(type, at);
       case HeapType::Kind::list: return list_at(type, at);
       case HeapType::Kind::tree: return tree_at(type, at);
+      case HeapType::Kind::btree: return btree_at(type, at);
       case HeapType::Kind::optional: {
         Json value = Json::array();
         if (at[type.element().size] != 0) value.push_back(read(type.element(), at));
@@ -164,6 +165,27 @@ class HeapReader {
     return value.size() == tree.size ? value : damaged();
   }
 
+  Json btree_at(const HeapType& type, const char* at) {
+    const detail::TreeRoot* const root = load_of<HeapBtree>(at).root;
+    Json value = Json::array();
+    if (root == nullptr) return value;
+    if (!is_block(root, sizeof *root)) return damaged();
+    const detail::LeafLayout layout = detail::leaf_layout(type.element().size, type.element().alignment);
+    const detail::LeafHead* leaf = root->first;
+    for (std::uint64_t i = 0; i < root->leaves; ++i, leaf = leaf->next) {
+      if (!is_block(leaf, layout.bytes) || leaf->count > layout.capacity) return damaged();
+      const char* const begin = reinterpret_cast<const char*>(leaf);
+      for (std::uint64_t place = 0; place < leaf->count && !damaged_; ++place) {
+        const std::uint64_t number =
+            unsigned_at(layout.number_bytes, begin + sizeof *leaf + place * layout.number_bytes);
+        if (number >= layout.capacity) return damaged();
+        value.push_back(read(type.element(), begin + layout.slots_at + number * type.element().size));
+      }
+      if (damaged_) return nullptr;
+    }
+    return leaf == nullptr ? value : damaged();
+  }
+
   memlith_heap* heap_;
   bool damaged_ = false;
 };
@@ -200,6 +222,7 @@ class HeapWriter {
       case HeapType::Kind::vector: return write_vector(type, at, value);
       case HeapType::Kind::list: return write_list(type, at, value);
       case HeapType::Kind::tree: return write_tree(type, at, value);
+      case HeapType::Kind::btree: return write_btree(type, at, value);
       case HeapType::Kind::optional:
         if (!value.is_array() || value.size() > 1) return refuse(value);
         if (value.empty()) return;
@@ -322,6 +345,47 @@ class HeapWriter {
       // Behind the last one, or to the left of the end if there is none.
       std::_Rb_tree_insert_and_rebalance(tree.size == 0, reinterpret_cast<TreeNode*>(made), last, tree.ends);
       ++tree.size;
+    }
+  }
+  // Full leaves, one behind the other.
+  void write_btree(const HeapType& type, char* at, const Json& value) {
+    if (!value.is_array()) return refuse(value);
+    auto& tree = *reinterpret_cast<HeapBtree*>(at);
+    tree.heap_base = base_;
+    if (value.empty()) return;
+    const HeapType& key = type.is_map ? type.element().parts[0] : type.element();
+    const detail::LeafLayout layout = detail::leaf_layout(type.element().size, type.element().alignment);
+    auto* const root =
+        reinterpret_cast<detail::TreeRoot*>(allocate(sizeof(detail::TreeRoot), alignof(detail::TreeRoot)));
+    if (root == nullptr) return;
+    root->seal = detail::seal_of(root, detail::kRootSeal);
+    tree.root = root;
+    const char* before = nullptr;
+    for (const Json& each : value) {
+      if (root->last == nullptr || root->last->count == layout.capacity) {
+        auto* const leaf = reinterpret_cast<detail::LeafHead*>(allocate(layout.bytes, detail::kPageBytes));
+        if (leaf == nullptr) return;
+        *leaf = {detail::seal_of(leaf, detail::kLeafSeal),
+                 root,
+                 root->last,
+                 nullptr,
+                 0,
+                 static_cast<std::uint16_t>(layout.capacity),
+                 static_cast<std::uint32_t>(layout.bytes)};
+        for (std::uint64_t i = 0; i < layout.capacity; ++i) {
+          write_number(layout.number_bytes, reinterpret_cast<char*>(leaf + 1) + i * layout.number_bytes, i);
+        }
+        (root->last == nullptr ? root->first : root->last->next) = leaf;
+        root->last = leaf;
+        ++root->leaves;
+      }
+      char* const slot =
+          reinterpret_cast<char*>(root->last) + layout.slots_at + root->last->count * type.element().size;
+      write(type.element(), slot, each);
+      if (failure_) return;
+      if (before != nullptr && compare(key, before, slot) >= 0) return refuse(each);
+      before = slot;
+      ++root->last->count;
     }
   }
   template <class Number>

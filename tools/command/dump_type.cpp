@@ -10,13 +10,14 @@
 #include <string>
 
 #include "dump_text.hpp"
-#include "memlith/allocator.hpp"
+#include "memlith/btree.hpp"
 
 namespace memlith::tool {
 
 static_assert(sizeof(HeapText) == sizeof(memlith::string));
 static_assert(sizeof(HeapVector) == sizeof(memlith::vector<int>));
 static_assert(sizeof(HeapList) == sizeof(memlith::list<int>));
+static_assert(sizeof(HeapBtree) == sizeof(memlith::btree_set<int>));
 
 namespace {
 
@@ -163,9 +164,10 @@ std::optional<HeapType> tree_of(const Template& text, std::string_view name) {
   const std::optional<HeapType> key = type_of_text(key_text);
   if (!key || !is_key(*key) || key->kind == HeapType::Kind::record) return std::nullopt;
   if (compare != "std::less<void>" && split(compare).name != "std::less") return std::nullopt;
-  std::optional<HeapType> tree =
-      container_of<memlith::set<int>>(HeapType::Kind::tree,
-                                      is_map ? record_of_texts({key_text, text.arguments[1]}) : key);
+  const std::optional<HeapType> element = is_map ? record_of_texts({key_text, text.arguments[1]}) : key;
+  std::optional<HeapType> tree = name.starts_with("btree")
+                                     ? container_of<memlith::btree_set<int>>(HeapType::Kind::btree, element)
+                                     : container_of<memlith::set<int>>(HeapType::Kind::tree, element);
   if (!tree) return std::nullopt;
   tree->is_map = is_map;
   tree->repeats_keys = name.starts_with("multi");
@@ -186,7 +188,7 @@ std::optional<HeapType> type_of_text(std::string_view text) {
   const Template parts = split(text);
   if (parts.arguments.empty()) return std::nullopt;
   const auto in_heap = [&parts] { return split(parts.arguments.back()).name == "memlith::allocator"; };
-  for (const std::string_view name : {"map", "multimap", "set", "multiset"}) {
+  for (const std::string_view name : {"map", "multimap", "set", "multiset", "btree_map", "btree_set"}) {
     if (parts.name == "memlith::" + std::string(name)) return tree_of(parts, name);
     if (parts.name == "std::" + std::string(name) && in_heap()) return tree_of(parts, name);
   }

@@ -1,12 +1,14 @@
 // Types of objects in heaps, as far as their stored names describe them: where their parts lie.
 //
-// The layouts are those of libstdc++, whose names other standard libraries do not have.
+// The layouts are those of libstdc++, whose names other standard libraries do not have, and of memlith/btree.hpp.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
+
+#include "memlith/btree_leaves.hpp"
 
 namespace memlith::tool {
 
@@ -20,6 +22,7 @@ struct HeapType {
     vector,    // of parts[0]
     list,      // likewise
     tree,      // a set of parts[0], or a map of pairs
+    btree,     // likewise, of memlith/btree.hpp
     optional,  // of parts[0]
     array,     // `count` of parts[0]
     record     // parts at `offsets`: a pair or a struct
@@ -54,6 +57,10 @@ struct HeapVector {
   char* begin;
   char* end;
   char* end_of_room;
+};
+struct HeapBtree {
+  const void* heap_base;
+  detail::TreeRoot* root;
 };
 struct HeapListNode {
   HeapListNode* next;
