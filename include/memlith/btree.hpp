@@ -312,8 +312,8 @@ class Btree {
   }
 
   // Looks at every leaf: that its links, its counts and its order are sound, that keys ascend, and that the index has
-  // what the leaves have. Error: CORRUPT - the message names the place. heap.verify() does the same for each tree that
-  // the process has searched.
+  // what the leaves have. Error: CORRUPT - the message names the place. heap.verify() does the same for each tree of
+  // several leaves that the process has searched. No thread may change the tree meanwhile.
   [[nodiscard]] Result<void> verify() const {
     char sentence[kSentenceBytes];
     const void* const wrong =
@@ -488,8 +488,9 @@ class Btree {
 
   // A leaf comes or goes: `change` changes the index likewise; it may fail, and the index is made anew then.
   template <class Change>
-  void leaves_changed(Index* all, const void* leaf, const Change& change) noexcept {
-    root_->stamp = scrambled(root_->stamp ^ reinterpret_cast<std::uintptr_t>(leaf) ^ root_->leaves);
+  void leaves_changed(Index* all, const LeafHead* leaf, const Change& change) noexcept {
+    const auto place = scrambled(reinterpret_cast<std::uintptr_t>(leaf->previous) + root_->leaves);
+    root_->stamp = scrambled(root_->stamp ^ place ^ reinterpret_cast<std::uintptr_t>(leaf));
     if (all == nullptr) return;
     try {
       const OrdinaryMemory ordinary;

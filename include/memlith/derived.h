@@ -30,7 +30,8 @@ typedef struct memlith_derived {
   /* Frees the object. Called once, when no other thread uses the heap, and may not call memlith. */
   void (*drop)(struct memlith_derived* derived);
   /* For memlith_heap_verify: null if what the object was derived from is sound; else the place in the heap that is not,
-   * and `sentence`, cut to `bytes` and terminated by a zero, says what is wrong there. May be null: not checked. */
+   * and `sentence`, cut to `bytes` and terminated by a zero, says what is wrong there. Threads that change what is
+   * looked at must wait for it by themselves. May be null: not checked. */
   const void* (*check)(const struct memlith_derived* derived, char* sentence, size_t bytes);
 } memlith_derived;
 

@@ -431,7 +431,8 @@ class FlatHash {
 
   // Looks at every page: that the directory leads to it and to no other, that each element lies where its hash leads
   // and has the mark for it, and that no key is there twice. Error: CORRUPT - the message names the place.
-  // heap.verify() does the same for each table whose size() the process has asked for.
+  // heap.verify() does the same for each table whose size() the process has asked for. No thread may change the table
+  // meanwhile.
   [[nodiscard]] Result<void> verify() const {
     char sentence[kSentenceBytes];
     const void* const wrong = root_ == nullptr ? nullptr : wrong_place(*root_, hash_, equal_, sentence);
