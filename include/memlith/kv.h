@@ -69,6 +69,9 @@ typedef struct memlith_kv_options {
   uint64_t max_size;  /* the largest size of the region of a new kv store; 0 = 1 TiB; takes addresses only */
   uint64_t window_ms; /* the window of weak commits; see memlith_kv_set_window */
   uint64_t window_bytes;
+  /* of memlith_kv_open_shared alone, as in memlith_shared_options (memlith/shared.h) */
+  const char* program;  /* the path of the program `memlith`, if a keeper has to be started; null = it is looked for */
+  uint64_t patience_ms; /* how long to wait for a keeper that begins or ends; 0 = a minute */
 } memlith_kv_options;
 
 /* Opens the kv store in region `name` of the store. With MEMLITH_CREATE a missing one is created, durably.
@@ -79,6 +82,33 @@ typedef struct memlith_kv_options {
  *         CORRUPT - its header is damaged. */
 MEMLITH_API int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv_options* options,
                                     memlith_kv** kv);
+
+/* Opens the kv store `name` of the memlith store in folder `store` for this process and others: any number of processes
+ * read and write it at once, each with a handle of its own. The store is in a keeper, a process of its own, which the
+ * first opening starts and which ends soon after the last handle was closed (memlith/shared.h); meanwhile no process
+ * can open the store by memlith_store_open, but to follow it. With MEMLITH_CREATE a missing store is created, too.
+ * docs/several-processes.md.
+ *   READS        are made in this process, on memory that it shares with the keeper and cannot write to. They cost no
+ *                message and wait for no other process.
+ *   WRITES       wait in the transaction for its commit, which is a message to the keeper. The keeper applies one
+ *                commit after the other, in the order in which they came. SYNC commits of all processes share flushes.
+ *   ISOLATION    Transactions are strictly serialisable, those that read and those that write. None takes locks: each
+ *                sees the state of its beginning, and the commit of one that writes returns MEMLITH_CONFLICT, and has
+ *                no effect, if a record that it read, or a range that it scanned, is not as it was then. So a process
+ *                that is stopped, or dies, is in no other's way. Writes alone never conflict. memlith_kv_txn_set_wait
+ *                and memlith_kv_set_txn_timeout have nothing to do. A handle has at most 128 transactions active at a
+ *                time (BUSY), of whatever kind; 255 handles of all processes may be open.
+ *   A DEATH      of a process: each of its transactions was committed as a whole, or nothing of it was. Of the keeper:
+ *                every call on the handle returns POISONED, and a commit or a wait that was under way returns IO: its
+ *                commit may be durable or not. Close the handle, and open the kv store again: it is as the last durable
+ *                commit left it.
+ *   A CHILD      that was forked cannot use its parent's handle (INVALID): it opens its own.
+ *   UNSUPPORTED  here: memlith_txn_add_kv, memlith_kv_set_eventfd, memlith_kv_on_durable.
+ * The window is one for all: an opening or memlith_kv_set_window changes it where a number is not 0.
+ * A process needs addresses for the largest size of the region; `max_size` is that of a new one.
+ * Errors: as memlith_kv_open; those of memlith_shared_open. */
+MEMLITH_API int32_t memlith_kv_open_shared(const char* store, const char* name, const memlith_kv_options* options,
+                                           memlith_kv** kv);
 
 /* Makes every commit durable and closes the kv store and its region. Free the transactions before, and close the kv
  * store before its store: memlith_store_close makes weak commits that wait durable, too, but cannot be tried again.
@@ -256,6 +286,10 @@ MEMLITH_API int32_t memlith_kv_cursor_remove(memlith_kv_cursor* cursor);
 /* Makes every commit that has returned durable. Errors: IO, POISONED; NO_SPACE - the log cannot grow: nothing is lost,
  * try again. */
 MEMLITH_API int32_t memlith_kv_persist(memlith_kv* kv);
+
+/* Returns when everything up to `ticket`, which a commit of this kv store returned, is durable. Errors: INVALID - no
+ * such ticket yet; and those of memlith_wait, which is the same where the caller has the memlith store. */
+MEMLITH_API int32_t memlith_kv_wait(memlith_kv* kv, uint64_t ticket);
 
 /* The newest ticket up to which the commits of this kv store are durable. Only rises. memlith_store_durable is about
  * all structures of the memlith store. */

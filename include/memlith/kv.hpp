@@ -269,6 +269,9 @@ struct KvOptions {
   std::uint64_t max_size = 0;
   std::uint64_t window_ms = 0;
   std::uint64_t window_bytes = 0;
+  // For open_shared() alone.
+  std::string program = {};  // the path of `memlith`; empty: it is looked for
+  std::uint64_t patience_ms = 0;
 };
 
 // An open kv store. Move-only; closing makes every commit durable. To be closed before its Store.
@@ -284,17 +287,20 @@ class Kv {
   // Takes over a handle of memlith_kv_open.
   explicit Kv(memlith_kv* handle) : handle_(handle) {}
   static Result<Kv> open(const Store& store, const std::string& name = "kv", const KvOptions& options = {}) {
-    memlith_kv_options plain{};
-    plain.struct_size = sizeof plain;
-    plain.flags =
-        detail::flag_if(options.create, MEMLITH_CREATE) | detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE);
-    plain.max_size = options.max_size;
-    plain.window_ms = options.window_ms;
-    plain.window_bytes = options.window_bytes;
+    const memlith_kv_options plain = plain_of(options);
     memlith_kv* handle = nullptr;
     if (const std::int32_t code = memlith_kv_open(store.handle(), name.c_str(), &plain, &handle); code != MEMLITH_OK) {
       return Error(code);
     }
+    return Kv(handle);
+  }
+  // The kv store of the store in that folder, for this process and others (memlith_kv_open_shared).
+  static Result<Kv> open_shared(const std::string& store, const std::string& name = "kv",
+                                const KvOptions& options = {}) {
+    const memlith_kv_options plain = plain_of(options);
+    memlith_kv* handle = nullptr;
+    const std::int32_t code = memlith_kv_open_shared(store.c_str(), name.c_str(), &plain, &handle);
+    if (code != MEMLITH_OK) return Error(code);
     return Kv(handle);
   }
   // After BUSY, and when there is no room for commits that wait, the kv store is still open.
@@ -375,8 +381,10 @@ class Kv {
       auto done = act(*transaction);
       if (done.ok()) {
         // A conflict that `act` did not pass on has ended the transaction nevertheless.
-        const bool ended = !transaction->active();
-        if (!ended) return transaction->commit(durability);
+        if (transaction->active()) {
+          auto committed = transaction->commit(durability);
+          if (committed.ok() || !detail::is_conflict(committed.error())) return committed;
+        }
       } else if (!detail::is_conflict(done.error())) {
         (void)transaction->abort();
         return done.error();
@@ -387,7 +395,9 @@ class Kv {
   }
 
   Result<void> persist() const { return detail::result_of(memlith_kv_persist(handle_)); }
-  // The newest durable ticket of this kv store. Store::wait() waits for one.
+  // Until what a commit of this kv store returned is durable, as Store::wait().
+  Result<void> wait(Ticket ticket) const { return detail::result_of(memlith_kv_wait(handle_, ticket)); }
+  // The newest durable ticket of this kv store.
   [[nodiscard]] Ticket durable() const { return memlith_kv_durable(handle_); }
   Result<void> set_window(std::uint64_t window_ms, std::uint64_t window_bytes = 0) const {
     return detail::result_of(memlith_kv_set_window(handle_, window_ms, window_bytes));
@@ -422,6 +432,18 @@ class Kv {
   [[nodiscard]] memlith_kv* handle() const { return handle_; }
 
  private:
+  static memlith_kv_options plain_of(const KvOptions& options) {
+    memlith_kv_options plain{};
+    plain.struct_size = sizeof plain;
+    plain.flags =
+        detail::flag_if(options.create, MEMLITH_CREATE) | detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE);
+    plain.max_size = options.max_size;
+    plain.window_ms = options.window_ms;
+    plain.window_bytes = options.window_bytes;
+    plain.program = options.program.empty() ? nullptr : options.program.c_str();
+    plain.patience_ms = options.patience_ms;
+    return plain;
+  }
   // Twice as long each time, up to about 1 ms, and of a length that differs between threads.
   static void pause(unsigned tries) {
     if (tries < 2) return std::this_thread::yield();

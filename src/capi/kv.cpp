@@ -1,4 +1,4 @@
-// Key-value stores: include/memlith/kv.h. Floor: capi. A memlith_kv is a kv::Kv, which its OpenRegion owns.
+// Key-value stores: include/memlith/kv.h. Floor: capi.
 #include "memlith/kv.h"
 
 #include <memory>
@@ -8,6 +8,8 @@
 #include "capi/kv_handles.hpp"
 #include "kv/part.hpp"
 #include "private/options.h"
+#include "processes/client.hpp"
+#include "store/refusal.hpp"
 
 using namespace memlith::core;
 using kv::Kv;
@@ -28,6 +30,13 @@ Result<kv::Window> window_of(std::uint64_t interval_ms, std::uint64_t bytes) {
   if (interval_ms > 0) window.interval_ms = interval_ms;
   if (bytes > 0) window.bytes = bytes;
   return window;
+}
+
+Status close_client(kv::OpenKv& client) {
+  const Status done = client.persist();
+  if (is_refusal(done)) return done;  // to be tried again
+  delete &client;
+  return done;
 }
 
 }  // namespace
@@ -62,7 +71,38 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     inner.use_magic = kv::kMagic;
     MEMLITH_TRY_ASSIGN(Kv* const kv, open_in_region(session, name, inner,
                                                     [&wanted](Region& region) { return Kv::open(region, wanted); }));
-    *result = reinterpret_cast<memlith_kv*>(kv);
+    *result = handle_of(kv);
+    return kOk;
+  });
+}
+
+int32_t memlith_kv_open_shared(const char* store, const char* name, const memlith_kv_options* options,
+                               memlith_kv** result) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need(name, "name"));
+    MEMLITH_TRY(need(result, "kv"));
+    memlith_kv_options given;
+    MEMLITH_TRY(read_options(options, given));
+    if ((given.flags & ~std::uint32_t{MEMLITH_CREATE | MEMLITH_EXCLUSIVE}) != 0) {
+      return fail(Errc::invalid, Detail::argument, "flags {:#x} are none of a kv store that processes share",
+                  given.flags);
+    }
+    MEMLITH_TRY(window_of(given.window_ms, given.window_bytes).status());
+    processes::KvClientOptions wanted;
+    wanted.path = store;
+    wanted.name = name;
+    wanted.create = (given.flags & MEMLITH_CREATE) != 0;
+    wanted.exclusive = (given.flags & MEMLITH_EXCLUSIVE) != 0;
+    wanted.max_size = given.max_size;
+    wanted.window_ms = given.window_ms;
+    wanted.window_bytes = given.window_bytes;
+    if (given.program != nullptr) wanted.program = given.program;
+    if (given.patience_ms != 0) {
+      wanted.patience = std::chrono::milliseconds(std::min(given.patience_ms, kIntervalMsMax));
+    }
+    MEMLITH_TRY_ASSIGN(std::unique_ptr<processes::KvClient> client, processes::KvClient::open(wanted));
+    *result = handle_of(client.release());
     return kOk;
   });
 }
@@ -74,10 +114,12 @@ int32_t memlith_kv_close(memlith_kv* handle) {
     if (const std::size_t left = kv_of(handle).handles(); left > 0) {
       return fail(Errc::busy, Detail::kv, "{} transactions were not freed; free them, then close the kv store", left);
     }
-    OpenRegion& region = *kv_of(handle).open_region();
+    Kv* const kv = kv_of(handle).alone();
+    if (kv == nullptr) return close_client(kv_of(handle));
+    OpenRegion& region = *kv->open_region();
     MEMLITH_TRY(need_no_part(*region.region));
-    const Status stopped = kv_of(handle).stop();
-    if (!kv_of(handle).stopped() && !stopped.ok()) return stopped;  // as before, to be tried again
+    const Status stopped = kv->stop();
+    if (!kv->stopped() && !stopped.ok()) return stopped;  // as before, to be tried again
     return close_with_region(region, stopped);
   });
 }
@@ -181,12 +223,12 @@ int32_t memlith_kv_commit(memlith_kv_txn* txn, uint32_t mode, uint64_t* ticket) 
     MEMLITH_TRY(need_ours(txn));
     MEMLITH_TRY(check_commit_mode(mode));
     MEMLITH_TRY(transaction_of(txn).check_alone());
-    Session& session = transaction_of(txn).kv().open_region()->session;
+    Kv* const kv = transaction_of(txn).kv().alone();
     Lsn made;
     const Status done = transaction_of(txn).commit(static_cast<kv::Durability>(mode), &made).status();
     if (ticket != nullptr && made != Lsn{}) *ticket = made.value;
     MEMLITH_TRY(done);
-    session.keep_to_memory();
+    if (kv != nullptr) kv->open_region()->session.keep_to_memory();
     return kOk;
   });
 }
@@ -196,7 +238,8 @@ int32_t memlith_txn_add_kv(memlith_txn* tx, memlith_kv_txn* txn) {
     MEMLITH_TRY(need_ours(tx));
     MEMLITH_TRY(need_ours(txn));
     kv::Transaction& inner = transaction_of(txn);
-    Kv& kv = inner.kv();
+    MEMLITH_TRY_ASSIGN(Kv* const alone_kv, alone(inner.kv(), "transaction over several structures"));
+    Kv& kv = *alone_kv;
     MEMLITH_TRY(inner.check_alone());
     if (inner.read_only())
       return fail(Errc::read_only, Detail::kv, "the transaction of the kv store was begun read-only");
@@ -367,6 +410,14 @@ int32_t memlith_kv_persist(memlith_kv* handle) {
   });
 }
 
+int32_t memlith_kv_wait(memlith_kv* handle, uint64_t ticket) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    if (ticket == 0) return kOk;  // of a transaction before the first commit
+    return kv_of(handle).wait(Lsn{ticket});
+  });
+}
+
 uint64_t memlith_kv_durable(memlith_kv* handle) {
   return need_ours(handle).ok() ? kv_of(handle).durable_ticket().value : 0;
 }
@@ -375,15 +426,15 @@ int32_t memlith_kv_set_window(memlith_kv* handle, uint64_t window_ms, uint64_t w
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
     MEMLITH_TRY_ASSIGN(const kv::Window window, window_of(window_ms, window_bytes));
-    kv_of(handle).weak_commits().set_window(window);
-    return kOk;
+    return kv_of(handle).set_window(window);
   });
 }
 
 int32_t memlith_kv_set_eventfd(memlith_kv* handle, int fd) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    kv_of(handle).weak_commits().set_eventfd(fd);
+    MEMLITH_TRY_ASSIGN(Kv* const kv, alone(kv_of(handle), "eventfd of durable commits"));
+    kv->weak_commits().set_eventfd(fd);
     return kOk;
   });
 }
@@ -393,7 +444,8 @@ int32_t memlith_kv_on_durable(memlith_kv* handle, uint64_t ticket,
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
     MEMLITH_TRY(need(reinterpret_cast<const void*>(done), "done"));
-    Kv& inner = kv_of(handle);
+    MEMLITH_TRY_ASSIGN(Kv* const kv, alone(kv_of(handle), "call when a commit is durable"));
+    Kv& inner = *kv;
     if (inner.read_only())
       return fail(Errc::read_only, Detail::kv, "a store that was opened read-only commits nothing");
     MEMLITH_TRY(inner.region().store().check_ticket(Lsn{ticket}));
@@ -409,21 +461,20 @@ int32_t memlith_kv_on_durable(memlith_kv* handle, uint64_t ticket,
 int32_t memlith_kv_get_info(memlith_kv* handle, memlith_kv_info* target) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    Kv& inner = kv_of(handle);
+    MEMLITH_TRY_ASSIGN(const kv::KvInfo found, kv_of(handle).info());
     memlith_kv_info info{};
-    const kv::StoreHeader header = inner.header();
-    MEMLITH_TRY_ASSIGN(info.maps, inner.map_count());
-    info.records = header.records;
-    info.region_bytes = inner.region().size();
-    info.page_bytes = header.page_bytes;
-    info.pages = header.pages;
-    info.free_pages = header.free_pages;
-    info.commits = inner.newest();
-    info.durable = inner.durable();
-    info.logged_bytes = inner.weak_commits().logged_bytes();
-    info.conflicts = inner.conflicts();
-    info.snapshot_bytes = inner.pages().kept.bytes();
-    info.transactions = inner.transactions();
+    info.maps = found.maps;
+    info.records = found.records;
+    info.region_bytes = found.region_bytes;
+    info.page_bytes = found.page_bytes;
+    info.pages = found.pages;
+    info.free_pages = found.free_pages;
+    info.commits = found.commits;
+    info.durable = found.durable;
+    info.logged_bytes = found.logged_bytes;
+    info.conflicts = found.conflicts;
+    info.snapshot_bytes = found.snapshot_bytes;
+    info.transactions = found.transactions;
     return write_info(target, info);
   });
 }

@@ -1,6 +1,6 @@
 // Shared by the entry points of kv stores: the objects behind the handles. Floor: capi.
 //
-// A memlith_kv is a kv::Kv, which its OpenRegion owns.
+// A memlith_kv is a kv::OpenKv: a kv::Kv, which its OpenRegion owns, or a client of a keeper, which the handle owns.
 #pragma once
 
 #include <optional>
@@ -26,7 +26,16 @@ struct KvCursorHandle {
   kv::Cursor cursor;
 };
 
-inline kv::Kv& kv_of(memlith_kv* handle) { return *reinterpret_cast<kv::Kv*>(handle); }
+inline kv::OpenKv& kv_of(memlith_kv* handle) { return *reinterpret_cast<kv::OpenKv*>(handle); }
+inline memlith_kv* handle_of(kv::OpenKv* kv) { return reinterpret_cast<memlith_kv*>(kv); }
+// Where no other process has it open. `what`: what the caller asked for, for the message.
+inline Result<kv::Kv*> alone(kv::OpenKv& kv, std::string_view what) {
+  if (kv::Kv* const found = kv.alone(); found != nullptr) return found;
+  return fail(Errc::unsupported, Detail::kv,
+              "kv store \"{}\" is open in several processes, where there is no {}; open its memlith store in one "
+              "process, or do without",
+              kv.pages().words.name(), what);
+}
 inline KvTransactionHandle& handle_of(memlith_kv_txn* txn) { return *reinterpret_cast<KvTransactionHandle*>(txn); }
 inline kv::Transaction& transaction_of(memlith_kv_txn* txn) { return *handle_of(txn).transaction; }
 inline KvCursorHandle& handle_of(memlith_kv_cursor* cursor) { return *reinterpret_cast<KvCursorHandle*>(cursor); }
@@ -34,17 +43,17 @@ inline kv::Cursor& cursor_of(memlith_kv_cursor* cursor) { return handle_of(curso
 
 inline Status need_ours(memlith_kv* handle) {
   MEMLITH_TRY(need_handle(handle, "key-value store"));
-  return kv_of(handle).region().store().check_process();
+  return kv_of(handle).check_process();
 }
 
 inline Status need_ours(memlith_kv_txn* txn) {
   MEMLITH_TRY(need_handle(txn, "transaction"));
-  return transaction_of(txn).kv().region().store().check_process();
+  return transaction_of(txn).kv().check_process();
 }
 
 inline Status need_ours(memlith_kv_cursor* cursor) {
   MEMLITH_TRY(need_handle(cursor, "cursor"));
-  return handle_of(cursor).owner.transaction->kv().region().store().check_process();
+  return handle_of(cursor).owner.transaction->kv().check_process();
 }
 
 inline Result<std::string_view> text_of(const void* data, std::uint64_t bytes, const char* what) {

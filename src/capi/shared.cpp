@@ -7,6 +7,7 @@
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
+#include "processes/kept_kvs.hpp"
 #include "shared/client.hpp"
 #include "shared/keeper.hpp"
 
@@ -131,6 +132,7 @@ int32_t memlith_shared_keep(const char* store, const memlith_keeper_options* giv
     wanted.path = store;
     wanted.create = (options.flags & MEMLITH_CREATE) != 0;
     if (options.grace_ms != 0) wanted.grace = wanted.first_grace = milliseconds_of(options.grace_ms);
+    wanted.service = [](Session& session) { return std::make_unique<processes::KeptKvs>(session); };
     if (options.ready != nullptr) wanted.ready = [&options] { options.ready(options.ready_context); };
     return shared::keep(wanted);
   });

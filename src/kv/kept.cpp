@@ -6,15 +6,19 @@
 namespace memlith::core::kv {
 
 Stamp Kept::begin(Stamp stamp) {
-  MEMLITH_ASSERT(stamp > newest() && newest() == beginning_.load(std::memory_order_relaxed));
-  beginning_.store(stamp, std::memory_order_seq_cst);  // pairs with try_take()
-  return snapshots_.newest();
+  MEMLITH_ASSERT(stamp > newest() && newest() == moment_->beginning.load(std::memory_order_relaxed));
+  moment_->beginning.store(stamp, std::memory_order_seq_cst);  // pairs with try_take()
+  return words_.is_shared() ? words_.board()->newest_snapshot() : snapshots_.newest();
 }
 
 // ORDER copy-before-change: a snapshot's reader that finds the page being changed finds the copy. The page's word is
 // stored before the lock is let go: to drop() the copy is the page's state up to the stamp in the word. With the old
 // word, no snapshot would seem to need the copy. [mutant kv_copy_apart_from_word]
 void Kept::keep(PageNumber page, Stamp before, Stamp stamp) {
+  if (words_.is_shared()) {  // whose copies are dropped between commits
+    words_.board()->keep(page, before);
+    return words_.begin_change(page, stamp);
+  }
   const std::shared_ptr<std::byte[]> copy(new std::byte[kPageBytes]);
   std::memcpy(copy.get(), words_.bytes_of(page), kPageBytes);
   {
@@ -28,11 +32,13 @@ void Kept::keep(PageNumber page, Stamp before, Stamp stamp) {
 }
 
 void Kept::publish(Stamp stamp) {
-  MEMLITH_ASSERT(stamp == beginning_.load(std::memory_order_relaxed));
-  newest_.store(stamp, std::memory_order_seq_cst);
+  MEMLITH_ASSERT(stamp == moment_->beginning.load(std::memory_order_relaxed));
+  moment_->newest.store(stamp, std::memory_order_seq_cst);
+  if (words_.is_shared()) words_.board()->forget();
 }
 
 Kept::Copy Kept::find(PageNumber page, Stamp view) {
+  if (words_.is_shared()) return {Copy(), words_.board()->find(page, view)};  // owned by the board
   const LockGuard lock(mutex_);
   const auto found = versions_.find(page);
   if (found == versions_.end()) return nullptr;
@@ -42,14 +48,26 @@ Kept::Copy Kept::find(PageNumber page, Stamp view) {
   return nullptr;
 }
 
-std::optional<Snapshots::StampSlot> Kept::try_take() {
-  const Snapshots::StampSlot slot = snapshots_.add(newest_.load(std::memory_order_seq_cst));
-  if (beginning_.load(std::memory_order_seq_cst) == slot.stamp) return slot;
+Result<std::optional<Snapshots::StampSlot>> Kept::try_take() {
+  MEMLITH_TRY_ASSIGN(const Snapshots::StampSlot slot, add());
+  if (moment_->beginning.load(std::memory_order_seq_cst) == slot.stamp) return std::optional(slot);
   drop(slot);
-  return std::nullopt;
+  return std::optional<Snapshots::StampSlot>();
+}
+
+Result<Snapshots::StampSlot> Kept::add() {
+  const Stamp newest = moment_->newest.load(std::memory_order_seq_cst);
+  if (!words_.is_shared()) return snapshots_.add(newest);
+  const auto slot = words_.board()->add(newest);
+  if (slot.has_value()) return *slot;
+  return fail(Errc::busy, Detail::kv,
+              "region \"{}\": {} transactions of this handle are active, as many as there may be where several "
+              "processes have the kv store open; end some of them, or open another handle",
+              words_.name(), Board::kSlots);
 }
 
 void Kept::drop(const Snapshots::StampSlot& slot) {
+  if (words_.is_shared()) return words_.board()->remove(slot);
   snapshots_.remove(slot);
   if (copies_.load(std::memory_order_acquire) == 0) return;
   Versions all;  // freed without the lock, for which commits wait

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/sync.hpp"
+#include "kv/board.hpp"
 #include "kv/snapshots.hpp"
 #include "kv/words.hpp"
 
@@ -23,6 +24,8 @@ class Kept {
   using Copy = std::shared_ptr<const std::byte[]>;
 
   explicit Kept(Words& words) : words_(words) {}
+  // The states lie on the board of the words, in which other processes read them. Snapshots are of its clients.
+  void share() { moment_ = &words_.board()->head().moment; }
 
   // ---- the writer
 
@@ -36,11 +39,14 @@ class Kept {
 
   // ---- readers; any thread
 
-  [[nodiscard]] Stamp newest() const { return newest_.load(std::memory_order_acquire); }
+  [[nodiscard]] Stamp newest() const { return moment_->newest.load(std::memory_order_acquire); }
   // The page as of `view`, which is older than the page's word. Null: there is no such copy.
   Copy find(PageNumber page, Stamp view);
-  // A snapshot of the newest state, active until it is dropped. Nothing: a commit is under way.
-  std::optional<Snapshots::StampSlot> try_take();
+  // A snapshot of the newest state, active until it is dropped. Nothing: a commit is under way. Errors: busy - this
+  // client of a keeper has as many snapshots as it may.
+  Result<std::optional<Snapshots::StampSlot>> try_take();
+  // The same, of whatever state is the newest then.
+  Result<Snapshots::StampSlot> add();
   void drop(const Snapshots::StampSlot& slot);
   // Copies that no snapshot needs are looked for from that number of copies on, and whenever the last snapshot is
   // dropped.
@@ -48,7 +54,9 @@ class Kept {
     const LockGuard lock(mutex_);
     forget_at_ = forget_from_ = copies;
   }
-  [[nodiscard]] std::uint64_t bytes() const { return copies_.load(std::memory_order_relaxed) * kPageBytes; }
+  [[nodiscard]] std::uint64_t bytes() const {
+    return (words_.is_shared() ? words_.board()->copies() : copies_.load(std::memory_order_relaxed)) * kPageBytes;
+  }
 
  private:
   struct Version {
@@ -67,8 +75,8 @@ class Kept {
   bool forget_in(std::size_t bucket, Forgotten& forgotten) MEMLITH_REQUIRES(mutex_);
 
   Words& words_;
-  std::atomic<Stamp> beginning_{kCheckedStamp};  // of the commit under way, or the newest
-  std::atomic<Stamp> newest_{kCheckedStamp};
+  Moment own_moment_;
+  Moment* moment_ = &own_moment_;
   Snapshots snapshots_;
   Mutex mutex_;
   Versions versions_ MEMLITH_GUARDED_BY(mutex_);

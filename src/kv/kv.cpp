@@ -26,14 +26,26 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
                 region.shown_name(), region.size(), 2 * kPageBytes);
   }
   auto kv = std::unique_ptr<Kv>(new Kv(region));
-  MEMLITH_TRY(kv->pages_.words.attach(region));
+  if (options.board != nullptr) {
+    kv->board_ = options.board;
+    kv->pages_.words.attach(region, *options.board);
+    kv->pages_.kept.share();
+    kv->numbers_.share(options.board->maps(), Board::kMapsMax, options.board->head().maps);
+  } else {
+    MEMLITH_TRY(kv->pages_.words.attach(region));
+  }
   kv->manual_ = options.manual || kv->read_only();
   MEMLITH_TRY_ASSIGN(const bool fresh, region.is_for_making("a kv store", options.create, options.exclusive));
   {
     const LockGuard lock(kv->pages_.writer.mutex());
     if (fresh) kv->pages_.writer.format();
     MEMLITH_TRY(kv->pages_.writer.load_header());
+    if (fresh && options.board != nullptr) kv->pages_.words.made(kCatalogue);
     kv->base_commit_ = kv->pages_.writer.header().commits;
+    if (options.board != nullptr) {
+      options.board->head().base_commit = kv->base_commit_;
+      options.board->head().log_bytes_max = kv->log_bytes_max();
+    }
   }
   if (kv->read_only()) return kv;
   kv->stopped_ = false;
@@ -68,7 +80,7 @@ Kv::~Kv() {
   if (!read_only() && !stopped_) (void)weak_commits_.stop(!manual_);
 }
 
-void Kv::end_transactions() {
+void OpenKv::end_transactions() {
   const LockGuard lock(transactions_mutex_);
   for (Transaction* const each : transactions_) delete each;
   transactions_.clear();
@@ -91,7 +103,7 @@ Status Kv::stop() {
 // tree. [test KvMemory.ReleasesBesideReadersAndWriters]
 Status Kv::release_for_limit(Region& region) {
   const LockGuard alone(stop_mutex_);
-  if (read_only() || is_volatile() || stopped_) return kOk;
+  if (read_only() || is_volatile() || stopped_ || pages_.words.is_shared()) return kOk;
   const Stamp newest_home = pages_.kept.newest();
   MEMLITH_TRY(persist());
   MEMLITH_TRY(region.store().bring_home(region.newest_commit()));
@@ -134,14 +146,15 @@ Lsn Kv::newest_ticket() { return read_only() ? region().store().durable_ticket()
 
 // ---- transactions ----------------------------------------------------------------------------------------------
 
-Result<Transaction*> Kv::begin(bool only_reads) {
-  if (!only_reads) {
-    if (read_only()) {
-      return fail(Errc::read_only, Detail::kv, "{}: the store was opened read-only; begin a read-only transaction",
-                  region().store().path());
-    }
-    MEMLITH_TRY(region().store().failure());
-  }
+Status Kv::check_begin(bool only_reads) {
+  if (only_reads) return kOk;
+  if (!read_only()) return region().store().failure();
+  return fail(Errc::read_only, Detail::kv, "{}: the store was opened read-only; begin a read-only transaction",
+              region().store().path());
+}
+
+Result<Transaction*> OpenKv::begin(bool only_reads) {
+  MEMLITH_TRY(check_begin(only_reads));
   auto made = std::make_unique<Transaction>(*this, only_reads);
   MEMLITH_TRY(made->begin());
   const LockGuard lock(transactions_mutex_);
@@ -149,19 +162,19 @@ Result<Transaction*> Kv::begin(bool only_reads) {
   return made.release();
 }
 
-void Kv::free(Transaction* transaction) {
+void OpenKv::free(Transaction* transaction) {
   const std::unique_ptr<Transaction> owned(transaction);
   const LockGuard lock(transactions_mutex_);
   const std::size_t erased = transactions_.erase(transaction);
   MEMLITH_ASSERT(erased == 1);
 }
 
-std::size_t Kv::handles() {
+std::size_t OpenKv::handles() {
   const LockGuard lock(transactions_mutex_);
   return transactions_.size();
 }
 
-std::size_t Kv::transactions() {
+std::size_t OpenKv::transactions() {
   const LockGuard lock(transactions_mutex_);
   return static_cast<std::size_t>(std::count_if(transactions_.begin(), transactions_.end(),
                                                 [](const Transaction* each) { return each->active(); }));
@@ -194,7 +207,7 @@ Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
   return kOk;
 }
 
-Status Kv::too_large(std::uint64_t log_bytes) const {
+Status OpenKv::too_large(std::uint64_t log_bytes) const {
   return fail(Errc::full, Detail::kv,
               "the transaction may need {} bytes of log, and may have {}, half of log_max_bytes; split the "
               "transaction, or open the store with a larger log_max_bytes",
@@ -324,15 +337,33 @@ void Kv::end_joint(const Batch::Front& front, Lsn end) {
 
 void Kv::give_up_joint() { joint_applied_ ? weak_commits_.lose_part() : cancel_joint(); }
 
-Status Kv::check_key(std::string_view key) {
+Status OpenKv::check_key(std::string_view key) {
   if (!key.empty() && key.size() <= kKeyBytesMax) return kOk;
   return fail(Errc::invalid, Detail::argument, "a key has 1 to {} bytes; this one has {}", kKeyBytesMax, key.size());
 }
 
-Status Kv::check_value(std::string_view value) {
+Status OpenKv::check_value(std::string_view value) {
   if (value.size() <= kValueBytesMax) return kOk;
   return fail(Errc::invalid, Detail::argument, "a value has up to {} bytes; this one has {}", kValueBytesMax,
               value.size());
+}
+
+Result<KvInfo> Kv::info() {
+  const StoreHeader now = header();
+  KvInfo info;
+  MEMLITH_TRY_ASSIGN(info.maps, map_count());
+  info.records = now.records;
+  info.region_bytes = region().size();
+  info.page_bytes = now.page_bytes;
+  info.pages = now.pages;
+  info.free_pages = now.free_pages;
+  info.commits = newest();
+  info.durable = durable();
+  info.logged_bytes = weak_commits_.logged_bytes();
+  info.conflicts = conflicts();
+  info.snapshot_bytes = pages_.kept.bytes();
+  info.transactions = transactions();
+  return info;
 }
 
 StoreHeader Kv::header() {

@@ -17,25 +17,40 @@ constexpr std::uint64_t kCatalogueLogBytes = 8 * kPageBytes;
 constexpr std::chrono::milliseconds kRestMax{2};  // between the steps of a removal
 }  // namespace
 
-Status Kv::no_map(MapNumber number) const {
+Status OpenKv::no_map(MapNumber number) const {
   return fail(Errc::invalid, Detail::kv,
               "region \"{}\": there is no map number {}; memlith_kv_map_open tells the number of a map",
-              region().shown_name(), number);
+              pages_.words.name(), number);
 }
 
-MapNumber Kv::number_of(PageNumber root) {
+Status OpenKv::check_name(std::string_view name) {
+  if (!name.empty() && name.size() <= kNameBytesMax && name.find('\0') == std::string_view::npos) return kOk;
+  return fail(Errc::invalid, Detail::argument, "a map's name has 1 to {} bytes, none of them zero", kNameBytesMax);
+}
+
+Result<MapNumber> Kv::number_of(PageNumber root, Stamp created) {
   MEMLITH_ASSERT(root > kCatalogue);
   const auto known = number_of_root_.find(root);
   if (known != number_of_root_.end()) return known->second;
-  const MapNumber number = numbers_.add(root);
+  if (!numbers_.has_room()) {
+    return fail(Errc::full, Detail::kv,
+                "region \"{}\": as many maps were opened, or made anew, as the processes of a kv store can number; end "
+                "all of them, and begin again",
+                pages_.words.name());
+  }
+  const MapNumber number = numbers_.add(root, created);
   number_of_root_.emplace(root, number);
   return number;
 }
 
+const MapEntry* Kv::map_with_root(PageNumber root) {
+  const LockGuard lock(maps_mutex_);
+  const auto known = number_of_root_.find(root);
+  return known != number_of_root_.end() ? numbers_.find(known->second) : nullptr;
+}
+
 Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusive) {
-  if (name.empty() || name.size() > kNameBytesMax || name.find('\0') != std::string_view::npos) {
-    return fail(Errc::invalid, Detail::argument, "a map's name has 1 to {} bytes, none of them zero", kNameBytesMax);
-  }
+  MEMLITH_TRY(check_name(name));
   const LockGuard lock(maps_mutex_);
   PageNumber map = 0;
   MEMLITH_TRY_ASSIGN(const bool found, TreeReader(pages_, kCatalogue, kNewest).get(name, [&](const Cell& cell) {
@@ -47,14 +62,15 @@ Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusiv
   if (found) {
     if (map <= kCatalogue) return pages_.words.corrupt(kCatalogue, "a map in it has no number");
     MEMLITH_TRY(TreeReader(pages_, map, kNewest).check_map());
-    return number_of(map);
+    return number_of(map, 0);
   }
   if (!create) return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; create it, or check its name", name);
   if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be created", name);
   MEMLITH_TRY(weak_commits_.keep_up());
-  MEMLITH_TRY_ASSIGN(const std::uint64_t number, create_map(name, map));
-  MEMLITH_TRY(weak_commits_.make_durable(number));
-  return number_of(map);
+  MEMLITH_TRY_ASSIGN(const std::uint64_t commit, create_map(name, map));
+  MEMLITH_TRY_ASSIGN(const MapNumber number, number_of(map, commit - base_commit_ + kCheckedStamp));
+  MEMLITH_TRY(weak_commits_.make_durable(commit));
+  return number;
 }
 
 Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
@@ -166,7 +182,7 @@ Status Kv::free_some_of(PageNumber root, const Removal* removal) {
   }
 }
 
-Result<std::uint64_t> Kv::map_count() {
+Result<std::uint64_t> OpenKv::map_count() {
   TreeReader reader(pages_, kCatalogue, kNewest);
   auto leaf = std::make_unique<TreeReader::Leaf>();
   const LockGuard lock(maps_mutex_);
@@ -181,7 +197,7 @@ Result<std::uint64_t> Kv::map_count() {
   }
 }
 
-std::optional<std::string> Kv::map_at(std::uint64_t index, Status& status) {
+std::optional<std::string> OpenKv::map_at(std::uint64_t index, Status& status) {
   TreeReader reader(pages_, kCatalogue, kNewest);
   auto leaf = std::make_unique<TreeReader::Leaf>();
   const LockGuard lock(maps_mutex_);

@@ -14,22 +14,42 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
       if ((word & 1) == 0) return PageView{words.bytes_of(page), page, word, nullptr};
     } else {
       Kept::Copy copy = kept.find(page, view);
+      if (copy == nullptr) MEMLITH_TRY(words.check_keeper());
       if (copy == nullptr) return words.corrupt(page, "an older state of it is missing");
       const std::byte* const bytes = copy.get();
       return PageView{bytes, page, 0, std::move(copy)};
     }
     if (tries >= 20) yield_thread();
+    if (tries % 256 == 255) MEMLITH_TRY(words.check_keeper());  // which may have ended in the middle of the change
   }
 }
 
-Snapshots::StampSlot Pages::take_snapshot() {
+// A client looks last whether the keeper lives: if so, no other keeper had the store when the snapshot was taken.
+Result<Snapshots::StampSlot> Pages::take_snapshot() {
+  MEMLITH_TRY_ASSIGN(const Snapshots::StampSlot slot, take_newest());
+  const Status lives = words.check_keeper();
+  if (!lives.ok()) kept.drop(slot);
+  MEMLITH_TRY(lives);
+  return slot;
+}
+
+Result<Snapshots::StampSlot> Pages::take_newest() {
   for (int tries = 0; tries <= 50; ++tries) {
-    if (const auto slot = kept.try_take(); slot.has_value()) return *slot;
+    MEMLITH_TRY_ASSIGN(const auto slot, kept.try_take());
+    if (slot.has_value()) return *slot;
     yield_thread();
   }
   // Commits that follow closely on each other must not keep a snapshot waiting for ever.
+  if (words.keeper() != nullptr) {
+    MEMLITH_TRY_ASSIGN(Snapshots::StampSlot slot, kept.add());
+    const Status settled = words.keeper()->settle(slot.slot);
+    if (!settled.ok()) kept.drop(slot);
+    MEMLITH_TRY(settled);
+    slot.stamp = words.board()->stamp_of(slot.slot);
+    return slot;
+  }
   const LockGuard lock(writer.mutex());
-  const auto slot = kept.try_take();
+  MEMLITH_TRY_ASSIGN(const auto slot, kept.try_take());
   MEMLITH_ASSERT(slot.has_value());
   return *slot;
 }

@@ -45,8 +45,11 @@ struct Pages {
 #endif
   // The page as of `view`. Errors: corrupt.
   Result<PageView> look(PageNumber page, Stamp view);
-  // A snapshot is active until Kept drops it.
-  Snapshots::StampSlot take_snapshot();
+  // A snapshot is active until Kept drops it. Errors: as Kept::try_take(), and poisoned.
+  Result<Snapshots::StampSlot> take_snapshot();
+
+ private:
+  Result<Snapshots::StampSlot> take_newest();
 };
 
 }  // namespace memlith::core::kv

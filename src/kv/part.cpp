@@ -4,7 +4,8 @@
 
 namespace memlith::core::kv {
 
-KvPart::KvPart(Transaction& transaction) : transaction_(&transaction), region_(transaction.kv().region()) {
+KvPart::KvPart(Transaction& transaction)
+    : transaction_(&transaction), kv_(*transaction.kv().alone()), region_(kv_.region()) {
   transaction.set_part(this);
 }
 
@@ -23,7 +24,7 @@ Result<FrameNeed> KvPart::prepare() {
   FrameNeed need;
   if (!writes_) return need;
   MEMLITH_TRY(transaction_->keep_locks());
-  const Result<std::uint64_t> ready = transaction_->kv().prepare_joint(transaction_->locks());
+  const Result<std::uint64_t> ready = kv_.prepare_joint(transaction_->locks());
   if (!ready.ok()) transaction_->keep_locks_no_more();
   MEMLITH_TRY(ready.status());
   need.bytes = *ready;
@@ -33,25 +34,25 @@ Result<FrameNeed> KvPart::prepare() {
 Status KvPart::add_to(JointFrame& frame) {
   if (!writes_) return kOk;
   MEMLITH_ASSERT(transaction_ != nullptr && front_.cuts == 0);  // between prepare() and finish() it is not freed
-  MEMLITH_TRY_ASSIGN(front_, transaction_->kv().apply_joint(transaction_->locks(), frame));
+  MEMLITH_TRY_ASSIGN(front_, kv_.apply_joint(transaction_->locks(), frame));
   frame.extents.insert(frame.extents.end(), front_.extents.begin(), front_.extents.end());
   frame.sources.insert(frame.sources.end(), front_.sources.begin(), front_.sources.end());
   return kOk;
 }
 
 void KvPart::finish(Lsn end) noexcept {
-  if (writes_) transaction_->kv().end_joint(front_, end);
+  if (writes_) kv_.end_joint(front_, end);
   transaction_->end();
 }
 
 void KvPart::cancel() noexcept {
   if (!writes_) return;
-  transaction_->kv().cancel_joint();
+  kv_.cancel_joint();
   transaction_->keep_locks_no_more();
 }
 
 void KvPart::give_up() noexcept {
-  if (writes_) transaction_->kv().give_up_joint();
+  if (writes_) kv_.give_up_joint();
   transaction_->end();
 }
 

@@ -9,11 +9,12 @@
 
 namespace memlith::core::kv {
 
+class Kv;
 class Transaction;
 
 class KvPart final : public Participant {
  public:
-  explicit KvPart(Transaction& transaction);
+  explicit KvPart(Transaction& transaction);  // of a Kv, not of a client
   ~KvPart() override;
   KvPart(const KvPart&) = delete;
   KvPart& operator=(const KvPart&) = delete;
@@ -32,6 +33,7 @@ class KvPart final : public Participant {
 
  private:
   Transaction* transaction_;
+  Kv& kv_;
   Region& region_;
   bool writes_ = false;
   Batch::Front front_;

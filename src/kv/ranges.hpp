@@ -72,6 +72,11 @@ class RangeSet {
     return at != all_.end() && at->first.map == map;
   }
   [[nodiscard]] std::size_t size() const { return all_.size(); }
+  // Calls see(range) for each, in their order.
+  template <class See>
+  void for_each(See&& see) const {
+    for (const auto& [low, high] : all_) see(KeyRange{low.map, high.bounded, low.key, high.key});
+  }
   void clear() { all_.clear(); }
 
  private:

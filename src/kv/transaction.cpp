@@ -36,8 +36,8 @@ Status Transaction::begin() {
   MEMLITH_ASSERT(locks_.writes.empty() && locks_.reads.empty() && locks_.ranges.size() == 0 && undo_.empty());
   ++generation_;
   is_confirmed_ = false;
-  if (read_only_) {
-    snapshot_ = kv_.pages_.take_snapshot();
+  if (has_snapshot()) {
+    MEMLITH_TRY_ASSIGN(snapshot_, kv_.pages_.take_snapshot());
     view_ = snapshot_.stamp;
   }
   active_ = true;
@@ -47,7 +47,7 @@ Status Transaction::begin() {
 void Transaction::end() {
   MEMLITH_ASSERT(active_);
   active_ = false;
-  if (read_only_) {
+  if (has_snapshot()) {
     kv_.pages_.kept.drop(snapshot_);
   } else {
     kv_.locks_.leave(locks_);
@@ -89,12 +89,12 @@ Status Transaction::had_locks() { return took(locks_.lost.load(std::memory_order
 
 Result<PageNumber> Transaction::check(MapNumber number, std::string_view key) {
   MEMLITH_TRY(need_active());
-  MEMLITH_TRY(Kv::check_key(key));
+  MEMLITH_TRY(OpenKv::check_key(key));
   if (!read_only_) kv_.locks_.note_use(locks_);
   const bool is_known = known_ != nullptr && number == known_map_;
   if (is_known && is_confirmed_) return known_->root;
   const MapEntry* const entry = is_known ? known_ : kv_.numbers_.find(number);
-  if (entry == nullptr) return kv_.no_map(number);
+  if (entry == nullptr || entry->created > view_) return kv_.no_map(number);
   const Stamp removed = entry->removed.load();
   if (removed != kNewest && removed <= view_) return kv_.no_map(number);
   if (is_known) return entry->root;
@@ -157,10 +157,11 @@ Result<std::optional<std::string_view>> Transaction::read_tree(PageNumber map, s
 Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::string_view key) {
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, key));
   if (read_only_) return read_tree(map, key);
-  if (const auto own = locks_.writes.find({map, key}); own != locks_.writes.end()) {
-    if (own->second.kind == Pending::Kind::put) return std::optional(own->second.value);
-    if (own->second.kind == Pending::Kind::remove) return std::optional<std::string_view>();
-  } else if (!locks_.reads.contains({map, key})) {
+  const auto own = locks_.writes.find({map, key});
+  const bool has_lock = own != locks_.writes.end();
+  if (has_lock && own->second.kind == Pending::Kind::put) return std::optional(own->second.value);
+  if (has_lock && own->second.kind == Pending::Kind::remove) return std::optional<std::string_view>();
+  if ((!has_lock || kv_.validates_) && !locks_.reads.contains({map, key})) {
     MEMLITH_TRY(took(kv_.locks_.read(locks_, {map, keep(key)})));
   }
   MEMLITH_TRY(confirm_map(number));
@@ -272,7 +273,7 @@ Status Transaction::write(MapNumber number, PageNumber map, std::string_view key
 Status Transaction::put(MapNumber number, std::string_view key, std::string_view value) {
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, key));
   if (read_only_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
-  MEMLITH_TRY(Kv::check_value(value));
+  MEMLITH_TRY(OpenKv::check_value(value));
   return write(number, map, key, {Pending::Kind::put, false, keep(value)});
 }
 
@@ -346,43 +347,47 @@ bool Transaction::writes() const {
 
 Result<std::uint64_t> Transaction::commit(Durability durability, Lsn* ticket) {
   MEMLITH_TRY(need_active());
-  const bool changes = writes();
+  return kv_.commit(*this, durability, ticket);
+}
+
+Result<std::uint64_t> Kv::commit(Transaction& transaction, Durability durability, Lsn* ticket) {
+  const bool changes = transaction.writes();
   // A weak commit, or one that only reads, takes less time than two looks at the clock are worth.
   std::optional<PersistTimer> timer;
   if (changes && durability == Durability::sync) timer.emplace();
   std::uint64_t number = 0;
-  Kv::Left left;
-  if (!read_only_) MEMLITH_TRY(keep_locks());
+  Left left;
+  if (!transaction.read_only_) MEMLITH_TRY(transaction.keep_locks());
   if (changes) {
     struct EndOnError {
       Transaction* transaction;
       ~EndOnError() {
         if (transaction != nullptr) transaction->end();
       }
-    } failed{this};
-    MEMLITH_TRY_ASSIGN(number, kv_.apply(locks_, durability, left));
+    } failed{&transaction};
+    MEMLITH_TRY_ASSIGN(number, apply(transaction.locks_, durability, left));
     failed.transaction = nullptr;
   } else {
     // The newest commit that it can have read: as long as it has locks, none has changed what it read.
-    left.ticket = kv_.newest_ticket();
-    number = read_only_ ? kv_.commit_of(view_) : kv_.newest();
+    left.ticket = newest_ticket();
+    number = transaction.read_only_ ? commit_of(transaction.view_) : newest();
   }
-  end();
+  transaction.end();
   if (ticket != nullptr) *ticket = left.ticket;
-  if (kv_.read_only()) return number;
+  if (read_only()) return number;
   if (durability == Durability::sync) {
     // ORDER durable-before-answer: locks go before the flush, so what a transaction read may be in memory only.
     // [test KvReaders.ADurableReadIsThereAfterEveryCut]
-    MEMLITH_TRY(kv_.weak_commits_.make_durable(number));
-    if (changes) timer->note_kv_commit(*kv_.region().store().stats());
+    MEMLITH_TRY(weak_commits_.make_durable(number));
+    if (changes) timer->note_kv_commit(*region().store().stats());
   } else if (changes) {
-    kv_.weak_commits_.ask_for(left.wish);
+    weak_commits_.ask_for(left.wish);
   }
   if (changes && durability == Durability::weak) {
-    kv_.region().store().stats()->kv_weak_commits.fetch_add(1, std::memory_order_relaxed);
+    region().store().stats()->kv_weak_commits.fetch_add(1, std::memory_order_relaxed);
   }
   // Without locks, so that the rest makes no conflicts.
-  if (durability == Durability::weak && !kv_.manual_ && left.rest_until.has_value()) rest(*left.rest_until);
+  if (durability == Durability::weak && !manual_ && left.rest_until.has_value()) rest(*left.rest_until);
   return number;
 }
 

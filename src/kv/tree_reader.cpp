@@ -9,7 +9,7 @@ Status TreeReader::check_map() {
     return fail(Errc::invalid, Detail::kv,
                 "region \"{}\": there is no map number {}; memlith_kv_map_open tells the "
                 "number of a map",
-                pages_.words.region().shown_name(), map_);
+                pages_.words.name(), map_);
   };
   if (map_ <= kHeaderPage || map_ >= pages_.words.count()) return none();
   const Pages::Reading reading(pages_);

@@ -2,41 +2,81 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
 
+#include "kv/board.hpp"
 #include "region/mapped_array.hpp"
 
 namespace memlith::core::kv {
 
-Words::~Words() { unmap_array(states_, states_count_); }
+Words::~Words() {
+  if (board_ == nullptr) unmap_array(states_, states_count_);
+}
 
 Status Words::attach(Region& region) {
   MEMLITH_ASSERT(region_ == nullptr);
   region_ = &region;
+  name_ = region.shown_name();
   base_ = region.address();
   states_count_ = region.reserve() / kPageBytes;
   MEMLITH_TRY(map_array(states_, states_count_));
   return kOk;
 }
 
+void Words::attach(Board& board, PagesKeeper& keeper, std::string name) {
+  MEMLITH_ASSERT(base_ == nullptr);
+  board_ = &board;
+  keeper_ = &keeper;
+  name_ = std::move(name);
+  base_ = board.pages();
+  states_ = board.states();
+  states_count_ = board.pages_max();
+  pages_ = &board.head().pages;
+}
+
+void Words::attach(Region& region, Board& board) {
+  MEMLITH_ASSERT(base_ == nullptr && board.pages_max() * kPageBytes <= region.reserve());
+  region_ = &region;
+  board_ = &board;
+  name_ = region.shown_name();
+  base_ = board.pages();
+  states_ = board.states();
+  states_count_ = board.pages_max();
+  pages_ = &board.head().pages;
+  std::memcpy(base_, region.address(), kPageBytes);  // the header
+}
+
+void Words::made(PageNumber page) {
+  MEMLITH_ASSERT(own_word(page) == 0);
+  make_tags(page);
+  states_[page].word.store(kCheckedStamp << 1, std::memory_order_release);
+}
+
 void Words::forget_checks() {
-  const PageNumber before = pages_.load(std::memory_order_relaxed);
+  const PageNumber before = pages_->load(std::memory_order_relaxed);
   for (PageNumber page = 0; page < before; ++page) states_[page].word.store(0, std::memory_order_relaxed);
   set_count(0);
 }
 
 Status Words::corrupt(PageNumber page, std::string_view fault) const {
-  return fail(Errc::corrupt, Detail::kv, "region \"{}\": page {} of the kv store is damaged: {}; {}",
-              region_->shown_name(), page, fault, region_->after_damage(page * kPageBytes));
+  const std::string_view then = region_ != nullptr
+                                    ? region_->after_damage(page * kPageBytes)
+                                    : "end the programs that have the kv store open, and run memlith verify --data";
+  return fail(Errc::corrupt, Detail::kv, "region \"{}\": page {} of the kv store is damaged: {}; {}", name_, page,
+              fault, then);
 }
 
 // A page is changed only when it was checked, so nothing changes it here.
 Status Words::check(PageNumber page) {
   if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
+  if (keeper_ != nullptr) return keeper_->load(page);
   const LockGuard lock(check_mutex_);
   if (word(page) != 0) return kOk;
+  // No commit has changed it since the store was opened, so the region has it as recovery left it.
+  if (board_ != nullptr) std::memcpy(base_ + page * kPageBytes, region_->address() + page * kPageBytes, kPageBytes);
   const std::string_view fault = fault_of_page(bytes_of(page), page, count());
   if (!fault.empty()) return corrupt(page, fault);
   make_tags(page);

@@ -1,8 +1,8 @@
 // A word beside each page of a kv store, with which a reader finds that a commit has changed the page. Floor: kv.
 //
-// The words are in memory of the process, never in the region. A word is twice the stamp of the commit that changed the
-// page last, plus 1 while a commit is changing the page. A reader looks at the word, reads the page, and looks again: a
-// word that is the same and even says that the bytes were whole.
+// The words are in memory of the process, or of several (kv/board.hpp), never in the region. A word is twice the stamp
+// of the commit that changed the page last, plus 1 while a commit is changing the page. A reader looks at the word,
+// reads the page, and looks again: a word that is the same and even says that the bytes were whole.
 //
 // Beside its word a leaf has tags: a byte of the hash of each key, in the order of the cells. A reader that looks for a
 // key reads the cells with its tag, instead of one cell after the other in a binary search, each of which would be
@@ -15,17 +15,18 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/sync.hpp"
 #include "kv/page.hpp"
+#include "kv/page_state.hpp"
 #include "kv/snapshots.hpp"
 #include "region/region.hpp"
 
 namespace memlith::core::kv {
 
-inline constexpr Stamp kCheckedStamp = 1;
-inline constexpr Stamp kNewest = ~Stamp{0};  // as a view: what is there now
+class Board;
 
 // Held by the thread that holds the mutex of a kv store's Writer. One name for all kv stores: clang compares names, and
 // cannot know that a tree's writer is the one whose mutex the caller holds.
@@ -40,14 +41,17 @@ struct PageView {
   std::shared_ptr<const std::byte[]> copy;
 };
 
-// State of a page besides its bytes: one line of the cache.
-struct alignas(64) PageState {
-  static constexpr std::uint32_t kTagsMax = 56;
-  std::atomic<std::uint64_t> word;
-  // Tags of a leaf with at most kTagsMax cells. Read beside a writer, like the page.
-  std::uint8_t tags[kTagsMax];
+// The keeper of a kv store that several processes have open, as one of its clients asks it.
+class PagesKeeper {
+ public:
+  virtual ~PagesKeeper() = default;
+  // The page is checked when it returns ok. Errors: corrupt, and those of check().
+  virtual Status load(PageNumber page) = 0;
+  // The snapshot in that slot is one of the newest state when it returns ok. Errors: those of check().
+  virtual Status settle(std::size_t slot) = 0;
+  // Errors: poisoned - the keeper has ended, maybe in the middle of a commit.
+  [[nodiscard]] virtual Status check() const = 0;
 };
-static_assert(sizeof(PageState) == 64);
 
 class Words {
  public:
@@ -57,14 +61,27 @@ class Words {
   Words& operator=(const Words&) = delete;
 
   Status attach(Region& region);
+  // The pages are not in the region's memory but on the board, where other processes read them.
+  void attach(Region& region, Board& board);
+  // The board of a keeper, in one of its clients, where nothing changes a page and there is no region.
+  void attach(Board& board, PagesKeeper& keeper, std::string name);
   [[nodiscard]] Region& region() const { return *region_; }
+  [[nodiscard]] bool is_shared() const { return board_ != nullptr; }
+  [[nodiscard]] Board* board() const { return board_; }
+  [[nodiscard]] PagesKeeper* keeper() const { return keeper_; }
+  // Errors: poisoned - this is a client, and its keeper has ended.
+  [[nodiscard]] Status check_keeper() const { return keeper_ == nullptr ? kOk : keeper_->check(); }
+  // For messages.
+  [[nodiscard]] const std::string& name() const { return name_; }
+  // The page was made here, and not read from the region.
+  void made(PageNumber page) MEMLITH_REQUIRES(writing);
   // No page is known to be sound, and none is there until the writer has read the header. No thread reads.
   void forget_checks() MEMLITH_REQUIRES(writing);
 
   // ---- any thread
 
   // The number of pages in the newest header.
-  [[nodiscard]] PageNumber count() const { return pages_.load(std::memory_order_acquire); }
+  [[nodiscard]] PageNumber count() const { return pages_->load(std::memory_order_acquire); }
   [[nodiscard]] const std::byte* bytes_of(PageNumber page) const { return base_ + page * kPageBytes; }
   // The page, which was checked since opening. Errors: corrupt.
   Result<const std::byte*> sound(PageNumber page);
@@ -91,7 +108,7 @@ class Words {
 
   void set_count(PageNumber pages) MEMLITH_REQUIRES(writing) {
     MEMLITH_ASSERT(pages <= states_count_);  // a page has its word before it has its bytes
-    pages_.store(pages, std::memory_order_release);
+    pages_->store(pages, std::memory_order_release);
   }
   [[nodiscard]] std::byte* at(PageNumber page) MEMLITH_REQUIRES(writing) { return base_ + page * kPageBytes; }
   // The word as the writer, which alone changes it, has left it.
@@ -117,11 +134,15 @@ class Words {
   void make_tags(PageNumber page);
 
   Region* region_ = nullptr;
+  Board* board_ = nullptr;         // null: this process alone has the kv store
+  PagesKeeper* keeper_ = nullptr;  // of a client
+  std::string name_;
   std::byte* base_ = nullptr;
   PageState* states_ = nullptr;
   std::uint64_t states_count_ = 0;
-  Mutex check_mutex_;                 // held while a page is checked, and so while its first tags are made
-  std::atomic<PageNumber> pages_{0};  // those of the header, for readers
+  Mutex check_mutex_;  // held while a page is checked, and so while its first tags are made
+  std::atomic<PageNumber> own_pages_{0};
+  std::atomic<PageNumber>* pages_ = &own_pages_;  // those of the header, for readers
 };
 
 }  // namespace memlith::core::kv

@@ -147,7 +147,7 @@ std::byte* Writer::change(PageNumber page) {
     words_.begin_change(page, stamp_);
   }
   changing_.push_back(page);
-  if (logs_) region().note_copied({page * kPageBytes, kPageBytes});
+  if (logs_ && !words_.is_shared()) region().note_copied({page * kPageBytes, kPageBytes});
   std::atomic_thread_fence(std::memory_order_release);  // pairs with the fence in Words::confirmed()
   return words_.at(page);
 }

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "shm/packet.hpp"
 
@@ -102,9 +104,15 @@ Result<bool> Meeting::is_locked() const {
   return false;
 }
 
-bool send_request(int socket, const Request& request, int life) {
+bool send_request(int socket, const Request& request, int life, std::string_view payload) {
+  MEMLITH_ASSERT(payload.size() <= kPieceBytes);
   const std::span<const int> descriptors(&life, life >= 0 ? 1 : 0);
-  return shm::send_packet(socket, std::as_bytes(std::span(&request, 1)), descriptors, true);
+  const std::span<const std::byte> head = std::as_bytes(std::span(&request, 1));
+  if (payload.empty()) return shm::send_packet(socket, head, descriptors, true);
+  std::vector<std::byte> packet(head.begin(), head.end());
+  const auto* const rest = reinterpret_cast<const std::byte*>(payload.data());
+  packet.insert(packet.end(), rest, rest + payload.size());
+  return shm::send_packet(socket, packet, descriptors, true);
 }
 
 bool send_answer(int socket, const Answer& answer, std::span<const int> memories) {
@@ -113,12 +121,17 @@ bool send_answer(int socket, const Answer& answer, std::span<const int> memories
   return shm::send_packet(socket, std::as_bytes(std::span(&answer, 1)).first(bytes), memories, false);
 }
 
-Received receive_request(int socket, Request& request, Descriptor& life) {
-  const ssize_t got = shm::receive_packet(socket, std::as_writable_bytes(std::span(&request, 1)), {&life, 1}, false);
+Received receive_request(int socket, Request& request, std::string& payload, Descriptor& life) {
+  std::array<std::byte, sizeof(Request) + kPieceBytes> packet;
+  const ssize_t got = shm::receive_packet(socket, packet, {&life, 1}, false);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Received::nothing_yet;
   if (got < static_cast<ssize_t>(sizeof request.protocol)) return Received::end;
+  const auto bytes = static_cast<std::size_t>(got);
+  std::memcpy(&request, packet.data(), std::min(bytes, sizeof request));
   // From another protocol only its number is known.
-  if (request.protocol == kProtocol && got != static_cast<ssize_t>(sizeof request)) return Received::end;
+  if (request.protocol != kProtocol) return Received::message;
+  if (bytes < sizeof request || bytes > packet.size()) return Received::end;
+  payload.append(reinterpret_cast<const char*>(packet.data()) + sizeof request, bytes - sizeof request);
   return Received::message;
 }
 

@@ -7,8 +7,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 #include "base/descriptor.hpp"
 #include "base/status.hpp"
@@ -20,10 +23,13 @@ inline constexpr std::size_t kRegionNameBytes = 200;
 inline constexpr const char* kSocketName = "keeper.sock";
 
 enum class Ask : std::uint32_t {
-  open = 1,    // the first request of a connection: name, bytes, address, flags; with the life of the process
-  commit = 2,  // tx, waits
-  wait = 3,    // ticket
+  open = 1,      // the first request of a connection: name, bytes, address, flags; with the life of the process
+  commit = 2,    // tx, waits
+  wait = 3,      // ticket
+  piece = 4,     // of a payload that is too long for one packet: the next request of the client has the rest. No answer
+  service = 16,  // from here on the requests of a Service; the first opens what it keeps, like `open`
 };
+inline constexpr std::size_t kPieceBytes = 64 * 1024;  // of a payload, in one packet
 
 struct Request {
   std::uint32_t protocol = kProtocol;
@@ -55,10 +61,23 @@ struct Answer {
   void set(Status status);  // with last_error_text()
   // Sets the message of the calling thread.
   [[nodiscard]] Status status() const;
+  // An answer without a failure may tell this beside its numbers.
+  template <class T>
+  void set_data(const T& data) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof data <= kErrorTextBytes);
+    std::memcpy(text.data(), &data, sizeof data);
+    text_bytes = sizeof data;
+  }
+  template <class T>
+  [[nodiscard]] T data() const {
+    T data{};
+    if (category == 0 && text_bytes == sizeof data) std::memcpy(&data, text.data(), sizeof data);
+    return data;
+  }
 };
 static_assert(std::is_trivially_copyable_v<Answer>);
 
-// The two memories of a region, which an answer to `open` carries.
+// The two memories that an answer to `open` carries: of a region, its bytes and its control segment.
 struct Memories {
   Descriptor region;
   Descriptor control;
@@ -87,13 +106,13 @@ class Meeting {
   Descriptor descriptor_;
 };
 
-// False: the other side has ended. `life`: life_of_this_process(), or negative for none.
-bool send_request(int socket, const Request& request, int life = -1);
-// `memories`: none, or the region and the control segment.
+// False: the other side has ended. `life`: life_of_this_process(), or negative for none. `payload`: kPieceBytes at
+// most.
+bool send_request(int socket, const Request& request, int life = -1, std::string_view payload = {});
 bool send_answer(int socket, const Answer& answer, std::span<const int> memories = {});
 enum class Received { message, nothing_yet, end };
-// Does not wait. `life` is set if the request brings one.
-Received receive_request(int socket, Request& request, Descriptor& life);
+// Does not wait. `life` is set if the request brings one; the payload is appended.
+Received receive_request(int socket, Request& request, std::string& payload, Descriptor& life);
 // Waits. `memories` may be null. False: the other side has ended, or is no keeper.
 bool receive_answer(int socket, Answer& answer, Memories* memories);
 

@@ -8,80 +8,14 @@
 
 #include "base/process.hpp"
 #include "region/address.hpp"
-#include "shared/start.hpp"
+#include "shared/meet.hpp"
 
 namespace memlith::core::shared {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr auto kPauseLeast = std::chrono::milliseconds(1);
-constexpr auto kPauseMost = std::chrono::milliseconds(20);
-// Requests of a handle without an answer: these answers fit the socket, so that the keeper never waits for a client.
-constexpr std::size_t kAsksMax = 64;
-
-struct Joined {
-  Descriptor socket;
-  Answer answer;
-  Memories memories;
-};
-
-// Null: no keeper listens, or it has ended meanwhile.
-Result<std::unique_ptr<Joined>> join(const Meeting& meeting, const Request& request) {
-  auto socket = meeting.connect();
-  if (!socket.ok() && socket.error().category == Errc::not_found) return std::unique_ptr<Joined>();
-  MEMLITH_TRY(socket.status());
-  auto joined = std::make_unique<Joined>();
-  joined->socket = std::move(*socket);
-  // A socket that a child of this process has, too, does not end with this process.
-  const Result<Descriptor> life = shm::life_of_this_process();
-  if (!life.ok() && life.error().category != Errc::unsupported) return life.error();
-  if (!send_request(joined->socket.get(), request, life.ok() ? life->get() : -1) ||
-      !receive_answer(joined->socket.get(), joined->answer, &joined->memories)) {
-    return std::unique_ptr<Joined>();
-  }
-  MEMLITH_TRY(joined->answer.status());
-  if (joined->memories.region.get() < 0 || joined->memories.control.get() < 0) {
-    return fail(Errc::too_many_files, Detail::open, "no descriptor is left for a shared region");
-  }
-  return joined;
-}
-
-// True if a keeper has to be started now: none lives, begins or ends.
-Result<bool> needs_keeper(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return true;  // the keeper says why not, or makes the store
-  MEMLITH_TRY_ASSIGN(const Meeting meeting, Meeting::at(path));
-  MEMLITH_TRY_ASSIGN(const bool locked, meeting.is_locked());
-  return !locked;
-}
-
-// Finds the keeper, or starts one. Of two that start one at once, one sees the other's.
-Result<Joined> meet(const ClientOptions& options, const std::string& path, const Request& request) {
-  const auto until = Clock::now() + options.patience;
-  auto pause = kPauseLeast;
-  for (;;) {
-    auto meeting = Meeting::at(path);
-    if (meeting.ok()) {
-      MEMLITH_TRY_ASSIGN(const std::unique_ptr<Joined> joined, join(*meeting, request));
-      if (joined != nullptr) return std::move(*joined);
-    } else if (meeting.error().category != Errc::not_found) {
-      return meeting.error();
-    }
-    MEMLITH_TRY_ASSIGN(const bool needs, needs_keeper(path));
-    if (needs) {
-      MEMLITH_TRY_ASSIGN(const std::string program, find_program(options.program));
-      const Status started = start_keeper(program, path, options.create);
-      if (!started.ok() && started.category != Errc::exists) return started;
-    }
-    if (Clock::now() >= until) {
-      return fail(Errc::busy, Detail::lock, "{}: its keeper did not begin or end within {} ms", path,
-                  options.patience.count());
-    }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, kPauseMost);
-  }
+KeeperWish wish_of(const ClientOptions& options, std::string path) {
+  return {std::move(path), options.create, options.program, options.patience};
 }
 
 Result<Request> request_of(const ClientOptions& options) {
@@ -103,25 +37,24 @@ Result<std::unique_ptr<Client>> Client::open(const ClientOptions& options) {
   std::error_code error;
   const std::string path = std::filesystem::absolute(options.path, error).string();
   if (error) return fail_errno(error.value(), Detail::open, "{}: cannot find the folder", options.path);
-  MEMLITH_TRY_ASSIGN(Joined joined, meet(options, path, request));
+  MEMLITH_TRY_ASSIGN(Joined joined, meet(wish_of(options, path), request));
   auto client = std::unique_ptr<Client>(new Client(options));
   client->options_.path = path;
   client->process_ = process_mark();
-  client->socket_ = std::move(joined.socket);
-  client->not_for_children_.emplace(client->socket_.get());
+  client->line_.connect(std::move(joined.socket));
   MEMLITH_TRY(client->map(joined.answer, std::move(joined.memories)));
   return client;
 }
 
 Status Client::go_on() {
-  const bool is_idle = transactions_.empty() && calls_.empty() && !receiving_;
+  const bool is_idle = transactions_.empty() && line_.is_idle();
   if (!is_idle || weak_ > durable_ || control_.keeper_has_failed()) return poisoned();
   ClientOptions options = options_;
   options.create = false;  // the region is there
   options.bytes = memory_.bytes();
   options.address = 0;
   MEMLITH_TRY_ASSIGN(const Request request, request_of(options));
-  MEMLITH_TRY_ASSIGN(Joined joined, meet(options, options.path, request));
+  MEMLITH_TRY_ASSIGN(Joined joined, meet(wish_of(options, options.path), request));
   if (joined.answer.address != reinterpret_cast<std::uint64_t>(memory_.data())) return poisoned();
   MEMLITH_TRY_ASSIGN(Control control, Control::map(std::move(joined.memories.control)));
   MEMLITH_ASSERT(memory_.data() != nullptr && memory_.bytes() > 0);
@@ -134,10 +67,7 @@ Status Client::go_on() {
   memory_ = std::move(memory);
   control_ = std::move(control);
   number_ = joined.answer.client;
-  not_for_children_.reset();
-  socket_ = std::move(joined.socket);
-  not_for_children_.emplace(socket_.get());
-  ended_ = false;
+  line_.connect(std::move(joined.socket));
   weak_ = durable_ = 0;  // all was durable, and tickets are of a keeper
   return kOk;
 }
@@ -198,7 +128,7 @@ Status Client::poisoned() const {
 
 Status Client::check() const {
   MEMLITH_TRY(check_process());
-  return control_.has_keeper() && !ended_.load(std::memory_order_relaxed) ? kOk : poisoned();
+  return control_.has_keeper() && !line_.has_ended() ? kOk : poisoned();
 }
 
 Status Client::wait(std::uint64_t ticket) {
@@ -210,62 +140,11 @@ Status Client::wait(std::uint64_t ticket) {
   Request request;
   request.ask = Ask::wait;
   request.ticket = ticket;
-  MEMLITH_TRY_ASSIGN(const Answer answer, ask(request));
+  MEMLITH_TRY_ASSIGN(const Answer answer, line_.ask(request));
   MEMLITH_TRY(answer.status());
   const LockGuard lock(mutex_);
   durable_ = std::max(durable_, ticket);
   return kOk;
-}
-
-// One of the threads that wait receives for all.
-void Client::receive_one() {
-  MEMLITH_ASSERT(!receiving_);
-  receiving_ = true;
-  mutex_.unlock();
-  Answer answer;
-  const bool received = receive_answer(socket_.get(), answer, nullptr);
-  mutex_.lock();
-  MEMLITH_ASSERT(receiving_);  // no other thread has received meanwhile
-  receiving_ = false;
-  if (received) {
-    const auto found = std::find_if(calls_.begin(), calls_.end(),
-                                    [&answer](const PendingCall* each) { return each->number == answer.number; });
-    if (found != calls_.end()) {
-      (*found)->answer = answer;
-      (*found)->answered = true;
-    }
-  } else {
-    ended_ = true;
-  }
-  answered_.notify_all();
-}
-
-Result<Answer> Client::ask(Request request) {
-  PendingCall call;
-  {
-    const LockGuard lock(mutex_);
-    answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return calls_.size() < kAsksMax; });
-    MEMLITH_ASSERT(calls_.size() < kAsksMax);
-    call.number = request.number = ++requests_;
-    calls_.push_back(&call);
-    if (!ended_ && !send_request(socket_.get(), request)) ended_ = true;
-    while (!call.answered && !ended_) {
-      if (!receiving_) {
-        receive_one();
-      } else {
-        answered_.wait(mutex_, [&]() MEMLITH_REQUIRES(mutex_) { return call.answered || ended_ || !receiving_; });
-      }
-    }
-    const std::size_t ended = std::erase(calls_, &call);
-    MEMLITH_ASSERT(ended == 1);
-    answered_.notify_all();
-  }
-  MEMLITH_ASSERT(!call.answered || call.answer.number == call.number);
-  if (call.answered) return call.answer;
-  return fail(Errc::io, Detail::object,
-              "region \"{}\": its keeper ended during the call; whether the commit took effect is known when a "
-              "later begin has succeeded, or when the region was closed and opened again",
-              name_);
 }
 
 }  // namespace memlith::core::shared

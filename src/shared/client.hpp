@@ -4,21 +4,18 @@
 // thread at a time uses a transaction; opening and closing as everywhere. In a forked child only close() may be called.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/descriptor.hpp"
-#include "base/not_for_children.hpp"
 #include "base/sync.hpp"
 #include "region/tracker.hpp"
 #include "shared/channel.hpp"
 #include "shared/control.hpp"
+#include "shared/line.hpp"
 #include "shm/segment.hpp"
 
 namespace memlith::core::shared {
@@ -86,23 +83,12 @@ class Client {
 
  private:
   friend class SharedTransaction;
-  explicit Client(ClientOptions options) : options_(std::move(options)), name_(options_.region) {}
+  explicit Client(ClientOptions options) : options_(std::move(options)), name_(options_.region), line_(name_) {}
   Status map(const Answer& answer, Memories memories);
   Status go_on() MEMLITH_REQUIRES(mutex_);
   // `ticket`: 0 of a transaction that was aborted, or has no range.
   void end(const SharedTransaction& tx, std::uint64_t ticket, bool durable);
   [[nodiscard]] Status poisoned() const;
-  // Sends the request and returns the answer to it. Errors: io - the keeper has ended; whether it did what was asked is
-  // unknown.
-  Result<Answer> ask(Request request);
-
-  struct PendingCall {
-    std::uint64_t number = 0;
-    bool answered = false;
-    Answer answer;
-  };
-  void receive_one() MEMLITH_REQUIRES(mutex_);
-
   ClientOptions options_;  // constant after open, as what follows; the path is absolute
   const std::string name_;
   std::uint64_t process_ = 0;  // mark of the process that has opened it
@@ -111,15 +97,9 @@ class Client {
   // constant for a transaction and for a thread that waits.
   std::uint32_t number_ = 0;  // of the client
   Control control_;
-  Descriptor socket_;
-  std::optional<NotForChildren> not_for_children_;  // the socket: a child's would not end with this process
-  std::atomic<bool> ended_{false};                  // the socket has; set under the mutex, read without it as a hint
+  Line line_;
 
   Mutex mutex_;
-  ConditionVariable answered_;
-  std::vector<PendingCall*> calls_ MEMLITH_GUARDED_BY(mutex_);
-  bool receiving_ MEMLITH_GUARDED_BY(mutex_) = false;  // a thread waits at the socket
-  std::uint64_t requests_ MEMLITH_GUARDED_BY(mutex_) = 0;
   std::uint64_t transactions_ever_ MEMLITH_GUARDED_BY(mutex_) = 0;
   std::vector<std::unique_ptr<SharedTransaction>> transactions_ MEMLITH_GUARDED_BY(mutex_);
   // The newest ticket of a weak commit of this handle, and the newest one that is known to be durable.

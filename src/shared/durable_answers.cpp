@@ -22,11 +22,11 @@ DurableAnswers::~DurableAnswers() {
   thread_.join();
 }
 
-void DurableAnswers::add(std::shared_ptr<Connection> to, std::uint64_t number, Lsn ticket, PersistTimer timer) {
+void DurableAnswers::add(std::shared_ptr<Connection> to, const Answer& answer, Lsn ticket, PersistTimer timer) {
   {
     const LockGuard lock(mutex_);
     MEMLITH_ASSERT(to != nullptr && !ending_);
-    due_.push_back({std::move(to), number, ticket, timer});
+    due_.push_back({std::move(to), answer, ticket, timer});
   }
   changed_.notify_one();
 }
@@ -44,21 +44,19 @@ void DurableAnswers::work() {
   }
 }
 
-void DurableAnswers::answer(const std::vector<Due>& all) {
+void DurableAnswers::answer(std::vector<Due>& all) {
   MEMLITH_ASSERT(!all.empty());
   Lsn newest;
   for (const Due& each : all) newest = std::max(newest, each.ticket);
   // ORDER durable-before-answer: a crash behind an answer that came before would take an acknowledged commit back.
   // [mutant answer_before_durable]
   const Status durable = session_.store().wait(newest);
-  for (const Due& each : all) {
+  for (Due& each : all) {
     if (durable.ok()) each.timer.note_persist(*session_.store().stats());
-    Answer answer;
-    answer.number = each.number;
-    answer.ticket = each.ticket.value;
-    answer.set(durable);
+    each.answer.ticket = each.ticket.value;
+    each.answer.set(durable);
     // A client that takes no answers is as good as dead: the keeper then sees that the socket has ended.
-    if (!send_answer(each.to->socket.get(), answer)) ::shutdown(each.to->socket.get(), SHUT_RDWR);
+    if (!send_answer(each.to->socket.get(), each.answer)) ::shutdown(each.to->socket.get(), SHUT_RDWR);
   }
   if (!durable.ok()) (void)::eventfd_write(failed_, 1);
 }

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/descriptor.hpp"
 #include "base/sync.hpp"
 #include "region/session.hpp"
+#include "shared/channel.hpp"
 
 namespace memlith::core::shared {
 
@@ -23,6 +25,8 @@ struct Connection {
   Descriptor process;        // its life, readable when it has ended; none: the kernel gives none
   std::uint32_t number = 0;  // of the client; 0: it has not opened a region
   KeptRegion* region = nullptr;
+  bool is_served = false;  // by the Service, and not a region's
+  std::string payload;     // of its next request, as far as it came
 };
 
 class DurableAnswers {
@@ -33,18 +37,18 @@ class DurableAnswers {
   DurableAnswers(const DurableAnswers&) = delete;
   DurableAnswers& operator=(const DurableAnswers&) = delete;
 
-  // The request of that number is answered when everything up to `ticket`, which was captured, is durable.
-  void add(std::shared_ptr<Connection> to, std::uint64_t number, Lsn ticket, PersistTimer timer);
+  // The answer is sent when everything up to `ticket`, which was captured, is durable; without its data if that fails.
+  void add(std::shared_ptr<Connection> to, const Answer& answer, Lsn ticket, PersistTimer timer);
 
  private:
   struct Due {
     std::shared_ptr<Connection> to;
-    std::uint64_t number = 0;
+    Answer answer;
     Lsn ticket;
     PersistTimer timer;
   };
   void work();
-  void answer(const std::vector<Due>& all);
+  void answer(std::vector<Due>& all);
 
   Session& session_;
   const int failed_;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -41,6 +42,7 @@ class Keeper {
         session_(session),
         listener_(std::move(listener)),
         failed_(std::move(failed)),
+        service_(options.service ? options.service(session) : nullptr),
         newest_(session.store().durable_lsn()),
         answers_(session, failed_.get()) {}
 
@@ -52,10 +54,14 @@ class Keeper {
   void accept_clients();
   bool serve(const std::shared_ptr<Connection>& client);
   void act(const std::shared_ptr<Connection>& client, const Request& request);
-  Status open(Connection& client, const Request& request, Answer& answer);
+  [[nodiscard]] Status check_open(const Connection& client) const;
+  void number(Connection& client);
+  Status serve_further(const std::shared_ptr<Connection>& client, const Request& request, Answer& answer,
+                       std::optional<std::array<int, 2>>& memories, bool& later);
+  Status open(Connection& client, const Request& request, Answer& answer, std::optional<std::array<int, 2>>& memories);
   Result<KeptRegion*> region_of(const Request& request);
   Status commit(const std::shared_ptr<Connection>& client, const Request& request, Answer& answer, bool& later);
-  Status wait(const std::shared_ptr<Connection>& client, const Request& request, bool& later);
+  Status wait(const std::shared_ptr<Connection>& client, const Request& request, const Answer& answer, bool& later);
 
   const KeeperOptions& options_;
   const Meeting& meeting_;
@@ -63,6 +69,7 @@ class Keeper {
   Descriptor listener_;
   Descriptor failed_;
   std::map<std::string, std::unique_ptr<KeptRegion>> regions_;
+  const std::unique_ptr<Service> service_;
   std::vector<std::shared_ptr<Connection>> clients_;
   std::uint32_t clients_ever_ = 0;
   Clock::time_point alone_since_ = Clock::now();
@@ -106,6 +113,7 @@ Status Keeper::run() {
         left.push_back(client);
       } else {
         if (client->region != nullptr) client->region->undo(client->number);
+        if (client->is_served) service_->leave(client->number);
       }
     }
     if (left.empty() && !clients_.empty()) alone_since_ = Clock::now();
@@ -116,6 +124,7 @@ Status Keeper::run() {
   for (const auto& [name, region] : regions_) {
     if (!failure_.ok()) region->say_failed();
   }
+  if (!failure_.ok() && service_ != nullptr) service_->say_failed();
   meeting_.remove();
   return failure_;
 }
@@ -138,15 +147,18 @@ void Keeper::accept_clients() {
 bool Keeper::serve(const std::shared_ptr<Connection>& client) {
   Request request;
   for (;;) {
-    const Received received = receive_request(client->socket.get(), request, client->process);
+    const Received received = receive_request(client->socket.get(), request, client->payload, client->process);
     if (received != Received::message) return received == Received::nothing_yet;
+    if (request.protocol == kProtocol && request.ask == Ask::piece) continue;
     act(client, request);
+    client->payload.clear();
   }
 }
 
 void Keeper::act(const std::shared_ptr<Connection>& client, const Request& request) {
   Answer answer;
   answer.number = request.number;
+  std::optional<std::array<int, 2>> memories;
   bool later = false;
   const Status done = no_throw([&]() -> Status {
     if (request.protocol != kProtocol) {
@@ -155,26 +167,56 @@ void Keeper::act(const std::shared_ptr<Connection>& client, const Request& reque
                   "that share the store, and use one version",
                   kProtocol, request.protocol);
     }
-    if (request.ask == Ask::open) return open(*client, request, answer);
+    if (request.ask >= Ask::service) return serve_further(client, request, answer, memories, later);
+    if (request.ask == Ask::open) return open(*client, request, answer, memories);
     if (client->region == nullptr) return fail(Errc::invalid, Detail::argument, "no region was opened");
     if (request.ask == Ask::commit) return commit(client, request, answer, later);
-    return wait(client, request, later);
+    return wait(client, request, answer, later);
   });
   if (later) return;
   answer.set(done);
-  std::array<int, 2> memories{};
-  const bool brings = done.ok() && request.ask == Ask::open;
-  if (brings) memories = client->region->memories();
-  if (!send_answer(client->socket.get(), answer, std::span(memories).first(brings ? memories.size() : 0)))
-    ::shutdown(client->socket.get(), SHUT_RDWR);
+  const std::span<const int> brings = memories.has_value() ? std::span<const int>(*memories) : std::span<const int>();
+  if (!send_answer(client->socket.get(), answer, brings)) ::shutdown(client->socket.get(), SHUT_RDWR);
   if (done.category == Errc::io || done.category == Errc::poisoned) failure_ = session_.store().failure();
 }
 
-Status Keeper::open(Connection& client, const Request& request, Answer& answer) {
-  if (client.region != nullptr) return fail(Errc::invalid, Detail::argument, "a region was opened already");
-  if (clients_.size() > kClientsMax) {
-    return fail(Errc::busy, Detail::object, "{} handles of shared regions are open in this store", kClientsMax);
+Status Keeper::check_open(const Connection& client) const {
+  if (client.number != 0) return fail(Errc::invalid, Detail::argument, "this connection has opened something already");
+  if (clients_.size() <= kClientsMax) return kOk;
+  return fail(Errc::busy, Detail::object, "{} handles of what processes share are open in this store", kClientsMax);
+}
+
+// No two handles ever have the same number.
+void Keeper::number(Connection& client) {
+  client.number = ++clients_ever_;
+  MEMLITH_ASSERT(client.number != 0);
+}
+
+Status Keeper::serve_further(const std::shared_ptr<Connection>& client, const Request& request, Answer& answer,
+                             std::optional<std::array<int, 2>>& memories, bool& later) {
+  if (service_ == nullptr) {
+    return fail(Errc::unsupported, Detail::argument, "the keeper of this store keeps shared regions alone");
   }
+  if (request.ask == Ask::service) {
+    MEMLITH_TRY(check_open(*client));
+    number(*client);
+    client->is_served = true;
+    MEMLITH_TRY_ASSIGN(memories, service_->open(client->number, request, answer));
+    return kOk;
+  }
+  if (!client->is_served) return fail(Errc::invalid, Detail::argument, "nothing was opened");
+  const PersistTimer timer;
+  MEMLITH_TRY_ASSIGN(const std::optional<Lsn> ticket,
+                     service_->serve(client->number, request, client->payload, answer));
+  if (!ticket.has_value()) return kOk;
+  answers_.add(client, answer, *ticket, timer);
+  later = true;
+  return kOk;
+}
+
+Status Keeper::open(Connection& client, const Request& request, Answer& answer,
+                    std::optional<std::array<int, 2>>& memories) {
+  MEMLITH_TRY(check_open(client));
   MEMLITH_TRY_ASSIGN(KeptRegion* const region, region_of(request));
   const std::uint64_t bytes = region->region().size();
   if (request.bytes > bytes) {
@@ -184,8 +226,8 @@ Status Keeper::open(Connection& client, const Request& request, Answer& answer) 
                 region->region().name(), bytes, request.bytes);
   }
   client.region = region;
-  client.number = ++clients_ever_;
-  MEMLITH_ASSERT(client.number != 0);  // no two handles ever have the same
+  number(client);
+  memories = region->memories();
   answer.client = client.number;
   answer.address = reinterpret_cast<std::uint64_t>(region->region().address());
   answer.bytes = bytes;
@@ -209,7 +251,7 @@ Status Keeper::commit(const std::shared_ptr<Connection>& client, const Request& 
   newest_ = std::max(newest_, ticket);
   answer.ticket = ticket.value;
   if (waits) {
-    answers_.add(client, request.number, ticket, timer);
+    answers_.add(client, answer, ticket, timer);
     later = true;
   } else {
     timer.note_capture(*session_.store().stats());
@@ -217,11 +259,12 @@ Status Keeper::commit(const std::shared_ptr<Connection>& client, const Request& 
   return kOk;
 }
 
-Status Keeper::wait(const std::shared_ptr<Connection>& client, const Request& request, bool& later) {
+Status Keeper::wait(const std::shared_ptr<Connection>& client, const Request& request, const Answer& answer,
+                    bool& later) {
   const Lsn ticket{request.ticket};
   if (ticket > newest_) return fail(Errc::invalid, Detail::argument, "there is no ticket {} yet", ticket.value);
   if (ticket <= session_.store().durable_lsn()) return kOk;
-  answers_.add(client, request.number, ticket, PersistTimer());
+  answers_.add(client, answer, ticket, PersistTimer());
   later = true;
   return kOk;
 }

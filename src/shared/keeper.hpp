@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/status.hpp"
+#include "shared/service.hpp"
 
 namespace memlith::core::shared {
 
@@ -19,6 +20,7 @@ struct KeeperOptions {
   std::chrono::milliseconds grace{200};         // so long without a client, and the keeper ends
   std::chrono::milliseconds first_grace{5000};  // the same before the first client
   std::function<void()> ready;                  // clients can connect; may be empty
+  MakeService service;                          // may be empty: shared regions alone
 };
 
 // Returns when the keeper has ended. Errors: exists (another keeper has the store, or begins or ends); those of opening

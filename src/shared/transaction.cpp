@@ -68,7 +68,7 @@ Result<std::uint64_t> Client::commit(SharedTransaction& tx, bool waits) {
     request.ask = Ask::commit;
     request.tx = tx.number();
     request.waits = waits ? 1 : 0;
-    MEMLITH_TRY_ASSIGN(const Answer answer, ask(request));
+    MEMLITH_TRY_ASSIGN(const Answer answer, line_.ask(request));
     MEMLITH_TRY(answer.status());
     ticket = answer.ticket;
   }

@@ -29,7 +29,8 @@ Result<Mapping> Mapping::map(int memory, std::uint64_t bytes, Options options) {
   int flags = MAP_SHARED;
   if (options.populates) flags |= MAP_POPULATE;
   if (options.address != nullptr) flags |= options.replaces ? MAP_FIXED : MAP_FIXED_NOREPLACE;
-  void* const got = ::mmap(options.address, bytes, PROT_READ | PROT_WRITE, flags, memory, 0);
+  const int protection = options.for_reading ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* const got = ::mmap(options.address, bytes, protection, flags, memory, 0);
   // A kernel that does not know the flag maps elsewhere.
   const bool is_elsewhere = got != MAP_FAILED && options.address != nullptr && got != options.address;
   if (is_elsewhere) ::munmap(got, bytes);
@@ -42,6 +43,7 @@ Result<Mapping> Mapping::map(int memory, std::uint64_t bytes, Options options) {
   mapping.data_ = static_cast<std::byte*>(got);
   mapping.bytes_ = bytes;
   if (!options.for_children) ::madvise(got, bytes, MADV_DONTFORK);
+  if (options.is_sparse) ::madvise(got, bytes, MADV_DONTDUMP);
   return mapping;
 }
 

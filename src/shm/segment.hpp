@@ -27,6 +27,8 @@ class Mapping {
     bool replaces = false;         // takes the place of what is mapped at `address`, in one step
     bool populates = false;        // now, so that no page faults later
     bool for_children = false;     // forked children have it, too
+    bool for_reading = false;      // alone; the descriptor may be open for no more
+    bool is_sparse = false;        // mostly never used: it is in no dump of memory
   };
   static Result<Mapping> map(int memory, std::uint64_t bytes, Options options);
   Mapping() = default;

@@ -122,7 +122,8 @@ class SharedWorld : public testing::Test {
   [[nodiscard]] std::string path() const { return folder_ / "store"; }
 
   // Returns when clients can connect. With `steps`, the keeper counts them from then on.
-  [[nodiscard]] Child start_keeper(bool steps = false, Mutant mutant = Mutant::none) const {
+  [[nodiscard]] Child start_keeper(bool steps = false, Mutant mutant = Mutant::none,
+                                   const core::shared::MakeService& service = {}) const {
     std::array<int, 2> ends{};
     EXPECT_EQ(::pipe(ends.data()), 0);
     Child keeper([&] {
@@ -132,6 +133,7 @@ class SharedWorld : public testing::Test {
       options.path = path();
       options.create = true;
       options.grace = std::chrono::seconds(30);
+      options.service = service;
       options.ready = [&] {
         if (steps) core::shm::observer = step;
         ::close(ends[1]);

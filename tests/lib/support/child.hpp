@@ -78,6 +78,9 @@ class KilledProcess {
     pid_ = 0;
     return status;
   }
+  void signal(int number) const {
+    if (started()) ::kill(pid_, number);
+  }
   // For a process that never returns, after this time.
   void kill_working(std::uint64_t after_us = 0) {
     if (!started()) return;
