@@ -31,11 +31,13 @@ type Options struct {
 	// A weak commit becomes durable at most Window after it returned, or as soon as WindowBytes wait; 0: 100 ms, 16 MiB.
 	Window      time.Duration
 	WindowBytes uint64
+	// Program is the path of the command memlith, if OpenShared has to start a keeper; "": it is looked for.
+	Program string
 }
 
 // KV is an open kv store. Any number of goroutines use it.
 type KV struct {
-	store  *memlith.Store
+	store  *memlith.Store // nil: of several processes
 	object capi.Object
 }
 
@@ -57,6 +59,21 @@ func Open(store *memlith.Store, name string, options Options) (*KV, error) {
 	return kv, nil
 }
 
+// OpenShared opens the kv store of the memlith store in that folder, for this process and others: all of them read and
+// write it. Reads send no message. A transaction that writes fails at its commit with memlith.ErrConflict if another
+// has changed what it read; Update begins again. docs/several-processes.md tells the rest.
+func OpenShared(folder, name string, options Options) (*KV, error) {
+	window := uint64((options.Window + time.Millisecond - 1) / time.Millisecond)
+	handle, failed := capi.KvOpenShared(folder, name, createFlags(options.Create, options.Exclusive), options.MaxSize,
+		window, options.WindowBytes, options.Program)
+	if failed != nil {
+		return nil, memlith.ErrorOf(failed)
+	}
+	kv := &KV{}
+	kv.object.Open(fmt.Sprintf("the kv store %q", name), handle)
+	return kv, nil
+}
+
 func createFlags(create, exclusive bool) uint32 {
 	var flags uint32
 	if create {
@@ -70,7 +87,20 @@ func createFlags(create, exclusive bool) uint32 {
 
 // Close makes every commit durable and closes the kv store. After an error of memlith.IsStillOpen it is open as before:
 // transactions were not ended, or there is no room for weak commits.
-func (k *KV) Close() error { return k.store.CloseIn(&k.object, capi.KvClose) }
+func (k *KV) Close() error {
+	if k.store != nil {
+		return k.store.CloseIn(&k.object, capi.KvClose)
+	}
+	return memlith.ErrorOf(k.object.Close(func(kv capi.Handle) (*capi.Failure, bool) {
+		failed := capi.KvClose(kv)
+		return failed, !capi.StillOpen(failed)
+	}))
+}
+
+// Wait returns when the commit with that ticket, of this kv store, is durable.
+func (k *KV) Wait(ticket uint64) error {
+	return k.call(func(kv capi.Handle) *capi.Failure { return capi.KvWait(kv, ticket) })
+}
 
 func (k *KV) call(call func(capi.Handle) *capi.Failure) error {
 	return memlith.ErrorOf(k.object.Call(call))

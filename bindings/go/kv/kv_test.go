@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"sync"
@@ -98,6 +99,56 @@ func TestRecords(t *testing.T) {
 	if info, err := records.Info(); err != nil || info.Records != 2 || info.Maps != 1 {
 		t.Fatal(info, err)
 	}
+}
+
+// Two handles, as of two processes: neither loses an update of the other.
+func TestAStoreOfSeveralProcesses(t *testing.T) {
+	program := os.Getenv("MEMLITH_COMMAND")
+	if program == "" {
+		t.Skip("MEMLITH_COMMAND does not name the command memlith, which is the keeper")
+	}
+	folder := filepath.Join(child.Folder(t), "store")
+	ctx := context.Background()
+	var both sync.WaitGroup
+	for i := 0; i < 2; i++ {
+		records, err := kv.OpenShared(folder, "kv", kv.Options{Create: true, Program: program})
+		check(t, err)
+		t.Cleanup(func() { check(t, records.Close()) })
+		m, err := records.CreateMap("map")
+		check(t, err)
+		both.Add(1)
+		go func() {
+			defer both.Done()
+			for n := 0; n < 50; n++ {
+				ticket, err := records.UpdateWeak(ctx, func(txn *kv.Txn) error {
+					value, err := txn.Get(m, key(1))
+					if err != nil && !errors.Is(err, memlith.ErrNotFound) {
+						return err
+					}
+					return txn.Put(m, key(1), append(value, '.'))
+				})
+				if err == nil {
+					err = records.Wait(ticket)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	both.Wait()
+	records, err := kv.OpenShared(folder, "kv", kv.Options{Program: program})
+	check(t, err)
+	defer func() { check(t, records.Close()) }()
+	m, err := records.Map("map")
+	check(t, err)
+	check(t, records.View(func(txn *kv.Txn) error {
+		value, err := txn.Get(m, key(1))
+		if len(value) != 100 {
+			t.Errorf("%d updates of 100 are there", len(value))
+		}
+		return err
+	}))
 }
 
 func TestAnEmptyValueIsAValue(t *testing.T) {

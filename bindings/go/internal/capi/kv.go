@@ -32,6 +32,32 @@ func KvOpen(store Handle, name string, flags uint32, maxSize, windowMs, windowBy
 	return
 }
 
+func KvOpenShared(store, name string, flags uint32, maxSize, windowMs, windowBytes uint64, program string) (kv Handle,
+	failed *Failure) {
+	with(store, func(folder *C.char) {
+		with(name, func(plain *C.char) {
+			with(program, func(path *C.char) {
+				options := C.memlith_kv_options{
+					flags: C.uint32_t(flags), max_size: C.uint64_t(maxSize), window_ms: C.uint64_t(windowMs),
+					window_bytes: C.uint64_t(windowBytes),
+				}
+				if program != "" {
+					options.program = path
+				}
+				options.struct_size = C.uint64_t(unsafe.Sizeof(options))
+				var opened *C.memlith_kv
+				failed = check(func() C.int32_t { return C.memlith_kv_open_shared(folder, plain, &options, &opened) })
+				kv = Handle(unsafe.Pointer(opened))
+			})
+		})
+	})
+	return
+}
+
+func KvWait(kv Handle, ticket uint64) *Failure {
+	return check(func() C.int32_t { return C.memlith_kv_wait(kvOf(kv), C.uint64_t(ticket)) })
+}
+
 func KvClose(kv Handle) *Failure {
 	return check(func() C.int32_t { return C.memlith_kv_close(kvOf(kv)) })
 }
