@@ -140,6 +140,7 @@ class Fields(unittest.TestCase):
         self.assertEqual(loaded, [{"map": "map", "records": 1, "durable": True}])
         self.check("memlith kv get, scan", "kv", "get", self.store, "map", "key")
         self.check("memlith kv get, scan", "kv", "scan", self.store, "map")
+        self.check("memlith kv count", "kv", "count", self.store, "map")
         self.check("memlith kv stats", "kv", "stats", self.store)
         put = self.check("memlith kv put, del", "kv", "put", self.store, "map", "\\x00", "value")
         self.assertEqual(put, [{"map": "map", "key": "\\x00", "durable": True}])

@@ -57,6 +57,32 @@ class Kv(unittest.TestCase):
         self.assertEqual(stats["overflow_pages"], 8)
         self.assertIn("4 records in 2 maps", self.kv("stats"))
 
+    def test_prefixes_and_counts(self):
+        for key in ("user/1", "user/2", "user\\xff", "user\\xff\\xff1", "v"):
+            self.kv("put", "first", key, "value")
+        self.assertEqual(self.kv("scan", "first", "--prefix", "user/"), "user/1\tvalue\nuser/2\tvalue\n")
+        self.assertEqual(self.kv("count", "first", "--prefix", "user"), "4\n")
+        self.assertEqual(self.kv("count", "first", "--prefix", "user\\xff"), "2\n")
+        self.assertEqual(self.kv("count", "first", "--prefix", "\\xff"), "0\n")
+        self.assertEqual(self.kv("count", "first"), "5\n")
+        self.assertEqual(json.loads(self.kv("count", "first", "--from", "user/2", "--to", "v", "--json")),
+                         {"map": "first", "records": 3, "bytes": 6 + 5 + 7 + 3 * 5})
+        self.assertIn("--prefix", self.kv("scan", "first", "--prefix", "a", "--from", "b", status=1))
+
+    def test_raw_values(self):
+        raw = bytes(range(256)) * 300
+        (self.folder / "raw").write_bytes(raw)
+        self.kv("put", "first", "raw", "--value-from", self.folder / "raw")
+        done = subprocess.run([MEMLITH, "kv", "put", self.store, "first", "piped", "--value-from", "-"],
+                              input=raw[:700], capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for key, wanted in ("raw", raw), ("piped", raw[:700]):
+            done = subprocess.run([MEMLITH, "kv", "get", "--raw", self.store, "first", key], capture_output=True,
+                                  check=True)
+            self.assertEqual(done.stdout, wanted)
+        self.assertIn("opening", self.kv("put", "first", "raw", "--value-from", self.folder / "gone", status=1))
+        self.assertIn("value", self.kv("put", "first", "raw", status=1))
+
     def test_records_of_a_file(self):
         self.fill()
         text = self.kv("scan", "first")

@@ -1,4 +1,4 @@
-// memlith kv get|put|del|scan|stats: looks into a kv store, and changes single records of it.
+// memlith kv get|put|del|scan|count|stats: looks into a kv store, and changes single records of it.
 #include "kv.hpp"
 
 #include <fmt/format.h>
@@ -190,7 +190,10 @@ MaybeFailure run_get(const KvArguments& arguments) {
   const std::int32_t code = memlith_kv_get(in_use->txn.get(), in_use->map, key->data(), key->size(), &value);
   if (code != MEMLITH_OK) return failure_of(code, "", kListRecords);
   const std::string_view text(static_cast<const char*>(value.data), value.size);
-  if (arguments.format == Format::json) {
+  if (arguments.raw) {
+    std::fwrite(text.data(), 1, text.size(), stdout);  // output_failed() tells of an error
+    std::fflush(stdout);
+  } else if (arguments.format == Format::json) {
     print_record(arguments.format, *key, text);
   } else {
     write_line(escaped(text));
@@ -198,11 +201,33 @@ MaybeFailure run_get(const KvArguments& arguments) {
   return {};
 }
 
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+// A file to be read; "-" is standard input.
+Result<File> opened(const std::string& name) {
+  if (name == "-") return File(stdin, [](std::FILE*) { return 0; });
+  File file(std::fopen(name.c_str(), "re"), std::fclose);
+  if (file == nullptr) return errno_failure(errno, "opening " + name);
+  return file;
+}
+
+// The value of the arguments: that of the command line, or all bytes of a file as they are.
+Result<std::string> value_of(const KvArguments& arguments) {
+  if (arguments.value_file.empty()) return bytes_of(arguments.value, "the value");
+  Result<File> file = opened(arguments.value_file);
+  if (!file.ok()) return std::move(file.failure());
+  std::string bytes;
+  char part[1 << 16];
+  for (std::size_t count = 0; (count = std::fread(part, 1, sizeof part, file->get())) > 0;) bytes.append(part, count);
+  if (std::ferror(file->get()) != 0) return errno_failure(errno, "reading " + arguments.value_file);
+  return bytes;
+}
+
 // One record, durably.
 MaybeFailure change(const KvArguments& arguments, bool removes) {
   Result<std::string> key = bytes_of(arguments.key, "the key");
   if (!key.ok()) return std::move(key.failure());
-  Result<std::string> value = bytes_of(arguments.value, "the value");
+  Result<std::string> value = value_of(arguments);
   if (!value.ok()) return std::move(value.failure());
   Result<MapInUse> in_use = use_map(arguments, removes ? OpenKv::For::changing : OpenKv::For::creating);
   if (!in_use.ok()) return std::move(in_use.failure());
@@ -274,23 +299,45 @@ MaybeFailure put_all(const KvArguments& arguments, std::FILE* file) {
 }
 
 MaybeFailure run_put(const KvArguments& arguments) {
-  if (arguments.file.empty() && !arguments.has_value) {
-    return tool_failure(MEMLITH_INVALID, "a key and its value are missing", "Give both, or records with --in FILE.");
+  const bool has_value = arguments.has_value || !arguments.value_file.empty();
+  if (arguments.file.empty() && (arguments.key.empty() || !has_value)) {
+    return tool_failure(MEMLITH_INVALID, "a key and its value are missing",
+                        "Give both, or a key and --value-from FILE, or records with --in FILE.");
   }
   if (arguments.file.empty()) return change(arguments, false);
   catch_interrupts();
-  if (arguments.file == "-") return put_all(arguments, stdin);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(arguments.file.c_str(), "re"), std::fclose);
-  if (file == nullptr) return errno_failure(errno, "opening " + arguments.file);
-  return put_all(arguments, file.get());
+  Result<File> file = opened(arguments.file);
+  if (!file.ok()) return std::move(file.failure());
+  return put_all(arguments, file->get());
 }
 MaybeFailure run_del(const KvArguments& arguments) { return change(arguments, true); }
 
-MaybeFailure run_scan(const KvArguments& arguments) {
+// The keys of the arguments: from <= key < to; empty: all.
+struct Bounds {
+  std::string from;
+  std::string to;
+};
+
+Result<Bounds> bounds_of(const KvArguments& arguments) {
+  if (!arguments.prefix.empty()) {
+    Result<std::string> prefix = bytes_of(arguments.prefix, "--prefix");
+    if (!prefix.ok()) return std::move(prefix.failure());
+    // Behind all keys that begin so: the last byte that can be larger is, and those behind it are gone.
+    std::string end = *prefix;
+    while (!end.empty() && end.back() == '\xff') end.pop_back();
+    if (!end.empty()) ++end.back();
+    return Bounds{*prefix, end};
+  }
   Result<std::string> from = bytes_of(arguments.from, "--from");
   if (!from.ok()) return std::move(from.failure());
   Result<std::string> to = bytes_of(arguments.to, "--to");
   if (!to.ok()) return std::move(to.failure());
+  return Bounds{*from, *to};
+}
+
+MaybeFailure run_scan(const KvArguments& arguments) {
+  Result<Bounds> bounds = bounds_of(arguments);
+  if (!bounds.ok()) return std::move(bounds.failure());
   Result<MapInUse> in_use = use_map(arguments, OpenKv::For::reading);
   if (!in_use.ok()) return std::move(in_use.failure());
   std::uint64_t left = arguments.limit;
@@ -298,7 +345,30 @@ MaybeFailure run_scan(const KvArguments& arguments) {
     print_record(arguments.format, key, value);
     return (arguments.limit == 0 || --left > 0) && !output_failed();
   };
-  return for_each_record(in_use->txn.get(), in_use->map, *from, *to, visit);
+  return for_each_record(in_use->txn.get(), in_use->map, bounds->from, bounds->to, visit);
+}
+
+MaybeFailure run_count(const KvArguments& arguments) {
+  Result<Bounds> bounds = bounds_of(arguments);
+  if (!bounds.ok()) return std::move(bounds.failure());
+  Result<MapInUse> in_use = use_map(arguments, OpenKv::For::reading);
+  if (!in_use.ok()) return std::move(in_use.failure());
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;
+  const Visit visit = [&](std::string_view key, std::string_view value) {
+    ++records;
+    bytes += key.size() + value.size();
+    return true;
+  };
+  if (MaybeFailure failure = for_each_record(in_use->txn.get(), in_use->map, bounds->from, bounds->to, visit)) {
+    return failure;
+  }
+  if (arguments.format == Format::json) {
+    write_json({{"map", arguments.map}, {"records", records}, {"bytes", bytes}});
+  } else {
+    write_line(fmt::format("{}", records));
+  }
+  return {};
 }
 
 MaybeFailure run_stats(const KvArguments& arguments) {
@@ -361,7 +431,9 @@ void add_kv_commands(CLI::App& app, CommandLine& line) {
     return command;
   };
   const char* const key_text = "The key; bytes that are not printable as \\xNN";
-  add("get", "Print the value of a record", run_get, true)->add_option("KEY", arguments->key, key_text)->required();
+  CLI::App* const get = add("get", "Print the value of a record", run_get, true);
+  get->add_option("KEY", arguments->key, key_text)->required();
+  get->add_flag("--raw", arguments->raw, "Write the bytes of the value as they are, without a line's end");
   CLI::App* const put = add("put", "Write a record, or those of a file, durably; makes what is missing", run_put, true);
   CLI::Option* const put_key = put->add_option("KEY", arguments->key, key_text);
   put->add_option("VALUE", arguments->value, "The value, in the same way")->each([arguments](const std::string&) {
@@ -371,10 +443,16 @@ void add_kv_commands(CLI::App& app, CommandLine& line) {
                   "Write the records of this file, or with - of standard input: one a line, as `scan` prints them. "
                   "Durable at the end, and in order until then")
       ->excludes(put_key);
+  put->add_option("--value-from", arguments->value_file,
+                  "The value is all bytes of this file, or with - of standard input, as they are");
   add("del", "Remove a record, durably", run_del, true)->add_option("KEY", arguments->key, key_text)->required();
-  CLI::App* const scan = add("scan", "Print records in the order of their keys", run_scan, true);
-  scan->add_option("--from", arguments->from, "The first key");
-  scan->add_option("--to", arguments->to, "Where to end: the first key that is not printed");
+  CLI::App* const scan = add("scan", "Print records in the order of their keys: key, tab, value", run_scan, true);
+  CLI::App* const count = add("count", "Print the number of records; reads all of them", run_count, true);
+  for (CLI::App* const each : {scan, count}) {
+    CLI::Option* const prefix = each->add_option("--prefix", arguments->prefix, "Keys that begin so");
+    each->add_option("--from", arguments->from, "The first key")->excludes(prefix);
+    each->add_option("--to", arguments->to, "Where to end: the first key that is not taken")->excludes(prefix);
+  }
   add_number(scan, "--limit", arguments->limit, 1, ~0ull >> 1, "At most so many records");
   add("stats", "Check every page, and count records and pages", run_stats, false);
 }

@@ -22,7 +22,10 @@ struct KvArguments {
   std::string value;
   std::string from;
   std::string to;
+  std::string prefix;
   std::string file;
+  std::string value_file;
+  bool raw = false;
   bool has_value = false;
   std::uint64_t limit = 0;  // 0: all
   Format format = Format::text;
