@@ -1,6 +1,7 @@
 """memlith.steps: calls that happen once, waits, workers, messages, and what is refused."""
 
 import asyncio
+import functools
 import json
 import os
 import pathlib
@@ -410,6 +411,13 @@ def test_a_step_submits_the_run_that_goes_on(store: memlith.Store) -> None:
     assert [each.id for each in steps.runs(store, status="done")] == [f"part-{left}" for left in range(6)]
 
 
+def test_a_run_that_is_submitted_by_name_is_of_the_version_that_takes_it(store: memlith.Store) -> None:
+    assert steps.submit(store, "named", "a")
+    with steps.worker(store, {"named": steps.workflow(version="7")(lambda run: run.step(lambda: 1, name="s")())}):
+        assert steps.result(store, "a", 60) == 1
+    assert steps.info(store, "a").version == "7"
+
+
 def test_failures_are_retried_and_told(store: memlith.Store) -> None:
     tries: dict[str, int] = {}
 
@@ -513,7 +521,7 @@ def test_a_workers_store_that_is_closed(folder: pathlib.Path) -> None:
     worker = steps.worker(store, [order])
     store.close()
     worker.close()
-    for mistake in ({"threads": 0}, {"workflows": []}):
+    for mistake in ({"threads": 0}, {"workflows": []}, {"lease": 0}, {"workflows": [functools.partial(order)]}):
         with memlith.open(folder / "s") as store, pytest.raises(memlith.Invalid):
             steps.worker(store, **{"workflows": [order], **mistake})
 

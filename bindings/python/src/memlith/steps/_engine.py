@@ -272,10 +272,12 @@ def new_head(workflow: str, version: str, codec: str) -> Head:
 
 
 def name_of(workflow: str | Callable[..., Any]) -> tuple[str, str]:
-    """The name and the version of a workflow."""
+    """The name and the version of a workflow. A name alone is of no version: the worker that takes the run says it."""
     if isinstance(workflow, str):
         return _format.checked(workflow, "the name of a workflow"), ""
-    name, version = getattr(workflow, "memlith_workflow", (workflow.__name__, ""))
+    name, version = getattr(workflow, "memlith_workflow", (getattr(workflow, "__name__", ""), ""))
+    if not name:
+        raise Invalid(f"{workflow!r} has no name; give a worker {{name: function}}, and submit the name")
     return _format.checked(name, "the name of a workflow"), version
 
 

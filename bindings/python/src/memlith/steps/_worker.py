@@ -44,6 +44,11 @@ def _named(name: str, version: str, function: F) -> F:
     return function
 
 
+def _version_of(function: Callable[..., Any]) -> str:
+    version: str = getattr(function, "memlith_workflow", ("", ""))[1]
+    return version
+
+
 class _Job(NamedTuple):
     id: str
     head: Head
@@ -62,8 +67,8 @@ class Worker:
 
     def __init__(self, store: Store, workflows: Workflows, *, threads: int, lease: float, retries: int, backoff: float,
                  weak: bool) -> None:
-        if threads < 1:
-            raise Invalid("a worker has at least one thread")
+        if threads < 1 or lease <= 0:
+            raise Invalid("a worker has at least one thread, and its leases last for a time")
         self._workflows = (dict(workflows) if isinstance(workflows, Mapping)
                            else {name_of(each)[0]: each for each in workflows})
         if not self._workflows:
@@ -182,6 +187,8 @@ class Worker:
         self._engine.set_due(name, head, 0)
         head.attempt = (head.attempt + 1) % (1 << 32)
         head.status, head.waits_for = Status.READY, ""
+        if not head.version and not head.position:  # it was submitted by the name of the workflow
+            head.version = _version_of(self._workflows[head.workflow])
         lease = Lease(self._engine.mark, now + self._lease_us, head.attempt)
         self._engine.records[_format.lease_key(name)] = lease.pack()
         self._engine.put_head(name, head)
@@ -192,7 +199,7 @@ class Worker:
         function = self._workflows[head.workflow]
         try:
             coder = self._engine.coder_named(head.codec)
-            check_match(name, head, getattr(function, "memlith_workflow", ("", ""))[1], head.codec)
+            check_match(name, head, _version_of(function), head.codec)
             run = Run(self._engine, name, head, coder, self._weak, self._lease_us)
             given = coder.loads(job.input)
             if coder.name == "raw":
