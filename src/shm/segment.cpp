@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "shm/helper.hpp"
+
 namespace memlith::core::shm {
 
 namespace {
@@ -16,7 +18,8 @@ constexpr std::uint64_t kMagic = 0x31304d48534c4d4d;  // "MMLSHM01": changes wit
 }  // namespace
 
 Result<Descriptor> make_memory(const char* name, std::uint64_t bytes) {
-  Descriptor memory(above_standard(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING)));
+  const Descriptor made(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Descriptor memory(made.get() < 0 ? -1 : ::fcntl(made.get(), F_DUPFD_CLOEXEC, kReadyNumber + 1));
   if (memory.get() < 0 || ::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return fail_errno(errno, Detail::mapping, "{}: cannot make {} bytes of memory for processes to share", name, bytes);

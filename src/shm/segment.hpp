@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -17,6 +16,7 @@
 namespace memlith::core::shm {
 
 // New memory of zeros, whose size is final: a process that cut it would end the others by SIGBUS. `name` is for /proc.
+// A helper can keep the descriptor (shm/helper.hpp).
 Result<Descriptor> make_memory(const char* name, std::uint64_t bytes);
 
 // A process's mapping of such memory.
@@ -63,22 +63,21 @@ void finish_segment(SegmentHead& head, std::uint64_t layout, std::uint64_t bytes
 Status check_segment_size(int memory, std::uint64_t bytes);
 Status check_segment(const SegmentHead& head, std::uint64_t layout, std::uint64_t bytes);
 
-// A T in memory that processes share. T::kLayout is a number that changes with the meaning of T's bytes, so that a
-// process of another build is refused. T is not destroyed.
+// A T in memory that processes share. Zeros are a T: nothing is constructed, and pages that no process stores to take
+// no memory. T::kLayout is a number that changes with the meaning of T's bytes, so that a process of another build is
+// refused.
 template <class T>
 class Segment {
  public:
   Segment() = default;
 
-  // Makes one: T is constructed in memory of zeros, and `fill(T&)`, which returns a Status, is called before any other
-  // process can map it.
+  // Makes one: `fill(T&)`, which returns a Status, is called before any other process can map it.
   template <class Fill>
   static Result<Segment> make(const char* name, bool for_children, Fill&& fill) {
     MEMLITH_TRY_ASSIGN(Descriptor memory, make_memory(name, sizeof(Content)));
     Segment made(std::move(memory));
     MEMLITH_TRY(made.map_content(for_children));
-    T* const content = new (&made.content()->content) T;
-    MEMLITH_TRY(std::forward<Fill>(fill)(*content));
+    MEMLITH_TRY(std::forward<Fill>(fill)(made.content()->content));
     finish_segment(made.content()->head, T::kLayout, sizeof(T));
     return made;
   }

@@ -126,7 +126,7 @@ Result<Descriptor> Cluster::take_life(unsigned milliseconds) const {
   Result<Descriptor> file = open_file(life(), O_RDWR | O_CREAT);
   if (!file) return file.error();
   for (unsigned waited = 0;; waited += kLookAgainMs) {
-    if (::flock(file->number(), LOCK_EX | LOCK_NB) == 0) return file;
+    if (::flock(file->get(), LOCK_EX | LOCK_NB) == 0) return file;
     if (errno != EWOULDBLOCK && errno != EINTR) return errno_error("cannot lock " + life());
     if (waited >= milliseconds) break;
     ::usleep(kLookAgainMs * 1000);

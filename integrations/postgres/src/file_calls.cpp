@@ -38,7 +38,7 @@ bool FileCalls::read(FileRef file, std::uint32_t block, std::size_t offset, std:
   if (pages_.file(file) == nullptr) return false;
   const std::byte* const found = pages_.find_page(file, block);
   if (found == nullptr) return false;
-  std::memcpy(target, found + offset, bytes);
+  shm::copy_bytes(target, found + offset, bytes);
   return true;
 }
 

@@ -22,18 +22,23 @@ Error errno_error(const std::string& what) {
   return Error(category, what + ": " + std::generic_category().message(why));
 }
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
+Error error_of(memlith::core::Status status) {
+  return Error(static_cast<std::int32_t>(status.category), std::string(memlith::core::last_error_text()));
+}
+
+void say(const std::string& sentence) {
+  const std::string line = "memlith: " + sentence + "\n";
+  [[maybe_unused]] const ssize_t said = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
 Result<Descriptor> open_file(const std::string& path, int flags) {
   Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0600));
-  if (!file) return errno_error("cannot open " + path);
+  if (file.get() < 0) return errno_error("cannot open " + path);
   return file;
 }
 
 Result<void> flush_file(const Descriptor& file, const std::string& path) {
-  if (::fsync(file.number()) != 0) return errno_error("cannot flush " + path);
+  if (::fsync(file.get()) != 0) return errno_error("cannot flush " + path);
   return {};
 }
 
@@ -50,7 +55,7 @@ Result<std::optional<std::string>> read_file(const std::string& path) {
   std::string content;
   std::array<char, 4096> part{};
   while (true) {
-    const ssize_t bytes = ::read(file->number(), part.data(), part.size());
+    const ssize_t bytes = ::read(file->get(), part.data(), part.size());
     if (bytes < 0 && errno == EINTR) continue;
     if (bytes < 0) return errno_error("cannot read " + path);
     if (bytes == 0) return std::optional(content);
@@ -64,11 +69,11 @@ Result<void> replace_file(const std::string& path, std::string_view content) {
     const Result<Descriptor> file = open_file(made, O_WRONLY | O_CREAT | O_TRUNC);
     if (!file) return file.error();
     struct stat status{};
-    if (::stat(path.c_str(), &status) == 0 && ::fchmod(file->number(), status.st_mode & 07777) != 0) {
+    if (::stat(path.c_str(), &status) == 0 && ::fchmod(file->get(), status.st_mode & 07777) != 0) {
       return errno_error("cannot set the permissions of " + made);
     }
     while (!content.empty()) {
-      const ssize_t bytes = ::write(file->number(), content.data(), content.size());
+      const ssize_t bytes = ::write(file->get(), content.data(), content.size());
       if (bytes < 0 && errno == EINTR) continue;
       if (bytes <= 0) return errno_error("cannot write " + made);
       content.remove_prefix(static_cast<std::size_t>(bytes));

@@ -6,8 +6,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
+#include "base/descriptor.hpp"
+#include "base/status.hpp"
 #include "memlith/memlith.hpp"
 
 namespace memlith_postgres {
@@ -18,25 +19,12 @@ using memlith::Result;
 // The error of the last system call: NOT_FOUND, NO_SPACE, PERMISSION or IO; `what` names the call and the file.
 Error errno_error(const std::string& what);
 
-// A descriptor that is closed.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor();
-  explicit operator bool() const { return number_ >= 0; }
-  [[nodiscard]] int number() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
+// The error of a call of the floors below, with its message.
+Error error_of(memlith::core::Status status);
+// Writes "memlith: ..." to standard error, which is the server's log.
+void say(const std::string& sentence);
 
- private:
-  int number_ = -1;
-};
-
+using memlith::core::Descriptor;
 Result<Descriptor> open_file(const std::string& path, int flags);
 Result<void> flush_file(const Descriptor& file, const std::string& path);
 Result<void> flush_folder(const std::string& path);

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <string>
 
-#include "file_calls.hpp"
 #include "files.hpp"
 #include "page_log.hpp"
 #include "pages.hpp"
@@ -25,12 +24,8 @@ inline constexpr const char* kInheritedVariable = "MEMLITH_POSTGRES_INHERITED"; 
 inline constexpr const char* kLogVariable = "MEMLITH_POSTGRES_LOG";              // the folder of the log
 inline constexpr const char* kLogMibVariable = "MEMLITH_POSTGRES_LOG_MIB";       // size of a new log
 
-// Memory for a server, which the processes that inherit the descriptor can map.
-Result<Descriptor> make_memory(const std::string& data, const std::string& log);
-// Null if it cannot be mapped.
-SharedMemory* map_memory(int descriptor);
-
-// Starts a keeper and returns when it is ready. Errors: what the keeper says.
+// Starts a keeper and returns when it is ready. `memory` is the descriptor of the shared memory. Errors: those that the
+// keeper tells.
 Result<void> start_keeper(int memory);
 
 // The body of the process that start_keeper has started. Returns its exit code.
@@ -43,24 +38,5 @@ struct Recovered {
 // Replays the log, and leaves an ordinary data directory.
 Result<Recovered> recover(const std::string& data, const std::string& log);
 std::string describe(const Replayed& replayed);
-
-// A process of the server waits, and sees to it that there is a keeper.
-class KeeperWaiting final : public Waiting {
- public:
-  KeeperWaiting(Pages& pages, int memory) : pages_(pages), memory_(memory) {}
-  bool wait(For what, std::uint64_t batch) override;
-  // Has the keeper end, with an ordinary data directory. False: it could not.
-  bool finish();
-
- private:
-  [[nodiscard]] std::uint64_t counter(For what) const;
-  void look_after_keeper();
-
-  Pages& pages_;
-  const int memory_;
-};
-
-// Writes "memlith: ..." to standard error, which is the server's log.
-void say(const std::string& sentence);
 
 }  // namespace memlith_postgres

@@ -1,15 +1,10 @@
 #include "pages.hpp"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <climits>
 #include <cstdlib>
-#include <cstring>
-#include <ctime>
+#include <string>
+
+#include "files.hpp"
 
 namespace memlith_postgres {
 
@@ -25,29 +20,41 @@ std::uint32_t bucket_of_file(std::uint64_t device, std::uint64_t inode, std::siz
   return static_cast<std::uint32_t>(((device * 31 + inode * 0x9E3779B97F4A7C15u) >> 40) & (buckets - 1));
 }
 
-bool make_mutex(pthread_mutex_t& mutex) {
-  pthread_mutexattr_t attributes;
-  const bool made = pthread_mutexattr_init(&attributes) == 0 &&
-                    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0 &&
-                    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
-                    pthread_mutex_init(&mutex, &attributes) == 0;
-  pthread_mutexattr_destroy(&attributes);
-  return made;
-}
-
 }  // namespace
 
-bool Pages::prepare(SharedMemory& memory) {
-  memory.filling.store(1);
-  return make_mutex(memory.mutex) && make_mutex(memory.keeper_life) && make_mutex(memory.keeper_starting);
+memlith::core::Result<Pages::Segment> Pages::make(std::string_view data, std::string_view log) {
+  return Segment::make("memlith-postgres", true, [&](SharedMemory& memory) {
+    if (data.size() >= memory.data.size() || log.size() >= memory.log.size()) {
+      return fail(memlith::core::Errc::invalid, memlith::core::Detail::argument,
+                  "the path of the data directory is too long");
+    }
+    std::copy(data.begin(), data.end(), memory.data.begin());
+    std::copy(log.begin(), log.end(), memory.log.begin());
+    memory.filling.store(1);
+    return memlith::core::kOk;
+  });
+}
+
+const shm::Participant& Pages::self() {
+  if (self_.is_of_this_process()) return self_;
+  auto joined = segment_.join();
+  if (!joined.ok()) {
+    say(std::string(memlith::core::last_error_text()));
+    std::abort();
+  }
+  self_ = std::move(*joined);
+  return self_;
+}
+
+bool Pages::begin_keeping() {
+  std::uint32_t before = memory_->keeper.load();
+  if (self().lives(before) || !memory_->keeper.compare_exchange_strong(before, self().id())) return false;
+  memory_->keepers.fetch_add(1);
+  return true;
 }
 
 void Pages::lock() {
-  const int error = pthread_mutex_lock(&memory_->mutex);
-  if (error == 0) return;
-  if (error != EOWNERDEAD) std::abort();
-  repair();
-  pthread_mutex_consistent(&memory_->mutex);
+  memory_->mutex.lock(self(), [this] { repair(); });
 }
 
 // ---- changes that a death may cut -------------------------------------------------------------------------------
@@ -74,10 +81,10 @@ void Pages::do_staged(bool chain) {
   Batch& batch = memory_->batch[staged.batch];
   if (staged.slot < PageLimits::kPages) {
     const bool is_new = staged.slot >= batch.pages;
-    std::memcpy(batch.content[staged.slot].data(), staged.content.data(), kPageBytes);
+    shm::copy_bytes(batch.content[staged.slot].data(), staged.content.data(), kPageBytes);
     if (is_new) {
       batch.page[staged.slot] = staged.page;
-      batch.pages = staged.slot + 1;
+      batch.pages.store(staged.slot + 1, std::memory_order_release);
     }
     if (is_new && chain) {
       std::uint32_t& bucket = batch.buckets[bucket_of_page(staged.page.file, staged.page.block)];
@@ -85,8 +92,8 @@ void Pages::do_staged(bool chain) {
       bucket = staged.slot + 1;
     }
   }
-  batch.records = staged.records;
-  batch.bytes = staged.bytes;
+  batch.records.store(staged.records, std::memory_order_release);
+  batch.bytes.store(staged.bytes, std::memory_order_release);
   SharedFile& file = memory_->file[staged.file];
   file.newest_batch = staged.number;
   (staged.cuts != 0 ? file.cut_batch : file.page_batch) = staged.number;
@@ -97,7 +104,7 @@ void Pages::do_staged(bool chain) {
 void Pages::stage_record(const RecordHead& head, std::uint32_t slot) {
   Staged& staged = memory_->staged;
   Batch& batch = filling_batch();
-  std::memcpy(batch.record.data() + batch.bytes, &head, sizeof head);
+  shm::copy_bytes(batch.record.data() + batch.bytes, &head, sizeof head);
   staged.batch = static_cast<std::uint32_t>(memory_->filling.load() % 2);
   staged.slot = slot;
   staged.page = {.file = head.file, .block = head.block};
@@ -133,9 +140,9 @@ void Pages::chain_files() {
 }
 
 void Pages::clear(Batch& batch) {
-  batch.pages = 0;
-  batch.records = 0;
-  batch.bytes = 0;
+  batch.pages.store(0, std::memory_order_release);
+  batch.records.store(0, std::memory_order_release);
+  batch.bytes.store(0, std::memory_order_release);
   batch.buckets.fill(0);
 }
 
@@ -250,7 +257,7 @@ void Pages::put_page(FileRef file, std::uint32_t block, const std::byte* page, c
   Batch& batch = filling_batch();
   Staged& staged = memory_->staged;
   // PostgreSQL may set hint bits in the page meanwhile.
-  std::memcpy(staged.content.data(), page, kPageBytes);
+  shm::copy_bytes(staged.content.data(), page, kPageBytes);
   std::byte* const target = batch.record.data() + batch.bytes + sizeof(RecordHead);
   RecordHead head{.file = file.index, .block = block, .kind = RecordKind::change};
   std::optional<Encoded> made;
@@ -324,16 +331,6 @@ void Pages::want(std::uint64_t number) {
   while (before < number && !memory_->wanted.compare_exchange_weak(before, number)) {
   }
   announce();
-}
-
-void Pages::announce() {
-  memory_->moved.fetch_add(1, std::memory_order_release);
-  ::syscall(SYS_futex, &memory_->moved, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-void Pages::wait(std::uint32_t ticket, std::uint32_t milliseconds) const {
-  const timespec time{static_cast<time_t>(milliseconds / 1000), static_cast<long>(milliseconds % 1000) * 1000000};
-  ::syscall(SYS_futex, &memory_->moved, FUTEX_WAIT, ticket, &time, nullptr, 0);
 }
 
 }  // namespace memlith_postgres

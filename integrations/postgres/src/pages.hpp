@@ -6,25 +6,32 @@
 // counters say up to which batch everything is durable in the log, written home, and flushed at home (checkpointed).
 //
 // A PROCESS MAY DIE ANYWHERE, also while it holds the lock: every change is either one store of a counter, or is staged
-// first and done again by the process that takes the lock next (repair). The lock is a robust mutex; waiting is done on
-// a word in shared memory, because a condition variable does not survive the death of a waiter.
+// first and done again by the process that takes the lock next (repair). The lock, the waits and the lives of processes
+// are those of the floor shm.
 //
-// Nothing here does I/O, allocates memory, or throws: the code runs inside of PostgreSQL's processes.
+// Nothing here does I/O, allocates memory, or throws, but for the first lock of a process: the code runs inside of
+// PostgreSQL's processes.
 #pragma once
-
-#include <pthread.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "names.hpp"
 #include "records.hpp"
+#include "shm/bell.hpp"
+#include "shm/participant.hpp"
+#include "shm/robust_mutex.hpp"
+#include "shm/segment.hpp"
 
 namespace memlith_postgres {
+
+namespace shm = memlith::core::shm;
 
 struct PageLimits {
   static constexpr std::uint32_t kPages = 2048;  // of a batch
@@ -67,9 +74,9 @@ struct Batch {
     std::uint32_t next = 0;  // in the chain of its bucket, plus one
   };
   static constexpr std::uint32_t kBuckets = 4096;
-  std::uint32_t pages = 0;
-  std::uint32_t records = 0;
-  std::uint32_t bytes = 0;  // of the records
+  shm::Word pages{0};
+  shm::Word records{0};
+  shm::Word bytes{0};  // of the records
   std::array<std::uint32_t, kBuckets> buckets{};
   std::array<Page, PageLimits::kPages> page{};
   alignas(4096) std::array<std::array<std::byte, kPageBytes>, PageLimits::kPages> content{};
@@ -78,7 +85,7 @@ struct Batch {
 
 // A change that is done in several stores: those after `ready` are repeated if their process dies.
 struct Staged {
-  std::atomic<std::uint32_t> ready{0};
+  shm::Word ready{0};
   std::uint32_t batch = 0;  // index
   std::uint32_t slot = 0;   // of the page; PageLimits::kPages: a record without a page
   Batch::Page page{};
@@ -90,25 +97,26 @@ struct Staged {
   std::array<std::byte, kPageBytes> content{};
 };
 
-// Memory of zeros becomes one by Pages::prepare.
 struct SharedMemory {
-  pthread_mutex_t mutex;
-  pthread_mutex_t keeper_life;          // held by the keeper as long as it lives
-  pthread_mutex_t keeper_starting;      // held by the process that looks after the keeper's life
-  std::atomic<std::uint32_t> moved{0};  // changes with each counter: what is waited on
+  static constexpr std::uint64_t kLayout = 1;
+  using Counter = shm::Shared<std::uint64_t>;
+  shm::RobustMutex mutex;
+  shm::RobustMutex keeper_starting;  // held by the process that looks after the keeper's life
+  shm::Word keeper{0};               // the keeper, as a participant
+  shm::Bell moved;                   // by each counter
   // Numbers of batches, guarded by the mutex for writing.
-  std::atomic<std::uint64_t> filling{0};  // the one that is being filled
-  std::atomic<std::uint64_t> wanted{0};   // everything up to here is to be written soon
-  std::atomic<std::uint64_t> durable{0};
-  std::atomic<std::uint64_t> home{0};
-  std::atomic<std::uint64_t> checkpointed{0};
-  std::atomic<std::uint32_t> checkpoint_wanted{0};
-  std::atomic<std::uint32_t> finish_wanted{0};
-  std::atomic<std::uint32_t> finished{0};
-  std::atomic<std::uint32_t> failed{0};   // nothing is acknowledged any more
-  std::atomic<std::uint32_t> started{0};  // a keeper has replayed; later ones go on
-  std::atomic<std::uint32_t> keepers{0};  // that were started
-  std::array<char, 1024> data{};          // the data directory, and the folder of its log; constant
+  Counter filling{0};  // the one that is being filled
+  Counter wanted{0};   // everything up to here is to be written soon
+  Counter durable{0};
+  Counter home{0};
+  Counter checkpointed{0};
+  shm::Word checkpoint_wanted{0};
+  shm::Word finish_wanted{0};
+  shm::Word finished{0};
+  shm::Word failed{0};            // nothing is acknowledged any more
+  shm::Word started{0};           // a keeper has replayed; later ones go on
+  shm::Word keepers{0};           // that were started
+  std::array<char, 1024> data{};  // the data directory, and the folder of its log; constant
   std::array<char, 1024> log{};
   std::uint32_t files = 0;   // entries that were ever used
   std::uint32_t gone = 0;    // entries of removed files, or more
@@ -123,10 +131,11 @@ struct SharedMemory {
 // One process's way to the shared memory.
 class Pages {
  public:
-  Pages() = default;
-  explicit Pages(SharedMemory* memory) : memory_(memory) {}
-  // Makes the mutexes and the first number. Once, by the process that has made the memory.
-  static bool prepare(SharedMemory& memory);
+  using Segment = shm::Segment<SharedMemory>;
+  explicit Pages(Segment segment) : segment_(std::move(segment)), memory_(&*segment_) {}
+  // New memory for a server, for the processes that inherit its descriptor. Errors: also invalid (the paths are too
+  // long).
+  static memlith::core::Result<Segment> make(std::string_view data, std::string_view log);
 
   class Lock {
    public:
@@ -140,6 +149,12 @@ class Pages {
   };
 
   [[nodiscard]] SharedMemory& memory() const { return *memory_; }
+  [[nodiscard]] int descriptor() const { return segment_.descriptor(); }
+  // This process among those that share the memory. A forked child takes a place of its own.
+  const shm::Participant& self();
+  // This process is the keeper from now on. False: another one is, and lives.
+  bool begin_keeping();
+  [[nodiscard]] bool has_keeper() { return self().lives(memory_->keeper.load()); }
 
   // ---- with the lock held
   // The file's entry, which is new if the file has none. Nothing if all entries are in use.
@@ -187,19 +202,20 @@ class Pages {
   [[nodiscard]] bool is_empty() const {
     const std::uint64_t home = memory_->home.load();
     const std::uint64_t filling = memory_->filling.load();
-    return home + 1 == filling &&
-           std::atomic_ref(memory_->batch[filling % 2].records).load(std::memory_order_acquire) == 0;
+    return home + 1 == filling && memory_->batch[filling % 2].records.load(std::memory_order_acquire) == 0;
   }
   // Sees to it that everything up to that batch is written soon.
   void want(std::uint64_t number);
-  void announce();  // something has changed that others wait for
-  [[nodiscard]] std::uint32_t ticket() const { return memory_->moved.load(std::memory_order_acquire); }
+  void announce() { memory_->moved.ring(); }  // something has changed that others wait for
+  [[nodiscard]] std::uint32_t ticket() const { return memory_->moved.ticket(); }
   // Until announce() was called after ticket(), or for so long.
-  void wait(std::uint32_t ticket, std::uint32_t milliseconds) const;
+  void wait(std::uint32_t ticket, std::uint32_t milliseconds) const {
+    memory_->moved.wait(ticket, std::chrono::milliseconds(milliseconds));
+  }
 
  private:
   void lock();
-  void unlock() { pthread_mutex_unlock(&memory_->mutex); }
+  void unlock() { memory_->mutex.unlock(); }
   void repair();
   void do_staged(bool chain);
   static void chain_pages(Batch& batch);
@@ -212,7 +228,9 @@ class Pages {
   void unchain(std::uint32_t index);
   void stage_record(const RecordHead& head, std::uint32_t slot);
 
-  SharedMemory* memory_ = nullptr;
+  Segment segment_;
+  SharedMemory* memory_;
+  shm::Participant self_;
 };
 
 }  // namespace memlith_postgres

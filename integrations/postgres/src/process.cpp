@@ -82,12 +82,12 @@ FileRef ref_of(Pages& pages, const struct stat& status) {
 
 }  // namespace
 
-Process::Process(SharedMemory& memory, int memory_descriptor, std::string data, std::string version)
-    : pages_(&memory),
-      waiting_(pages_, memory_descriptor),
+Process::Process(Pages::Segment memory)
+    : pages_(std::move(memory)),
+      waiting_(pages_, start_keeper),
       calls_(pages_, waiting_),
-      data_(std::move(data)),
-      version_(std::move(version)),
+      data_(pages_.memory().data.data()),
+      version_(std::string(pages_.memory().log.data()) + "/PG_VERSION"),
       postmaster_(::getpid()) {
   real().stat(data_.c_str(), &data_folder_);
 }

@@ -11,6 +11,7 @@
 
 #include "file_calls.hpp"
 #include "keeper.hpp"
+#include "keeper_waiting.hpp"
 
 namespace memlith_postgres {
 
@@ -18,8 +19,7 @@ class Process {
  public:
   static constexpr int kDescriptorsMax = 65536;
 
-  // `data` is the data directory, without links; `version` is where the server reads its PG_VERSION.
-  Process(SharedMemory& memory, int memory_descriptor, std::string data, std::string version);
+  explicit Process(Pages::Segment memory);
 
   // These do what the system calls do, on descriptors that are ours: of files of relations.
   int open(const char* path, int flags, mode_t mode);
@@ -51,8 +51,8 @@ class Process {
   Pages pages_;
   KeeperWaiting waiting_;
   FileCalls calls_;
-  const std::string data_;
-  const std::string version_;
+  const std::string data_;     // the data directory, without links
+  const std::string version_;  // where the server reads its PG_VERSION
   struct stat data_folder_{};
   const pid_t postmaster_;
   bool has_lock_file_ = false;  // this process has made postmaster.pid

@@ -21,12 +21,12 @@ class RealHome final : public HomeFile {
 
   Result<std::uint64_t> blocks() override {
     struct stat status{};
-    if (::fstat(file_.number(), &status) != 0) return errno_error("cannot examine " + path_);
+    if (::fstat(file_.get(), &status) != 0) return errno_error("cannot examine " + path_);
     return static_cast<std::uint64_t>(status.st_size) / kPageBytes;
   }
   Result<void> read(std::uint32_t block, std::byte* page) override {
     for (std::size_t done = 0; done < kPageBytes;) {
-      const ssize_t bytes = ::pread(file_.number(), page + done, kPageBytes - done, place_of(block, done));
+      const ssize_t bytes = ::pread(file_.get(), page + done, kPageBytes - done, place_of(block, done));
       if (bytes < 0 && errno == EINTR) continue;
       if (bytes < 0) return errno_error("cannot read " + path_);
       if (bytes == 0) return Error(MEMLITH_IO, path_ + " is shorter than it was");
@@ -36,7 +36,7 @@ class RealHome final : public HomeFile {
   }
   Result<void> write(std::uint32_t block, const std::byte* page) override {
     for (std::size_t done = 0; done < kPageBytes;) {
-      const ssize_t bytes = ::pwrite(file_.number(), page + done, kPageBytes - done, place_of(block, done));
+      const ssize_t bytes = ::pwrite(file_.get(), page + done, kPageBytes - done, place_of(block, done));
       if (bytes < 0 && errno == EINTR) continue;
       if (bytes <= 0) return errno_error("cannot write " + path_);
       done += static_cast<std::size_t>(bytes);
@@ -44,7 +44,7 @@ class RealHome final : public HomeFile {
     return {};
   }
   Result<void> cut(std::uint32_t blocks) override {
-    if (::ftruncate(file_.number(), place_of(blocks, 0)) != 0) return errno_error("cannot cut " + path_);
+    if (::ftruncate(file_.get(), place_of(blocks, 0)) != 0) return errno_error("cannot cut " + path_);
     return {};
   }
   Result<void> flush() override { return flush_file(file_, path_); }

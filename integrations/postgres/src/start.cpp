@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cluster.hpp"
@@ -68,7 +70,7 @@ std::string setting_of(std::string name, int count, char** words) {
   all.insert(all.end(), {option.data(), name.data(), nullptr});
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, told.number(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, told.get(), STDOUT_FILENO);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   pid_t child = -1;
   const int error = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, all.data(), environ);
@@ -76,7 +78,7 @@ std::string setting_of(std::string name, int count, char** words) {
   told = Descriptor();
   std::string value;
   std::array<char, 256> part{};
-  for (ssize_t bytes = 0; error == 0 && (bytes = ::read(heard.number(), part.data(), part.size())) > 0;) {
+  for (ssize_t bytes = 0; error == 0 && (bytes = ::read(heard.get(), part.data(), part.size())) > 0;) {
     value.append(part.data(), static_cast<std::size_t>(bytes));
   }
   while (error == 0 && ::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
@@ -121,14 +123,16 @@ void begin_server(const std::string& data, int count, char** words) {
   if (cluster->release() != "15") refuse_direct_pages(count, words);
   const Result<Descriptor> life = cluster->take_life(kPatienceMs);
   if (!life) refuse(life.error());
-  const Result<Descriptor> memory = make_memory(cluster->data(), cluster->log());
-  if (!memory) refuse(memory.error());
-  if (const Result<void> started = start_keeper(memory->number()); !started) refuse(started.error());
+  const auto memory = Pages::make(cluster->data(), cluster->log());
+  if (!memory.ok()) refuse(error_of(memory.error()));
+  // The lock goes with the descriptor to every process of the server.
+  if (::flock(memory->descriptor(), LOCK_EX) != 0) refuse(errno_error("cannot lock shared memory"));
+  if (const Result<void> started = start_keeper(memory->descriptor()); !started) refuse(started.error());
 
-  if (!keep_across_exec(memory->number(), true) || !keep_across_exec(life->number(), true)) {
+  if (!keep_across_exec(memory->descriptor(), true) || !keep_across_exec(life->get(), true)) {
     refuse(errno_error("cannot pass descriptors on"));
   }
-  const std::string inherited = std::to_string(memory->number()) + " " + std::to_string(life->number());
+  const std::string inherited = std::to_string(memory->descriptor()) + " " + std::to_string(life->get());
   ::setenv(kInheritedVariable, inherited.c_str(), 1);
   std::string option = "-c";
   std::string setting = "full_page_writes=off";
@@ -142,13 +146,14 @@ void begin_server(const std::string& data, int count, char** words) {
 
 // The descriptor of the life lock stays open in every process of the server, and in nothing else.
 void go_on_as_server(int memory, int life) {
-  SharedMemory* const mapped = map_memory(memory);
-  if (mapped == nullptr || !keep_across_exec(memory, false) || !keep_across_exec(life, false)) {
-    refuse(errno_error("cannot map the shared memory"));
+  auto mapped = Pages::Segment::map(Descriptor(memory), true);
+  if (!mapped.ok()) refuse(error_of(mapped.error()));
+  if (!keep_across_exec(memory, false) || !keep_across_exec(life, false)) {
+    refuse(errno_error("cannot keep the descriptors of the server"));
   }
   ::unsetenv(kInheritedVariable);
   stop_preloading();
-  the_process = new Process(*mapped, memory, mapped->data.data(), std::string(mapped->log.data()) + "/PG_VERSION");
+  the_process = new Process(std::move(*mapped));
 }
 
 bool read_pair(const char* name, int& first, int& second) {

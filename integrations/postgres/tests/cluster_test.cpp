@@ -98,7 +98,7 @@ TEST(ClusterTest, RecoveringBringsPagesHomeAndRefusesAnotherLog) {
     ASSERT_TRUE((*log)->close().ok());
   }
   // Without a mark nothing is missing in the directory.
-  auto keeper_memory = make_memory(cluster->data(), cluster->log());
+  auto keeper_memory = Pages::make(cluster->data(), cluster->log());
   ASSERT_TRUE(keeper_memory.ok());
   EXPECT_FALSE(recover(world.data, "")->was_marked);
   EXPECT_EQ(text(world.data + "/base/5/1"), std::string(kPageBytes, 'x'));

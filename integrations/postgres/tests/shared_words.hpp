@@ -2,11 +2,11 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "postgres/src/keeper.hpp"
@@ -18,23 +18,15 @@ using PageBytes = std::vector<std::byte>;
 
 inline PageBytes page_of(int value) { return PageBytes(kPageBytes, static_cast<std::byte>(value)); }
 
-// Anonymous shared memory, which forked children have, too.
+// Memory that forked children have, too.
 class SharedWorld {
  public:
-  SharedWorld() {
-    void* const mapped =
-        ::mmap(nullptr, sizeof(SharedMemory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    EXPECT_NE(mapped, MAP_FAILED);
-    memory_ = static_cast<SharedMemory*>(mapped);
-    EXPECT_TRUE(Pages::prepare(*memory_));
-    pages_ = Pages(memory_);
-  }
-  ~SharedWorld() { ::munmap(memory_, sizeof(SharedMemory)); }
+  SharedWorld() : pages_(make()) {}
   SharedWorld(const SharedWorld&) = delete;
   SharedWorld& operator=(const SharedWorld&) = delete;
 
   Pages& pages() { return pages_; }
-  SharedMemory& memory() { return *memory_; }
+  SharedMemory& memory() { return pages_.memory(); }
   FileRef add(std::uint64_t inode, const std::string& path, std::uint32_t blocks = 0) {
     const Pages::Lock lock(pages_);
     return pages_.add_file(1, inode, path, blocks);
@@ -52,7 +44,12 @@ class SharedWorld {
   }
 
  private:
-  SharedMemory* memory_ = nullptr;
+  static Pages::Segment make() {
+    auto made = Pages::make("", "");
+    EXPECT_TRUE(made.ok()) << memlith::core::last_error_text();
+    return std::move(*made);
+  }
+
   Pages pages_;
 };
 
