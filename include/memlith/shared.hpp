@@ -1,5 +1,6 @@
 // memlith: regions that several processes write. The C++20 interface over memlith/shared.h, where the full contract
-// stands. Guide: docs/shared-regions.md.
+// stands. Guide: docs/shared-regions.md. Bytes of the program's own, of a fixed size, without a heap; a transaction
+// names each range before it stores there, and at most 4,096 are held at a time.
 //
 //   auto bank = memlith::SharedRegion::open("bank", "accounts", {.create = true, .size = 1 << 20});
 //   auto* account = bank->as<Account>();

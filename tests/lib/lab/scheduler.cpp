@@ -18,6 +18,13 @@ namespace memlith::lab {
 namespace {
 constexpr std::size_t kStackBytes = 512 * core::kKiB;
 Scheduler* g_entered = nullptr;  // whose fiber begins
+
+// Control enters the fiber at its beginning.
+void begin_anew(ucontext_t& context, void* stack, void (*enter)()) {
+  MEMLITH_ASSERT(::getcontext(&context) == 0);
+  context.uc_stack = {stack, 0, kStackBytes};
+  ::makecontext(&context, enter, 0);
+}
 }  // namespace
 
 Scheduler::~Scheduler() {
@@ -25,14 +32,34 @@ Scheduler::~Scheduler() {
 }
 
 void Scheduler::make_worker(std::size_t index) {
+  const auto enter = [] { g_entered->work(g_entered->current_); };
+  if (workers_.size() > index) {
+    if (std::exchange(workers_[index]->is_left, false)) {
+      begin_anew(workers_[index]->context, workers_[index]->stack, enter);
+    }
+    return;
+  }
   workers_.push_back(std::make_unique<Worker>());
   Worker& worker = *workers_[index];
   worker.stack = ::mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   // The page below the stack: one that grows too long dies there, and nowhere else.
   MEMLITH_ASSERT(worker.stack != MAP_FAILED && ::mprotect(worker.stack, core::kPageBytes, PROT_NONE) == 0);
-  MEMLITH_ASSERT(::getcontext(&worker.context) == 0);
-  worker.context.uc_stack = {worker.stack, 0, kStackBytes};
-  ::makecontext(&worker.context, [] { g_entered->work(g_entered->current_); }, 0);
+  begin_anew(worker.context, worker.stack, enter);
+}
+
+void Scheduler::may_die(std::function<void()> death) { tasks_[current_].death = std::move(death); }
+
+void Scheduler::die() {
+  tell("dies", nullptr);
+  has_died_ = true;
+  {
+    const Unobserved system;
+    tasks_[current_].death();
+  }
+  *tasks_[current_].ended = true;
+  workers_[current_]->is_left = true;
+  const std::size_t self = current_;
+  leave(self, next_after_end());
 }
 
 void Scheduler::leave(std::size_t self, std::size_t next) {
@@ -56,7 +83,11 @@ Scheduler::~Scheduler() {
   }
 }
 
+void Scheduler::may_die(std::function<void()>) {}
+void Scheduler::die() { MEMLITH_ASSERT(false); }
+
 void Scheduler::make_worker(std::size_t index) {
+  if (workers_.size() > index) return;
   workers_.push_back(std::make_unique<Worker>());
   workers_[index]->thread = std::thread([this, index] {
     core::controller = this;
@@ -99,7 +130,7 @@ Scheduler::Outcome Scheduler::run(const std::function<void()>& act, Chooser choo
   outcome_ = {};
   chooser_ = std::move(chooser);
   time_ = std::chrono::nanoseconds(0);
-  deciding_ = false;
+  deciding_ = has_died_ = false;
   (void)start(act);
   current_ = 0;
   core::Controller* const before = std::exchange(core::controller, this);
@@ -115,7 +146,7 @@ std::shared_ptr<const bool> Scheduler::start(std::function<void()> act) {
   task.act = std::move(act);
   task.ended = std::make_shared<bool>(false);
   tasks_.push_back(std::move(task));
-  if (workers_.size() == index) make_worker(index);
+  make_worker(index);
   if (index > 0) tell("start a thread", nullptr);
   return tasks_[index].ended;
 }
@@ -180,8 +211,9 @@ void Scheduler::point(const char* what, const void* object) {
   time_ += std::chrono::microseconds(1);
   if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
   find_others();
-  if (others_.empty()) return;
-  const std::size_t chosen = decide(others_.size() + 1, true);
+  const std::size_t deaths = !has_died_ && tasks_[current_].death ? 1 : 0;
+  const std::size_t chosen = decide(others_.size() + 1 + deaths, true);
+  if (chosen > others_.size()) die();
   if (chosen > 0) switch_to(others_[chosen - 1]);
 }
 
@@ -196,7 +228,7 @@ bool Scheduler::block(const char* what, const void* object, bool timed, const st
     if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
     find_others();
     std::size_t chosen = 0;
-    if (!others_.empty()) chosen = decide(others_.size() + (timed ? 1 : 0), false);
+    if (!others_.empty()) chosen = decide(others_.size() + (timed ? 1 : 0), timed && timeouts_count);
     if (chosen < others_.size()) {
       switch_to(others_[chosen]);
     } else if (!timed) {
@@ -245,6 +277,23 @@ void Scheduler::let_others_run() {
     };
     block("let the others run", nullptr, false, all_wait);
   }
+}
+
+bool next_schedule(std::vector<Decision>& decisions, std::size_t preemptions) {
+  std::vector<std::size_t> spent(decisions.size() + 1, 0);
+  for (std::size_t i = 0; i < decisions.size(); ++i) {
+    spent[i + 1] = spent[i] + (decisions[i].preempts && decisions[i].chosen > 0 ? 1 : 0);
+  }
+  while (!decisions.empty()) {
+    Decision& last = decisions.back();
+    const std::size_t cost = spent[decisions.size() - 1] + (last.preempts ? 1 : 0);
+    if (last.chosen + 1 < last.options && cost <= preemptions) {
+      ++last.chosen;
+      return true;
+    }
+    decisions.pop_back();
+  }
+  return false;
 }
 
 void Scheduler::tell(const char* what, const void* object) {

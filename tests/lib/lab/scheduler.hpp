@@ -42,6 +42,10 @@ struct Decision {
   bool preempts = false;  // any option except 0 takes the processor from a thread that could continue
 };
 
+// The next schedule, depth first, after one with these decisions, within the bound of preemptions: the last decision
+// that has another option takes it. False: that was the last one.
+bool next_schedule(std::vector<Decision>& decisions, std::size_t preemptions);
+
 class Scheduler final : public core::Controller {
  public:
   Scheduler() = default;
@@ -65,10 +69,18 @@ class Scheduler final : public core::Controller {
   // From now on every step is a decision.
   void begin_deciding() { deciding_ = true; }
   void end_deciding() { deciding_ = false; }
+  // The calling thread is a process, which may die: at any one of its points (an option behind those of the other
+  // threads), but only one process in a schedule. `death` is what the system does then. What the process has on its
+  // stack is not destroyed. Only with fibers.
+  void may_die(std::function<void()> death);
+  // True if a process has died.
+  [[nodiscard]] bool has_died() const { return has_died_; }
   // A point of the laboratory's own.
   void here(const char* what) { point(what, nullptr); }
 
   std::uint64_t steps_max = 20'000;  // a schedule that takes more gets nowhere
+  // A thread that does not wait as long as the others run counts as a preemption, because it could do so without end.
+  bool timeouts_count = false;
   // A line a step goes here, if set.
   std::vector<std::string>* story = nullptr;
 
@@ -88,12 +100,14 @@ class Scheduler final : public core::Controller {
     const std::function<bool()>* until = nullptr;  // blocked
     bool timed = false;
     const char* what = "";
+    std::function<void()> death;  // empty: it does not die
   };
   // Kept from run to run: starting one takes longer than a schedule.
   struct Worker {
 #if MEMLITH_LAB_FIBERS
     ucontext_t context{};
     void* stack = nullptr;
+    bool is_left = false;  // a process died there
 #else
     std::binary_semaphore go{0};
     std::thread thread;
@@ -104,6 +118,7 @@ class Scheduler final : public core::Controller {
 
   void work(std::size_t index);
   void make_worker(std::size_t index);
+  void die();
   // Lets `next` continue; returns when this thread is scheduled again.
   void leave(std::size_t self, std::size_t next);
   [[nodiscard]] bool can_run(std::size_t task) const;
@@ -121,6 +136,7 @@ class Scheduler final : public core::Controller {
   std::vector<std::size_t> others_;
   std::size_t current_ = 0;
   bool deciding_ = false;
+  bool has_died_ = false;
   bool lost_ = false;
   bool quitting_ = false;
   Chooser chooser_;

@@ -160,7 +160,9 @@ class ScheduleExplorer {
       if (!once(before) || (schedules_max > 0 && tally_.schedules >= schedules_max)) return;
       if (std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count() > seconds_max) return;
       before = outcome_.decisions;
-      if (!advance(before, preemptions)) break;
+      if (!next_schedule(before, preemptions)) break;
+      line_.choices.clear();
+      for (const Decision& decision : before) line_.choices.push_back(decision.chosen);
     }
     tally_.complete = true;
   }
@@ -243,26 +245,6 @@ class ScheduleExplorer {
     if (!tally_.what.empty()) return;
     tally_.what = std::move(what);
     tally_.line = format_line(line_);
-  }
-
-  // The next schedule within the bound: the last decision that has another option takes it.
-  bool advance(std::vector<Decision>& decisions, std::size_t preemptions) {
-    std::vector<std::size_t> spent(decisions.size() + 1, 0);
-    for (std::size_t i = 0; i < decisions.size(); ++i) {
-      spent[i + 1] = spent[i] + (decisions[i].preempts && decisions[i].chosen > 0 ? 1 : 0);
-    }
-    while (!decisions.empty()) {
-      Decision& last = decisions.back();
-      const std::size_t cost = spent[decisions.size() - 1] + (last.preempts ? 1 : 0);
-      if (last.chosen + 1 < last.options && cost <= preemptions) {
-        ++last.chosen;
-        line_.choices.clear();
-        for (const Decision& decision : decisions) line_.choices.push_back(decision.chosen);
-        return true;
-      }
-      decisions.pop_back();
-    }
-    return false;
   }
 
   // ---- the oracle

@@ -248,12 +248,15 @@
   X(log_removed_unread, store, "a close removes the log beside an archiver that lives")                            \
   X(grown_log_cut_unread, store, "a close cuts a grown log with what an archive lacks")                            \
   X(standby_counts_early, archive, "frames count in a standby before they are flushed")
-// Those of shared regions, which tests/shared looks for.
+// Those of shared regions and of the floor below them, which tests/shared looks for.
 #define MEMLITH_SHARED_MUTANT_LIST(X)                                                                              \
   X(answer_before_durable, shared, "a synchronous commit is acknowledged when it was captured")                    \
   X(undo_left_out, shared, "the ranges of a client that died are released as they are")                            \
   X(release_before_undo, shared, "the ranges of a client that died are released, and undone then")                 \
-  X(capture_after_release, shared, "a commit's ranges are released before their bytes are copied")
+  X(capture_after_release, shared, "a commit's ranges are released before their bytes are copied")                 \
+  X(living_owner_robbed, shm, "a waiter takes the mutex from an owner that lives")                                 \
+  X(dead_owner_kept, shm, "the mutex stays with an owner that has died")                                           \
+  X(repair_left_out, shm, "the owner behind one that has died finds what that one left")
 // Those of the SQLite plugin, which its own tests look for; shared_: of mode shared.
 #define MEMLITH_SQLITE_MUTANT_LIST(X)                                                                              \
   X(skip_persist, sqlite, "a commit is not waited for")                                                            \
@@ -295,7 +298,9 @@
 #define MEMLITH_POSTGRES_MUTANT_LIST(X)                                                                            \
   X(home_before_log, postgres, "pages are written home before the log has them")                                   \
   X(cut_before_log, postgres, "a file is cut, and the log does not say so")                                        \
-  X(reset_before_flush, postgres, "the log starts over before the homes are flushed")
+  X(reset_before_flush, postgres, "the log starts over before the homes are flushed")                              \
+  X(staged_left_out, postgres, "a change that a dead process has staged is not done again")                        \
+  X(durable_before_log, postgres, "a batch counts as durable before the log has it")
 // clang-format on
 
 namespace memlith::core {
