@@ -99,19 +99,20 @@ def live(folder, runs, threads, happened, tell, event):
             steps.retry(store, name)
     with steps.worker(store, {"order": lambda run, number: order(run, number, tell)}, threads=threads,
                       retries=0) as worker:
-        seen = {}
+        before = set()
         while True:
             worker.drain()
             left = [each for each in steps.runs(store) if each.status != "done"]
+            stuck = {(each.id, each.changed) for each in left if should_go_on(each)}
             for each in left:
-                if each.status == "failed" or each.status in ("running", "ready") and seen.get(each.id) == each.changed:
+                if each.status == "failed" or (each.id, each.changed) in stuck & before:
                     tell(f"L {each.id} {each.status} {each.error}")
                     return
                 if each.waits_for:
                     steps.signal(store, each.id, "go", each.id)
             if all(each.status == "stopped" for each in left):
                 break
-            seen = {each.id: each.changed for each in left}
+            before = stuck
             time.sleep(0.0005)
     sys.setprofile(None)
     for name in [each.id for each in left]:
@@ -123,6 +124,13 @@ def live(folder, runs, threads, happened, tell, event):
             "outbox": [[each.run, each.content] for each in steps.Outbox(store)],
             "results": {each.id: steps.result(store, each.id) for each in steps.runs(store)}}))
     store.close()
+
+
+def should_go_on(run):
+    """A worker that is idle twice, and has not executed the run in between, has lost it."""
+    if run.status == "waiting":
+        return not run.waits_for and (run.due or 0) < time.time()
+    return run.status in ("running", "ready")
 
 
 def totals_of(store):
