@@ -93,10 +93,8 @@ def live(folder, runs, threads, happened, tell, event):
         name = f"run-{number}"
         if steps.submit(store, "order", name, number):
             tell(f"A {name}")
-        if name in happened and steps.info(store, name).status == "stopped":
-            if happened[name] and steps.unknown(store, name):
-                steps.happened(store, name, steps.unknown(store, name)[0].arguments[0][0])
-            steps.retry(store, name)
+        if steps.info(store, name).status == "stopped":
+            decide(store, name, happened)
     with steps.worker(store, {"order": lambda run, number: order(run, number, tell)}, threads=threads,
                       retries=0) as worker:
         before = set()
@@ -117,13 +115,24 @@ def live(folder, runs, threads, happened, tell, event):
     sys.setprofile(None)
     for name in [each.id for each in left]:
         for effect in steps.unknown(store, name):
-            tell(f"U {name} {effect.arguments[0][0]}")
+            tell(f"U {name} {effect.arguments[0][0]} {effect.began}")
     if not left:
         tell("D " + json.dumps({
             "counters": store["counters"].tolist(), "totals": {str(k): v for k, v in totals_of(store)},
             "outbox": [[each.run, each.content] for each in steps.Outbox(store)],
             "results": {each.id: steps.result(store, each.id) for each in steps.runs(store)}}))
     store.close()
+
+
+def decide(store, name, happened):
+    """Tells a run the outcome of its unknown effect. The run stays stopped if the world was not asked about it yet."""
+    for effect in steps.unknown(store, name):
+        outcome = happened.get((name, str(effect.began)))
+        if outcome is None:
+            return
+        if outcome:
+            steps.happened(store, name, effect.arguments[0][0])
+    steps.retry(store, name)
 
 
 def should_go_on(run):
@@ -261,9 +270,9 @@ class Round:
             elif kind == "E":
                 self.effects[tuple(rest.split())] += 1
             elif kind == "U":
-                name, each = rest.split()
+                name, each, began = rest.split()
                 self.unknown[name] = self.unknown.get(name, 0) + 1
-                self.happened[name] = any(effect[:2] == (name, each) for effect in self.effects)
+                self.happened[name, began] = any(effect[:2] == (name, each) for effect in self.effects)
             elif kind == "L":
                 raise Wrong(f"lost: {rest}")
             elif kind == "D":
