@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`memlith browse` on a terminal of 24 lines: what is on the screen after each key, beside a writer and without.
 
-Usage: browse_test.py MEMLITH GOLDEN_STORE ORDER
+Usage: browse_test.py MEMLITH GOLDEN_STORE ORDER DUMP_TYPES
 """
 import os
 import pathlib
@@ -15,7 +15,7 @@ import unittest
 
 import pyte
 
-MEMLITH, GOLDEN_STORE, ORDER = sys.argv[1:4]
+MEMLITH, GOLDEN_STORE, ORDER, DUMP_TYPES = sys.argv[1:5]
 LINES, COLUMNS = 24, 100
 # As the terminal "linux" says them, whose every sequence pyte knows.
 UP, DOWN, END, HOME, NEXT_PAGE, ESCAPE = "\x1b[A", "\x1b[B", "\x1b[4~", "\x1b[1~", "\x1b[6~", "\x1b"
@@ -160,6 +160,21 @@ class Browse(unittest.TestCase):
         self.assertRegex(display[2], "1  effect +unknown .* charge")
         terminal.press("\n")
         terminal.until("00000000  08 00 00 00")
+        terminal.press("Q")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_the_objects_of_a_heap(self):
+        subprocess.run([DUMP_TYPES, "make", self.store], check=True)
+        terminal = self.open()
+        terminal.press("\n")
+        terminal.until("names  ")
+        self.assertRegex(terminal.text(), r"plain +.*Plain \{bool, long")
+        down = [line.split()[0] for line in terminal.screen.display[1:] if line.strip()].index("names")
+        terminal.press(DOWN * down + "\n")
+        display = terminal.until("> names")
+        self.assertTrue(display[1].startswith("       0  "), display)
+        terminal.press("\n")
+        terminal.until("> names > 0")
         terminal.press("Q")
         self.assertEqual(terminal.end(), 0)
 

@@ -78,7 +78,8 @@ class Info(unittest.TestCase):
             watched = subprocess.run([MEMLITH, "stat", "--watch", "--interval", "0.01", str(store)],
                                      capture_output=True, text=True, check=True)
             titles, gone = watched.stdout.splitlines()
-            self.assertIn("p50 us so far", titles)
+            self.assertIn("p50 us", titles)
+            self.assertTrue(all(len(line) <= 80 for line in watched.stdout.splitlines()), watched.stdout)
             self.assertIn("has ended", gone)
         finally:
             bench.kill()

@@ -1,5 +1,6 @@
 // memlith browse: looks around in a store, on a terminal. Views lie on each other: the store's regions, the maps of a
-// kv store, the records of a map, the entries of an application log, bytes. Nothing is changed.
+// kv store, the records of a map, the entries of an application log, the named objects of a heap and what is in them,
+// bytes. Nothing is changed.
 #ifdef MEMLITH_BROWSE
 #include <fmt/format.h>
 #include <ncurses.h>
@@ -16,8 +17,10 @@
 
 #include "cli/store_path.hpp"
 #include "commands.hpp"
+#include "dump_heap.hpp"
 #include "kv.hpp"
 #include "memlith/applog.h"
+#include "memlith/region.hpp"
 #include "steps.hpp"
 
 namespace memlith::tool {
@@ -25,7 +28,8 @@ namespace memlith::tool {
 namespace {
 
 constexpr std::uint64_t kBytesInLine = 16;
-constexpr std::uint64_t kShownBytes = 64 << 10;  // of a value or an entry
+constexpr std::uint64_t kShownBytes = 64 << 10;   // of a value or an entry
+constexpr std::uint64_t kShownElements = 10'000;  // of a container in a heap
 
 enum class Motion : std::uint8_t { up, down, page_up, page_down, home, end };
 
@@ -459,6 +463,78 @@ class EntriesView : public NumberedView {
   std::shared_ptr<memlith_applog> log_;
 };
 
+// ---- heaps -----------------------------------------------------------------------------------------------------
+
+// The elements of a container, or the members of a struct, one a line.
+class ValueView : public NumberedView {
+ public:
+  ValueView(std::string title, Json value) : NumberedView(std::move(title)), value_(std::move(value)) {}
+  // Null where there is nothing behind the value.
+  static ViewPointer of(std::string title, const Json& value) {
+    if (value.is_array()) return std::make_unique<ValueView>(std::move(title), value);
+    if (!value.is_string()) return {};
+    const std::string bytes = unescaped(value.get_ref<const std::string&>()).value_or("");
+    return view_of_bytes(std::move(title), {bytes.begin(), bytes.end()}, bytes.size());
+  }
+  Result<ViewPointer> enter() override {
+    if (value_.empty()) return ViewPointer();
+    return of(fmt::format("{} > {}", title(), selected()), value_[selected()]);
+  }
+  [[nodiscard]] std::string_view searched() const override { return "number"; }
+  MaybeFailure search(const std::string& text) override {
+    Result<std::uint64_t> number = number_of(text, "number of an element");
+    if (!number.ok()) return std::move(number.failure());
+    if (*number >= value_.size()) return tool_failure(MEMLITH_INVALID, fmt::format("there are {}", value_.size()));
+    select(*number);
+    return {};
+  }
+
+ protected:
+  [[nodiscard]] std::uint64_t count() override { return value_.size(); }
+  [[nodiscard]] std::string line(std::uint64_t number) override {
+    return fmt::format("{:>8}  {}", number, value_[number].dump());
+  }
+
+ private:
+  const Json value_;
+};
+
+// The named objects of a heap, with the types that the program gave them.
+class HeapView : public NumberedView {
+ public:
+  static Result<ViewPointer> open(std::string title, std::shared_ptr<memlith_heap> heap) {
+    Result<std::vector<NamedType>> objects = objects_of(heap.get());
+    if (!objects.ok()) return std::move(objects.failure());
+    return ViewPointer(std::make_unique<HeapView>(std::move(title), std::move(heap), std::move(*objects)));
+  }
+  HeapView(std::string title, std::shared_ptr<memlith_heap> heap, std::vector<NamedType> objects)
+      : NumberedView(std::move(title)), heap_(std::move(heap)), objects_(std::move(objects)) {}
+  // An object whose type no name describes is shown as bytes.
+  Result<ViewPointer> enter() override {
+    if (objects_.empty()) return ViewPointer();
+    const NamedType& object = objects_[selected()];
+    std::string inner = title() + " > " + escaped(object.name);
+    Result<Json> value = value_of_object(heap_.get(), object, kShownElements);
+    if (!value.ok() && memlith_category(value.failure().code) != MEMLITH_UNSUPPORTED) return std::move(value.failure());
+    if (!value.ok()) return ViewPointer(std::make_unique<BytesView>(inner, object.object, object.size, heap_));
+    if (value->is_array() && value->size() == kShownElements) inner += fmt::format(", the first {}", kShownElements);
+    if (ViewPointer view = ValueView::of(inner, *value)) return view;
+    return ViewPointer(std::make_unique<ValueView>(inner, Json::array({*value})));
+  }
+
+ protected:
+  [[nodiscard]] std::uint64_t count() override { return objects_.size(); }
+  [[nodiscard]] std::string line(std::uint64_t number) override {
+    const NamedType& object = objects_[number];
+    return fmt::format("{:<32} {}", object.name.empty() ? "(root)" : escaped(object.name),
+                       detail::readable_type_name(object.type));
+  }
+
+ private:
+  std::shared_ptr<memlith_heap> heap_;
+  std::vector<NamedType> objects_;
+};
+
 // ---- the store -------------------------------------------------------------------------------------------------
 
 class RegionsView : public NumberedView {
@@ -470,7 +546,7 @@ class RegionsView : public NumberedView {
       regions_.push_back({info.name, info.size});
     }
   }
-  // As what the region is. Whatever holds no kv store and no log is shown as bytes.
+  // As what the region is. A region that is none of memlith's structures is shown as bytes.
   Result<ViewPointer> enter() override {
     if (regions_.empty()) return ViewPointer();
     const std::string& name = regions_[selected()].name;
@@ -488,6 +564,13 @@ class RegionsView : public NumberedView {
     if (memlith_category(code) != MEMLITH_INCOMPATIBLE) return library_failure(code, "opening the application log");
     memlith_region_options options{};
     options.struct_size = sizeof options;
+    memlith_heap* heap = nullptr;
+    code = memlith_heap_open(store_, name.c_str(), &options, &heap);
+    if (code == MEMLITH_OK) {
+      const auto close = [](memlith_heap* each) { (void)memlith_heap_close(each); };
+      return HeapView::open(inner, std::shared_ptr<memlith_heap>(heap, close));
+    }
+    if (memlith_category(code) != MEMLITH_INCOMPATIBLE) return library_failure(code, "opening the heap");
     memlith_region* region = nullptr;
     code = memlith_region_open(store_, name.c_str(), &options, &region);
     if (code != MEMLITH_OK) return library_failure(code, "opening the region");

@@ -54,7 +54,9 @@ Failure not_described(const NamedType& object) {
 
 class HeapReader {
  public:
-  explicit HeapReader(memlith_heap* heap) : heap_(heap) {}
+  // Reads at most so many elements of each container; 0: all.
+  explicit HeapReader(memlith_heap* heap, std::uint64_t elements_max)
+      : heap_(heap), elements_max_(elements_max == 0 ? UINT64_MAX : elements_max) {}
 
   // Null, which no value is: the object is damaged.
   Json read(const HeapType& type, const char* at) {
@@ -123,6 +125,7 @@ class HeapReader {
   }
   Json sequence(const HeapType& element, const char* at, std::uint64_t count) {
     Json value = Json::array();
+    count = std::min(count, elements_max_);
     for (std::uint64_t i = 0; i < count && !damaged_; ++i) value.push_back(read(element, at + i * element.size));
     return value;
   }
@@ -138,7 +141,7 @@ class HeapReader {
     const std::uint64_t offset = content_offset(type.element(), sizeof(HeapListNode));
     Json value = Json::array();
     const HeapListNode* node = list.ends.next;
-    for (std::uint64_t i = 0; i < list.size && !damaged_; ++i, node = node->next) {
+    for (std::uint64_t i = 0; i < list.size && i < elements_max_ && !damaged_; ++i, node = node->next) {
       if (!is_block(node, offset + type.element().size)) return damaged();
       value.push_back(read(type.element(), reinterpret_cast<const char*>(node) + offset));
     }
@@ -156,6 +159,7 @@ class HeapReader {
         node = path.back()->_M_right;
         path.pop_back();
         if (value.size() > tree.size) return damaged();
+        if (value.size() == elements_max_) return value;
         continue;
       }
       if (path.size() == kTreeDepthMax || !is_block(node, offset + type.element().size)) return damaged();
@@ -179,6 +183,7 @@ class HeapReader {
         const std::uint64_t number =
             unsigned_at(layout.number_bytes, begin + sizeof *leaf + place * layout.number_bytes);
         if (number >= layout.capacity) return damaged();
+        if (value.size() == elements_max_) return value;
         value.push_back(read(type.element(), begin + layout.slots_at + number * type.element().size));
       }
       if (damaged_) return nullptr;
@@ -187,6 +192,7 @@ class HeapReader {
   }
 
   memlith_heap* heap_;
+  const std::uint64_t elements_max_;
   bool damaged_ = false;
 };
 
@@ -455,18 +461,24 @@ Result<std::vector<NamedType>> objects_of(memlith_heap* heap) {
   return all;
 }
 
-Result<std::string> object_as_text(memlith_heap* heap, const NamedType& object) {
+Result<Json> value_of_object(memlith_heap* heap, const NamedType& object, std::uint64_t elements_max) {
   const std::optional<HeapType> type = type_of_object(object);
   if (!type) return not_described(object);
-  HeapReader reader(heap);
+  HeapReader reader(heap, elements_max);
   Json value = reader.read(*type, object.object);
   if (reader.is_damaged()) {
     return tool_failure(MEMLITH_CORRUPT,
                         fmt::format("{} of a heap leads to what is no block of the heap", described(object)),
                         "`memlith verify STORE` checks the heap.");
   }
+  return value;
+}
+
+Result<std::string> object_as_text(memlith_heap* heap, const NamedType& object) {
+  Result<Json> value = value_of_object(heap, object, 0);
+  if (!value.ok()) return std::move(value.failure());
   const Json line{{"name", escaped(object.name)},  {"type", escaped(object.type)}, {"size", object.size},
-                  {"alignment", object.alignment}, {"layout", object.layout},      {"value", std::move(value)}};
+                  {"alignment", object.alignment}, {"layout", object.layout},      {"value", std::move(*value)}};
   return line.dump();
 }
 

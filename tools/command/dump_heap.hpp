@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/failure.hpp"
+#include "cli/output.hpp"
 #include "memlith/heap.h"
 
 namespace memlith::tool {
@@ -24,6 +25,9 @@ struct NamedType {
 
 // In the order of their names.
 Result<std::vector<NamedType>> objects_of(memlith_heap* heap);
+
+// Its value; of each container at most so many elements, 0: all. UNSUPPORTED: the object's type is not described.
+Result<Json> value_of_object(memlith_heap* heap, const NamedType& object, std::uint64_t elements_max);
 
 // One line. UNSUPPORTED: the object's type is not described.
 Result<std::string> object_as_text(memlith_heap* heap, const NamedType& object);

@@ -160,28 +160,33 @@ void print_once(const memlith_stats& stats, const ArchiveLag* lag) {
                          seconds_of(now - std::min(now, lag->archived_ns))));
 }
 
+// The line has 80 columns; `--json` has everything else.
+constexpr fmt::string_view kWatchLine = "{:>10} {:>8} {:>9} {:>7} {:>8} {:>9} {:>5} {:>9} {:>7}";
+
 void print_interval(const memlith_stats& before, const memlith_stats& now, double seconds) {
   const auto rate = [seconds](std::uint64_t a, std::uint64_t b) { return number(b - a) / seconds; };
   const auto bytes = [seconds](std::uint64_t a, std::uint64_t b) {
     return human_bytes(static_cast<std::uint64_t>(number(b - a) / seconds));
   };
   const std::uint64_t kv_before = before.kv_commits + before.kv_weak_commits;
-  write_line(fmt::
-                 format("{:>10.0f} {:>10.0f} {:>10.0f} {:>10.0f} {:>13.1f} {:>13.1f} {:>12} {:>12} {:>6.0f} {:>12}  {}",
-                        rate(before.persists, now.persists), rate(before.captures, now.captures),
-                        rate(kv_before, now.kv_commits + now.kv_weak_commits),
-                        rate(before.applog_entries, now.applog_entries), us(now.persist_p50_ns), us(now.persist_p99_ns),
-                        bytes(before.captured_bytes, now.captured_bytes), bytes(before.logged_bytes, now.logged_bytes),
-                        percent(now.log_used_bytes, now.log_bytes), bytes(before.home_bytes, now.home_bytes),
-                        checkpoint_text(now)));
+  const std::string checkpoint =
+      now.checkpoint_total_bytes == 0
+          ? "-"
+          : fmt::format("{:.0f} %", percent(now.checkpoint_done_bytes, now.checkpoint_total_bytes));
+  write_line(fmt::format(kWatchLine, fmt::format("{:.0f}", rate(before.persists, now.persists)),
+                         fmt::format("{:.0f}", rate(kv_before, now.kv_commits + now.kv_weak_commits)),
+                         fmt::format("{:.0f}", rate(before.applog_entries, now.applog_entries)),
+                         fmt::format("{:.1f}", us(now.persist_p50_ns)), fmt::format("{:.1f}", us(now.persist_p99_ns)),
+                         bytes(before.logged_bytes, now.logged_bytes),
+                         fmt::format("{:.0f}", percent(now.log_used_bytes, now.log_bytes)),
+                         bytes(before.home_bytes, now.home_bytes), checkpoint));
 }
 
 MaybeFailure watch(const StatArguments& arguments, memlith_stats before) {
   catch_interrupts();
   if (arguments.format == Format::text) {
-    write_line(fmt::format("{:>10} {:>10} {:>10} {:>10} {:>13} {:>13} {:>12} {:>12} {:>6} {:>12}  {}", "persists/s",
-                           "async/s", "kv/s", "entries/s", "p50 us so far", "p99 us so far", "captured/s", "logged/s",
-                           "log %", "home/s", "checkpoint"));
+    write_line(fmt::format(kWatchLine, "persists/s", "kv/s", "entries/s", "p50 us", "p99 us", "logged/s", "log %",
+                           "home/s", "checkp."));
   }
   while (!interrupted() && !output_failed()) {
     const std::uint64_t start = now_ns();
