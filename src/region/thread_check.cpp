@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <string_view>
 
@@ -14,6 +15,15 @@ namespace memlith::core {
 bool ThreadCheck::is_wanted() {
   const char* const value = std::getenv("MEMLITH_CHECK_THREADS");
   return value != nullptr && std::string_view(value) != "" && std::string_view(value) != "0";
+}
+
+void ThreadCheck::tell_of_other_handler() {
+  static std::atomic<bool> told{false};
+  if (told.exchange(true)) return;
+  constexpr std::string_view kLine =
+      "memlith: MEMLITH_CHECK_THREADS finds nothing from here on: the program has installed a handler of SIGTRAP, "
+      "which the check needs. Install it before the first region is opened; memlith calls it for all traps of others\n";
+  (void)!::write(STDERR_FILENO, kLine.data(), kLine.size());
 }
 
 namespace {

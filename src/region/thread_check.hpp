@@ -28,6 +28,9 @@ class ThreadCheck {
 
   ThreadCheck(std::string store, std::string region) : store_(std::move(store)), region_(std::move(region)) {}
 
+  // The check sees no more: the program has installed a handler of SIGTRAP of its own. Said once.
+  static void tell_of_other_handler();
+
   struct SharedPage {
     std::uint64_t page = 0;
     StorePlace first;

@@ -443,6 +443,23 @@ TEST_F(CheckThreads, LosesNoStore) {
   EXPECT_EQ(said, "");
 }
 
+// A handler of SIGTRAP that the program installs later takes the check's place: that is said once, and stores go on.
+TEST_F(CheckThreads, SaysThatAnotherHandlerTookItsPlace) {
+  static std::atomic<std::uint64_t> traps{0};
+  const auto share = [](const Region& region) {
+    put(region, 2, 1);
+    by_another([&] { put(region, 2, 2, 1); });
+  };
+  const std::string said = said_by(Tracker::fault, [&share](const Store& store, const Region& region) {
+    std::signal(SIGTRAP, [](int) { ++traps; });
+    share(region);
+    return region.persist(Scope::thread).ok() && store.persist(Scope::thread).ok() && store.persist().ok() &&
+           traps == 0;
+  });
+  EXPECT_EQ(count_of(said, "the program has installed a handler of SIGTRAP"), 1u) << said;
+  EXPECT_EQ(count_of(said, "\n"), 1u) << said;
+}
+
 std::atomic<std::uint64_t> g_alarms{0};
 const Region* g_region = nullptr;
 

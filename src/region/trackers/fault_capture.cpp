@@ -144,6 +144,7 @@ Status FaultTracker::restore_pages(std::uint64_t first, std::uint64_t end, Range
 
 // Pages that two threads have stored to are told once, and no longer when they were captured.
 void FaultTracker::report_shared_pages() {
+  if (!store_steps_work()) ThreadCheck::tell_of_other_handler();
   std::array<ThreadCheck::SharedPage, ThreadCheck::kPagesMax> shared;
   std::size_t count = 0;
   {

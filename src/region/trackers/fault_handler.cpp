@@ -37,12 +37,6 @@ struct sigaction g_previous_bus{};
 std::atomic<bool> g_spent_segv{false};  // SA_RESETHAND: the handler was called already
 std::atomic<bool> g_spent_bus{false};
 
-// Held while the handler is installed, and by each fork(2).
-std::mutex& installing() {
-  static auto* const mutex = new std::mutex;  // never destroyed: a thread may fork while the process ends
-  return *mutex;
-}
-
 constexpr SignalSet kAllSignals = ~(bit_of(SIGKILL) | bit_of(SIGSTOP));
 
 // Returns the signals that were blocked before.
@@ -229,7 +223,7 @@ Status install_handler() {
     std::memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     (void)process_mark();  // creates its page, which is impossible in the handler
     order_forks_before_handler();
-    const std::lock_guard lock(installing());
+    const std::lock_guard lock(installing_handlers());
     // The old handler is read first: another thread may fault before the call that installs memlith's handler returns.
     if (::sigaction(SIGSEGV, nullptr, &g_previous_segv) != 0) error = errno;
     if (::sigaction(SIGBUS, nullptr, &g_previous_bus) != 0) error = errno;
@@ -393,10 +387,17 @@ bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
   return made;
 }
 
+// Held while the handler is installed, and by each fork(2).
+std::mutex& installing_handlers() {
+  static auto* const mutex = new std::mutex;  // never destroyed: a thread may fork while the process ends
+  return *mutex;
+}
+
 void order_forks_before_handler() {
   static std::once_flag once;
   std::call_once(once, [] {
-    ::pthread_atfork([] { installing().lock(); }, [] { installing().unlock(); }, [] { installing().unlock(); });
+    ::pthread_atfork([] { installing_handlers().lock(); }, [] { installing_handlers().unlock(); },
+                     [] { installing_handlers().unlock(); });
   });
 }
 

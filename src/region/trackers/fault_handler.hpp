@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "base/host.hpp"
 #include "base/status.hpp"
@@ -121,6 +122,8 @@ struct FaultRegion {
 // memory, and a child without the handler, but with read-only pages, would end at its first store. Called when a
 // tracker attaches, long before its first read-only page; a fork under way then is over by the installation.
 void order_forks_before_handler();
+// Held while a handler is being installed.
+std::mutex& installing_handlers();
 
 // Installs the handler, once per process, and claims a table entry.
 Result<FaultRegion*> claim_fault_region(std::byte* base, std::uint64_t bytes, FaultPages* pages);

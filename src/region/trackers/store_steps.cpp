@@ -1,5 +1,5 @@
-// SIGNAL CONTEXT: everything but prepare_store_steps() runs inside a signal handler: no allocation, no locks but that
-// of the region.
+// SIGNAL CONTEXT: everything but prepare_store_steps() may run inside a signal handler: no allocation, no locks but
+// that of the region.
 #include "region/trackers/store_steps.hpp"
 
 #include <signal.h>
@@ -61,18 +61,27 @@ void handle_trap(int signal, siginfo_t* info, void* context) {
 
 }  // namespace
 
+// Under a lock that fork(2) waits for: a child either has the handler and knows so, or has neither.
 Status prepare_store_steps() {
-  static std::once_flag once;
-  static int error = 0;
-  std::call_once(once, [] {
-    struct sigaction action{};
-    action.sa_sigaction = handle_trap;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    std::memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
-    if (::sigaction(SIGTRAP, &action, &g_previous_trap) != 0) error = errno;
-  });
-  if (error != 0) return fail_errno(error, Detail::tracker, "cannot catch SIGTRAP");
+  static bool installed = false;
+  order_forks_before_handler();
+  const std::lock_guard lock(installing_handlers());
+  if (installed) return kOk;
+  struct sigaction action{};
+  action.sa_sigaction = handle_trap;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  std::memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
+  if (::sigaction(SIGTRAP, &action, &g_previous_trap) != 0) {
+    return fail_errno(errno, Detail::tracker, "cannot catch SIGTRAP");
+  }
+  installed = true;
   return kOk;
+}
+
+bool store_steps_work() {
+  struct sigaction now{};
+  return ::sigaction(SIGTRAP, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 &&
+         now.sa_sigaction == handle_trap;
 }
 
 std::uintptr_t code_of(const void* context) {
@@ -80,6 +89,7 @@ std::uintptr_t code_of(const void* context) {
 }
 
 void step_store(FaultRegion& region, std::uint64_t page, void* context) {
+  if (!store_steps_work()) return;  // the program's handler would be called for each instruction from here on
   Steps& steps = t_steps;
   const std::uintptr_t code = code_of(context);
   // A handler of the program that left an earlier store by siglongjmp(3) took the trap flag with it.
@@ -105,6 +115,8 @@ Status prepare_store_steps() {
               "MEMLITH_CHECK_THREADS works on x86-64 only; unset it, or open the region with the explicit tracker, "
               "which lets threads share pages");
 }
+
+bool store_steps_work() { return false; }
 
 std::uintptr_t code_of(const void*) { return 0; }
 

@@ -14,6 +14,10 @@ namespace memlith::core {
 // Installs the handler of SIGTRAP, once per process. `unsupported` where the processor is not one of x86-64.
 Status prepare_store_steps();
 
+// False if the program has installed a handler of SIGTRAP since: pages stay writable from their first store on, so that
+// no further store to them is seen. Async-signal-safe.
+bool store_steps_work();
+
 // The fault of a store was handled, and its page is writable: `context` is that of the handler. The page is protected
 // again when the store is done. In the handler of the fault, which holds no region.
 void step_store(FaultRegion& region, std::uint64_t page, void* context);
