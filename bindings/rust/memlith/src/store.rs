@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use memlith_sys as sys;
 
@@ -31,8 +31,29 @@ pub(crate) fn c_path(path: &Path) -> Result<CString> {
 /// The C handle, which closes with the last thing that uses it.
 pub(crate) struct Handle {
     raw: *mut sys::memlith_store,
-    users: Option<Mutex<u64>>, // of a store that follows the newest commit: how many keep its view where it is
+    users: Option<Users>, // of a store that follows the newest commit
 }
+
+/// Those that keep the view of a store where it is.
+#[derive(Default)]
+struct Users {
+    state: Mutex<UsersState>,
+    left: Condvar, // the last of them has
+}
+
+#[derive(Default)]
+struct UsersState {
+    count: u64,
+    moved: Option<Instant>,        // the view has
+    patience: Option<Duration>,    // how long a read waits next for those before it to leave
+    patient_from: Option<Instant>, // and not before then
+}
+
+/// A view that stands longer than this is old: a read waits for those that keep it. Where these overlap for ever, no
+/// more than one part in twenty of the time goes into such waits.
+const OLD: Duration = Duration::from_millis(10);
+const PATIENCE: Duration = Duration::from_millis(5);
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 // SAFETY: any thread may call any function of the library; closing takes the last Arc, so no thread uses it meanwhile.
 unsafe impl Send for Handle {}
@@ -46,8 +67,31 @@ impl Drop for Handle {
 }
 
 impl Handle {
-    fn users(&self) -> Option<MutexGuard<'_, u64>> {
-        self.users.as_ref().map(|users| users.lock().unwrap_or_else(PoisonError::into_inner))
+    fn users(&self) -> Option<MutexGuard<'_, UsersState>> {
+        self.users.as_ref().map(|users| users.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Users {
+    /// If the view is old, waits until the reads before this one have ended; those that come meanwhile wait, too, so
+    /// that reads which overlap do not keep the view where it is. Not for long: a snapshot may live for hours, and the
+    /// calling thread may have it.
+    fn wait_for_those_before<'u>(&'u self, mut state: MutexGuard<'u, UsersState>) -> MutexGuard<'u, UsersState> {
+        let now = Instant::now();
+        let old = state.moved.is_some_and(|moved| now.duration_since(moved) > OLD);
+        if state.count == 0 || !old || state.patient_from.is_some_and(|from| now < from) {
+            return state;
+        }
+        let patience = state.patience.unwrap_or(PATIENCE);
+        let waited = self.left.wait_timeout_while(state, patience, |state| state.count > 0);
+        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.count == 0 {
+            (state.patience, state.patient_from) = (None, None);
+        } else if state.patient_from.map_or(true, |from| from < now) {
+            state.patience = Some((patience * 2).min(PATIENCE_MAX));
+            state.patient_from = Some(Instant::now() + patience * 20);
+        }
+        state
     }
 }
 
@@ -56,8 +100,11 @@ pub(crate) struct View<'s>(&'s Handle);
 
 impl Drop for View<'_> {
     fn drop(&mut self) {
-        if let Some(mut users) = self.0.users() {
-            *users -= 1;
+        if let (Some(users), Some(mut state)) = (&self.0.users, self.0.users()) {
+            state.count -= 1;
+            if state.count == 0 {
+                users.left.notify_all();
+            }
         }
     }
 }
@@ -108,7 +155,9 @@ impl StoreOptions {
     }
 
     /// The same without `refresh`: each read moves on by itself, to the newest durable commit, if no snapshot and no
-    /// other call uses the store at that moment; else it shows the same commit as these. Reads are
+    /// other call uses the store at that moment; else it shows the same commit as these. Where reads of several threads
+    /// overlap, one that finds a view older than 10 ms waits for those before it to end, so that the view moves on; not
+    /// where they take longer than a second, or where the calling thread itself has a snapshot. Reads are
     /// [`Kv::read`](crate::kv::Kv::read), and the calls of a kv store, a log and its reader that are made outside of a
     /// snapshot. Their errors are also those of `refresh`. For kv stores and logs: regions and heaps, whose bytes would
     /// change under the program, are refused.
@@ -178,7 +227,7 @@ impl StoreOptions {
         let mut handle = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         check(unsafe { open(path.as_ptr(), &options, &mut handle) })?;
-        Ok(Store { handle: Arc::new(Handle { raw: handle, users: self.newest.then(Mutex::default) }) })
+        Ok(Store { handle: Arc::new(Handle { raw: handle, users: self.newest.then(Users::default) }) })
     }
 }
 
@@ -211,20 +260,22 @@ impl Store {
     /// The view, for a call and for what uses it behind the call. If nothing keeps the view of a store that follows the
     /// newest commit, it moves on before.
     pub(crate) fn view(&self) -> Result<View<'_>> {
-        if let Some(mut users) = self.handle.users() {
-            if *users == 0 {
+        if let (Some(users), Some(state)) = (&self.handle.users, self.handle.users()) {
+            let mut state = users.wait_for_those_before(state);
+            if state.count == 0 {
                 // SAFETY: the handle is open, and nothing uses the store: what does has a view, or the lock of `users`.
                 check(unsafe { sys::memlith_store_refresh(self.raw(), ptr::null_mut()) })?;
+                state.moved = Some(Instant::now());
             }
-            *users += 1;
+            state.count += 1;
         }
         Ok(View(&self.handle))
     }
 
     /// The view as it is.
     pub(crate) fn same_view(&self) -> View<'_> {
-        if let Some(mut users) = self.handle.users() {
-            *users += 1;
+        if let Some(mut state) = self.handle.users() {
+            state.count += 1;
         }
         View(&self.handle)
     }
@@ -232,7 +283,7 @@ impl Store {
     /// For a call that opens something, which moves the view.
     pub(crate) fn opening(&self, call: impl FnOnce() -> i32) -> Result<()> {
         let users = self.handle.users();
-        if users.as_deref().is_some_and(|&users| users > 0) {
+        if users.as_deref().is_some_and(|users| users.count > 0) {
             return Err(Error::invalid(
                 "a snapshot or a call uses the view of the store, which an opening moves; open first, then read",
             ));

@@ -171,6 +171,47 @@ fn a_store_that_follows_the_newest_commit_needs_no_refresh() -> Result<()> {
     follower.close()
 }
 
+// Threads whose snapshots overlap all the time do not keep the view where it is.
+#[test]
+fn snapshots_that_overlap_let_the_view_move_on() -> Result<()> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let folder = Folder::new("overlap");
+    let writer = made(&folder.0.join("s"))?;
+    let kv = Kv::open(&writer, "kv")?;
+    let map = kv.map("m")?;
+    let put = |value: u64| kv.transact(|txn| txn.put(map, b"key", &value.to_le_bytes()));
+    put(0)?;
+    let follower = Store::options().follow_newest(true).open(folder.0.join("s"))?;
+    let copied = Kv::open(&follower, "kv")?;
+    let seen = copied.find_map("m")?.expect("the map is durable");
+    let (newest, stop) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|threads| -> Result<()> {
+        for _ in 0..6 {
+            threads.spawn(|| {
+                while stop.load(Ordering::Relaxed) == 0 {
+                    let read = copied.read().expect("a snapshot");
+                    newest.fetch_max(read.get(seen, b"key").expect("a read").map_or(0, number), Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+        }
+        let mut late = false;
+        for value in 1..=20 {
+            put(value)?;
+            let end = std::time::Instant::now() + Duration::from_secs(60);
+            while newest.load(Ordering::Relaxed) < value && !late {
+                late = std::time::Instant::now() > end;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        stop.store(1, Ordering::Relaxed);
+        assert!(!late, "the view stands still at {} of 20", newest.load(Ordering::Relaxed));
+        Ok(())
+    })?;
+    copied.close()?;
+    follower.close()
+}
+
 fn names(records: memlith::kv::Records<'_>) -> Result<Vec<Vec<u8>>> {
     records.map(|record| Ok(record?.0)).collect()
 }
