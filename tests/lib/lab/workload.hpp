@@ -51,6 +51,7 @@ core::StoreOptions small_store();
 std::span<const Workload> workloads();
 std::span<const Workload> region_workloads();  // some of them
 std::span<const Workload> heap_workloads();
+std::span<const Workload> thread_heap_workloads();
 std::span<const Workload> applog_workloads();
 std::span<const Workload> page_workloads();
 std::span<const Workload> image_workloads();

@@ -183,6 +183,9 @@
   X(heap_inside_of_blocks_not_reached, heap, "only pointers to a block's beginning keep it from being collected")   \
   X(heap_rollback_not_noticed, heap, "after a rollback the heap goes on with what it remembered")                  \
   X(heap_captured_unlocked, heap, "a capture does not wait for allocations that are under way")                    \
+  X(heap_changes_of_other_thread_taken, heap, "a persist of one thread has what others allocated and freed")       \
+  X(heap_changes_of_thread_left_out, heap, "a persist of one thread lacks what it allocated and freed")            \
+  X(heap_structures_left_out, heap, "a persist of one thread lacks what others did to structures")                 \
   X(heap_overlap_not_noticed, heap, "verify does not see that two runs of pages overlap")                          \
   X(heap_bits_not_checked, heap, "verify does not see bits of blocks where there are none")                        \
   X(cut_off_bytes_come_back, files, "a commit of a part of a file that has grown again leaves the rest as it was")  \
