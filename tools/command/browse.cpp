@@ -306,7 +306,7 @@ class CallsView : public NumberedView {
 
  protected:
   [[nodiscard]] std::uint64_t count() override { return calls_.size(); }
-  [[nodiscard]] std::string line(std::uint64_t number) override { return line_of(calls_[number], number); }
+  [[nodiscard]] std::string line(std::uint64_t number) override { return line_of(calls_[number], number, false); }
 
  private:
   std::vector<steps::Call> calls_;

@@ -32,9 +32,10 @@ std::string time_text(std::uint64_t since_1970_us) {
 // The reason why a run does not go on by itself, or what it waits for.
 std::string reason_of(const RunInfo& run) {
   if (!run.error.empty()) return run.error;
-  if (run.status != steps::Status::waiting) return "";
   std::string reason = run.waits_for.empty() ? "" : "signal " + run.waits_for;
-  if (run.due_us != 0) reason += fmt::format("{}until {}", reason.empty() ? "" : ", ", time_text(run.due_us));
+  if (run.due_us > steps::detail::now_us()) {
+    reason += fmt::format("{}until {}", reason.empty() ? "" : ", ", time_text(run.due_us));
+  }
   return reason;
 }
 
@@ -43,9 +44,10 @@ std::string kind_of(const steps::Call& call) {
   return kNames[static_cast<std::size_t>(call.kind) - 1];
 }
 
-std::string state_of(const steps::Call& call) {
+// An effect without a result is under way in a run that is being executed, and has no known outcome in another.
+std::string state_of(const steps::Call& call, bool is_running) {
   constexpr std::array kNames = {"began", "done", "raised", "timed out"};
-  const bool is_unknown = call.kind == steps::Kind::effect && call.state == steps::State::began;
+  const bool is_unknown = !is_running && call.kind == steps::Kind::effect && call.state == steps::State::began;
   return is_unknown ? "unknown" : kNames[static_cast<std::size_t>(call.state) - 1];
 }
 
@@ -59,9 +61,10 @@ std::string line_of(const RunInfo& run, const std::string& status, std::size_t w
   return line;
 }
 
-std::string line_of(const steps::Call& call, std::size_t number) {
-  return fmt::format("{:>5}  {:<6}  {:<9}  {}  {}{}{}", number, kind_of(call), state_of(call), time_text(call.time_us),
-                     printable(call.name), call.key.empty() ? "" : " with key " + printable(call.key),
+std::string line_of(const steps::Call& call, std::size_t number, bool is_running) {
+  return fmt::format("{:>5}  {:<6}  {:<9}  {}  {}{}{}", number, kind_of(call), state_of(call, is_running),
+                     time_text(call.time_us), printable(call.name),
+                     call.key.empty() ? "" : " with key " + printable(call.key),
                      call.state == steps::State::raised ? ": " + printable(call.payload) : "");
 }
 
@@ -158,12 +161,13 @@ MaybeFailure run_show(const StepsArguments& arguments) {
   if (!run) return failure_of(run.error());
   auto calls = opened->journal.calls(arguments.id);
   if (!calls) return failure_of(calls.error());
+  const bool is_running = status_of(*run, *opened) == "running";
   if (arguments.format == Format::json) {
     Json all = json_of(*run, *opened);
     all["calls"] = Json::array();
     for (const steps::Call& call : *calls) {
       all["calls"].push_back({{"kind", kind_of(call)},
-                              {"state", state_of(call)},
+                              {"state", state_of(call, is_running)},
                               {"name", call.name},
                               {"version", call.version},
                               {"key", call.key},
@@ -180,7 +184,7 @@ MaybeFailure run_show(const StepsArguments& arguments) {
   }
   if (const std::string reason = reason_of(*run); !reason.empty()) write_line("  " + printable(reason));
   for (std::size_t number = 0; number < calls->size() && !output_failed(); ++number) {
-    write_line("  " + line_of((*calls)[number], number));
+    write_line("  " + line_of((*calls)[number], number, is_running));
   }
   return {};
 }

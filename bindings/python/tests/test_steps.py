@@ -484,6 +484,12 @@ def test_cancel_and_prune(store: memlith.Store) -> None:
         steps.submit(store, order, "b", "marble")
         assert running.wait(60)
         assert steps.info(store, "a").status == "running"
+        command = os.environ.get("MEMLITH_COMMAND")
+        if command:
+            said = subprocess.run([command, "steps", "show", str(store.path), "a", "--json"], capture_output=True,
+                                  check=True)
+            shown = json.loads(said.stdout)
+            assert (shown["status"], shown["calls"][0]["state"]) == ("running", "began")
         with pytest.raises(memlith.Invalid, match="is running"):
             steps.retry(store, "a")
         assert steps.cancel(store, "a") and steps.cancel(store, "b") and not steps.cancel(store, "a")

@@ -55,7 +55,7 @@ class RunInfo(NamedTuple):
     steps: int  # that have ended
     created: float  # as time.time()
     changed: float
-    due: float | None  # when it goes on, if it waits for that
+    due: float | None  # when it goes on, or is to be taken by a worker
     waits_for: str  # the signal
     failures: int
     error: str
@@ -213,7 +213,7 @@ class Engine:
         status = head.status.name.lower()
         if head.status not in ENDED and head.workflow and self.lease(name) is not None:
             status = "running"
-        due = head.due_us / 1e6 if head.due_us and head.status is Status.WAITING else None
+        due = head.due_us / 1e6 if head.due_us else None
         return RunInfo(name, head.workflow, status, head.position, head.created_us / 1e6, head.changed_us / 1e6, due,
                        head.waits_for, head.failures, head.error, head.version)
 
