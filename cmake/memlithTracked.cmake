@@ -5,7 +5,7 @@
 # GCC calls a function before each store, and none before loads.
 set(MEMLITH_TRACK_GCC_FLAGS -fsanitize=kernel-address --param=asan-instrument-reads=0
   --param=asan-instrumentation-with-call-threshold=0 --param=asan-stack=0 --param=asan-globals=0
-  -U__SANITIZE_ADDRESS__ -include memlith/track_gcc.h)
+  -U__SANITIZE_ADDRESS__ -include memlith/track_gcc.hpp)
 
 # Sets memlith_tracked_FOUND. The runtime lies in the folder `lib`.
 function(memlith_add_tracked lib)
@@ -20,8 +20,8 @@ function(memlith_add_tracked lib)
   if(compiler STREQUAL "GNU" AND version VERSION_GREATER_EQUAL 12 AND EXISTS ${lib}/libmemlith_track_gcc.a)
     set(archive ${lib}/libmemlith_track_gcc.a)
     set(flags ${MEMLITH_TRACK_GCC_FLAGS} -B${lib}/memlith-gcc)
-    list(TRANSFORM flags REPLACE "^-include$" "SHELL:-include memlith/track_gcc.h")
-    list(REMOVE_ITEM flags memlith/track_gcc.h)
+    list(TRANSFORM flags REPLACE "^-include$" "SHELL:-include memlith/track_gcc.hpp")
+    list(REMOVE_ITEM flags memlith/track_gcc.hpp)
     set(link -fsanitize=kernel-address -B${lib}/memlith-gcc)  # for -flto
   elseif(compiler STREQUAL "Clang" AND version MATCHES "^19\\." AND EXISTS ${lib}/libmemlith_track.a)
     set(archive ${lib}/libmemlith_track.a)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The cost of recording stores: a key-value store in memory, built with clang 19 alone and with memlith-cc, in turns;
-and SQLite's speedtest1, a program that never opens a region, in a database in memory.
+"""The cost of recording stores: a key-value store in memory, built with clang 19 alone and with memlith-cc, with GCC
+alone and with memlith-gcc, in turns; and SQLite's speedtest1, a program that never opens a region, in a database in
+memory.
 
 Prints the time of an operation of each side, and its ratio to the side without recording. Nothing is persisted. The
 source of SQLite is Debian's; it stays in the folder. Also prints which share of the stores is recorded.
@@ -21,11 +22,12 @@ from debian_source import call, get_debian_source  # noqa: E402 pylint: disable=
 # A workload: where the table lies, and the percentage of updates.
 WORKLOADS = {"heap, YCSB A": ("heap", 50), "heap, YCSB C": ("heap", 0), "region, YCSB A": ("region", 50),
              "region, YCSB C": ("region", 0)}
-SIDES = {"clang": "clang-19", "memlith-cc": "memlith-cc"}
+SIDES = {"clang": "clang-19", "memlith-cc": "memlith-cc", "gcc": "gcc", "memlith-gcc": "memlith-gcc"}
+PLAIN = {"memlith-cc": "clang", "memlith-gcc": "gcc"}  # what a side is compared with
 
 
 def command_of(options, side):
-    return options.bin / side if side == "memlith-cc" else SIDES[side]
+    return options.bin / side if side in PLAIN else SIDES[side]
 
 
 def build(options, command, what):
@@ -60,12 +62,12 @@ def compare(options, workload, times_of, rate_of=lambda times: round(1e6 * len(t
     """`times_of(side)`: the times in microseconds of a turn."""
     runs = contest.in_turns(options.rounds, SIDES, times_of)
     times = {side: [each for run in turns for each in run] for side, turns in runs.items()}
-    base = contest.percentiles(times["clang"])["p50_us"]
     for side, each in times.items():
         told = contest.percentiles(each)
+        base = contest.percentiles(times[PLAIN.get(side, side)])["p50_us"]
         contest.say(options, {"suite": "instrumented", "side": side, "workload": workload, "durability": "none",
                               "threads": 1, "ops_per_s": rate_of(each), **told},
-                    over_clang=told["p50_us"] / base)
+                    over_plain=told["p50_us"] / base)
 
 
 def speedtest(options, folder):
@@ -89,7 +91,7 @@ def key_value_store(options, folder):
                         folder / side, *contest.linked_to(options)], "key-value store")
     for workload, (place, percent) in WORKLOADS.items():
         def times_of(side, place=place, percent=percent):
-            records = "records" if side == "memlith-cc" else "nothing"
+            records = "records" if side in PLAIN else "nothing"
             said = contest.said_by([folder / side, place, folder / "store", options.operations, percent, records])
             shutil.rmtree(folder / "store", ignore_errors=True)
             return [float(nanoseconds) / 1000 for nanoseconds in said.split()]

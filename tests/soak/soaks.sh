@@ -227,10 +227,14 @@ soak_guests() {
 }
 
 soak_tracking() {
+  local compiler tests=$root/integrations/compiler/tests
   build_preset release memlith memlith_track_runtime || return
-  python3 -B "$root/integrations/compiler/tests/random_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
-    python3 -B "$root/integrations/compiler/tests/csmith_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
-    python3 -B "$root/integrations/compiler/tests/demo_test.py" "$root/build/release" "$root"
+  for compiler in gcc clang; do
+    export MEMLITH_TEST_COMPILER=$compiler
+    python3 -B "$tests/random_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
+      python3 -B "$tests/csmith_test.py" "$root/build/release" "$root" --programs 2000 "$@" &&
+      python3 -B "$tests/demo_test.py" "$root/build/release" "$root" || return
+  done
 }
 
 # 10,000 kills, and one at each call and return of short runs.

@@ -35,7 +35,7 @@ const std::unordered_set<string_view> kLed = {
 #undef MEMLITH_SETTLING
 #undef MEMLITH_WRAPPED
 };
-constexpr string_view kBefore = "__memlith_before";  // in memlith/track_gcc.h
+constexpr string_view kBefore = "__memlith_before";  // in memlith/track_gcc.hpp
 constexpr string_view kNoTrackFile = "memlith_no_track_file";
 
 bool is_part_of_name(char c) {

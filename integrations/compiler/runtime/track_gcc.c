@@ -19,7 +19,7 @@ BEFORE(2)
 BEFORE(4)
 BEFORE(8)
 BEFORE(16)
-/* Calls of memlith/track_gcc.h. */
+/* Calls of memlith/track_gcc.hpp. */
 HIDDEN void __memlith_before(const void* address, size_t bytes) { before(address, bytes); }
 HIDDEN void __asan_storeN_noabort(const void* address, size_t bytes) { before(address, bytes); }
 HIDDEN void __asan_storeN(const void* address, size_t bytes) { before(address, bytes); }

@@ -96,7 +96,7 @@ def program_of(seed):
     for attempt in range(50):
         options = OPTIONS + (["--no-volatiles"] if seed % 2 else [])
         text = subprocess.run(["csmith", "--seed", str(seed * 50 + attempt), *options], capture_output=True, text=True,
-                              check=True).stdout
+                              check=True, cwd=FOLDER).stdout
         if len(text) in TEXT_BYTES and "/* --- GLOBAL VARIABLES --- */" in text and " g_" in text:
             return in_region(text)
     sys.exit(f"csmith makes no program of the wanted size for seed {seed}")

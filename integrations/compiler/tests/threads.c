@@ -12,7 +12,7 @@
 
 #include "region.h"
 
-enum { kThreads = 4, kWords = 256, kRounds = 60 };
+enum { kThreads = 4, kWords = 256, kRounds = 60, kTurns = 20000000 };
 
 // Words of the threads lie beside each other, so that all threads store to the same lines and pages.
 struct all {
@@ -20,6 +20,7 @@ struct all {
   unsigned ended[kThreads][kWords];
   unsigned handled[8];
   unsigned jumped;
+  volatile unsigned turns;
 };
 static struct all* all;
 
@@ -178,6 +179,28 @@ static void check_forked(void) {
   }
 }
 
+// ---- a thread that stores to the same word again and again, and calls nothing meanwhile, while another one persists
+
+static void* turn(void* argument) {
+  unsigned* const words = argument;
+  all->turns = 0;
+  for (unsigned i = 0; i < kTurns; ++i) {
+    words[i * 7 % (kThreads * kWords)] = i;
+    all->turns += 1;
+  }
+  notes->done[0] = 1;
+  return NULL;
+}
+static void persist_meanwhile(void) {
+  pthread_t id;
+  if (pthread_create(&id, NULL, turn, all->words) != 0) exit(7);
+  while (notes->done[0] == 0) persist();
+  pthread_join(id, NULL);
+  persist();
+  _exit(0);
+}
+static void check_turns(void) { expect(all->turns == kTurns, "the word that was stored to last", all->turns); }
+
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   open_notes(argv[1]);
@@ -189,6 +212,7 @@ int main(int argc, char** argv) {
   if (strcmp(part, "end") == 0) check ? check_ended(0) : end_threads(0);
   if (strcmp(part, "end-all") == 0) check ? check_ended(1) : end_threads(1);
   if (strcmp(part, "signals") == 0) check ? check_signals() : handle_signals();
+  if (strcmp(part, "meanwhile") == 0) check ? check_turns() : persist_meanwhile();
   if (strcmp(part, "fork") == 0) check ? check_forked() : fork_children();
   close_region();
   return 0;

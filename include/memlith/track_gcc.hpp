@@ -1,6 +1,6 @@
-/* memlith-gcc and memlith-g++ include this file first: stores of which GCC does not tell by itself. */
-#ifndef MEMLITH_TRACK_GCC_H
-#define MEMLITH_TRACK_GCC_H
+/* memlith-gcc and memlith-g++ include this file first, in C, too: stores of which GCC does not tell by itself. */
+#ifndef MEMLITH_TRACK_GCC_HPP
+#define MEMLITH_TRACK_GCC_HPP
 
 #if !defined(__ASSEMBLER__)
 
