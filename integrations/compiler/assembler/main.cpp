@@ -53,12 +53,12 @@ template <class Act>
 void each_name(string_view line, Act&& act) {
   for (std::size_t at = 0; at < line.size();) {
     if (!is_part_of_name(line[at])) {
-      at += line[at] == '%' ? 2 : 1;  // a register is no name
+      ++at;
       continue;
     }
     std::size_t end = at;
     while (end < line.size() && is_part_of_name(line[end])) ++end;
-    act(at, line.substr(at, end - at));
+    if (at == 0 || line[at - 1] != '%') act(at, line.substr(at, end - at));  // a register is no name
     at = end;
   }
 }
@@ -174,6 +174,9 @@ class Text {
       if (line.starts_with("\t.comm\t") || line.starts_with("\t.local\t")) {
         const std::size_t at = line.find('\t', 2) + 1;
         own_.insert(line.substr(at, line.find(',') - at));  // never called from elsewhere
+      }
+      if (const string_view text = trimmed(line); text.starts_with(".symver") || text.starts_with(".weakref")) {
+        each_name(line, [this](std::size_t, string_view name) { own_.insert(name); });
       }
       if (line.starts_with("\t.set\t")) labels.insert(trimmed(line.substr(6, line.find(',') - 6)));
       // At link time, files with and without MEMLITH_NO_TRACK_FILE have become one.

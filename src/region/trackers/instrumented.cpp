@@ -1,5 +1,6 @@
-// The instrumented tracker: the compiler puts a call behind each store that may go to a region (docs/compiler-pass.md),
-// and the calling thread's list has the range. Floor: region. Finds bytes; tells threads apart by byte.
+// The instrumented tracker: the compiler puts a call behind or before each store that may go to a region
+// (docs/compiler-pass.md), and the calling thread's list has the range. Floor: region. Finds bytes; tells threads apart
+// by byte.
 #include <algorithm>
 #include <cerrno>
 
