@@ -15,6 +15,7 @@
 #include <functional>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "cli/clock.hpp"
 #include "contest.hpp"
@@ -387,6 +388,7 @@ class Writers {
              {"think_us", sizes_.think_us},
              {"refused", refused},
              {"ops_per_s", per_s(count)},
+             {"throughput_over_wal_full", over_wal_full(what, system, static_cast<double>(count) / run.seconds)},
              {"reads_per_s", per_s(reads)},
              {"p50_us", at.p50_us},
              {"p99_us", at.p99_us},
@@ -409,18 +411,31 @@ class Writers {
       tool::write_json(row);
       return {};
     }
+    const Json& over = row["throughput_over_wal_full"];
     tool::write_line(fmt::format(
-        "{:<13} {:>4} {:<9} {:>7} {:<18} {:>10.0f} {:>10.0f} {:>9.0f} {:>9.0f} {:>10.0f} {:>10.0f} {:>8.2f} {:>8}",
+        "{:<13} {:>4} {:<9} {:>7} {:<18} {:>10.0f} {:>10} {:>10.0f} {:>9.0f} {:>9.0f} {:>10.0f} {:>10.0f} {:>8.2f} "
+        "{:>8}",
         what.workload, what.threads, what.processes ? "processes" : "threads", what.readers, system.name,
-        row["ops_per_s"].get<double>(), row["reads_per_s"].get<double>(), at.p50_us, at.p99_us, at.p999_us,
-        row["max_us"].get<double>(), fairness, refused));
+        row["ops_per_s"].get<double>(), over.is_null() ? "-" : fmt::format("{:.2f}", over.get<double>()),
+        row["reads_per_s"].get<double>(), at.p50_us, at.p99_us, at.p999_us, row["max_us"].get<double>(), fairness,
+        refused));
     return {};
+  }
+
+  // Against plain SQLite in the same turn; null where its run has not come.
+  Json over_wal_full(const Case& what, const System& system, double per_s) {
+    if (system.name == "wal-full") wal_full_ = {what, per_s};
+    const Case& known = wal_full_.first;
+    const bool is_same = known.workload == what.workload && known.threads == what.threads &&
+                         known.readers == what.readers && known.processes == what.processes;
+    return is_same && wal_full_.second > 0 ? Json(tool::rounded(per_s / wal_full_.second)) : Json(nullptr);
   }
 
   Settings settings_;
   WritersSizes sizes_;
   tool::ScratchFolder scratch_;
   std::string path_;
+  std::pair<Case, double> wal_full_;  // the newest run of plain SQLite, and its commits a second
   std::atomic<bool> stop_{false};
   std::atomic<bool>* stopped_ = &stop_;  // of the run under way
 };
@@ -431,7 +446,7 @@ MaybeFailure run_writers(const Settings& given, const WritersSizes& sizes) {
   Settings settings = given;
   // Only in WAL mode do readers run beside a writer, and writers share flushes.
   if (given.systems == Settings{}.systems)
-    settings.systems = {"memlith/wal", "memlith-weak/wal", "wal-full", "wal-normal"};
+    settings.systems = {"wal-full", "wal-normal", "memlith/wal", "memlith-weak/wal"};
   if (settings.calls) return tool::tool_failure(MEMLITH_INVALID, "--calls counts for one thread only");
   auto systems = systems_of(settings);
   if (!systems.ok()) return systems.failure();
@@ -443,9 +458,10 @@ MaybeFailure run_writers(const Settings& given, const WritersSizes& sizes) {
   if (settings.format == Format::text) {
     tool::write_line(fmt::format("flush delayed by {} us, busy timeout {} ms, {} s a run", sizes.flush_delay_us,
                                  sizes.busy_timeout_ms, sizes.seconds));
-    tool::write_line(fmt::format("{:<13} {:>14} {:>7} {:<18} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10} {:>8} {:>8}",
-                                 "work", "writers", "readers", "system", "commits/s", "reads/s", "p50 us", "p99 us",
-                                 "p99.9 us", "max us", "fairness", "refused"));
+    tool::
+        write_line(fmt::format("{:<13} {:>14} {:>7} {:<18} {:>10} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10} {:>8} {:>8}",
+                               "work", "writers", "readers", "system", "commits/s", "x wal-full", "reads/s", "p50 us",
+                               "p99 us", "p99.9 us", "max us", "fairness", "refused"));
   }
   for (std::uint64_t repetition = 0; repetition < settings.repetitions; ++repetition) {
     for (const std::string& workload : sizes.workloads) {
