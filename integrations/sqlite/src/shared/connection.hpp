@@ -100,6 +100,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   [[nodiscard]] bool must_wait(bool page_one) const;
   int sync_wal(int flags);
   void note_wal_write(sqlite3_int64 offset) {
+    if (!wrote_ && writes_) node_->lock_queue.rouse_next();
     wrote_header_ = offset == 0;
     wrote_ = true;
   }

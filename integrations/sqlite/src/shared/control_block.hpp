@@ -33,7 +33,7 @@ struct alignas(64) Slot {
   std::atomic<std::uint64_t> ticket;   // by order of arrival; 0: none
   std::atomic<std::uint32_t> waiting;  // 1, or 2: its sleep is over, and it is about to ask; release: after the others
   std::atomic<std::uint32_t> awake;    // its thread has not gone to sleep yet
-  std::atomic<std::uint32_t> wake;     // futex: not 0 when the connection should look at the lock
+  std::atomic<std::uint32_t> wake;     // futex: 1: the connection should look at the lock; 2: it will have to soon
   std::atomic<std::uint32_t> passed;   // how often a later one got the lock
 };
 

@@ -12,6 +12,9 @@ constexpr std::uint32_t kPassedMax = 8;
 // Slot::waiting
 constexpr std::uint32_t kSleeps = 1;
 constexpr std::uint32_t kComes = 2;
+// Slot::wake
+constexpr std::uint32_t kCalled = 1;
+constexpr std::uint32_t kRoused = 2;
 // How long the lock is only for one connection: one that is awake comes within microseconds, one that has to be woken
 // within this time unless its process does not run.
 constexpr std::uint64_t kPromiseNs = 5'000'000;
@@ -133,11 +136,25 @@ std::uint32_t LockQueue::choose() {
   return awake;
 }
 
+void LockQueue::rouse_next() {
+  const std::uint32_t used = std::min(control_.slots_used.load(std::memory_order_relaxed), kSlots);
+  Slot* oldest = nullptr;
+  for (std::uint32_t i = 0; i < used; ++i) {
+    Slot& slot = control_.slots[i];
+    if (slot.waiting.load(std::memory_order_acquire) != kSleeps) continue;
+    if (slot.awake.load(std::memory_order_relaxed) != 0) return;
+    const std::uint64_t ticket = slot.ticket.load(std::memory_order_relaxed);
+    if (oldest == nullptr || ticket < oldest->ticket.load(std::memory_order_relaxed)) oldest = &slot;
+  }
+  std::uint32_t asleep = 0;
+  if (oldest != nullptr && oldest->wake.compare_exchange_strong(asleep, kRoused)) wake(oldest->wake, 1);
+}
+
 void LockQueue::call(std::uint32_t next) {
   if (next >= kSlots) return;
   MEMLITH_SHARED_STEP();
   Slot& slot = control_.slots[next];
-  slot.wake.store(1, std::memory_order_seq_cst);
+  slot.wake.store(kCalled, std::memory_order_seq_cst);
   if (slot.awake.load(std::memory_order_seq_cst) == 0) wake(slot.wake, 1);
 }
 
@@ -152,6 +169,12 @@ void LockQueue::stand(Waiter& waiter) {
   slot.awake.store(1, std::memory_order_relaxed);
   MEMLITH_SHARED_STEP();
   slot.waiting.store(kSleeps, std::memory_order_release);
+}
+
+// The thread comes at once when it is called; from the end on it has to be woken.
+void LockQueue::stay_awake(Slot& slot, std::uint64_t until) {
+  while (slot.wake.load(std::memory_order_acquire) != kCalled && now_ns() < until) give_way();
+  slot.awake.store(0, std::memory_order_seq_cst);
 }
 
 bool LockQueue::is_first(const Waiter& waiter) const {
@@ -175,11 +198,15 @@ void LockQueue::wait(Waiter& waiter, std::chrono::microseconds time, const std::
   } else {
     stand(waiter);
     Slot& slot = control_.slots[waiter.slot];
-    const std::uint64_t awake_until = std::min(end, begun + kAwakeNs);
-    while (slot.wake.load(std::memory_order_acquire) == 0 && now_ns() < awake_until) give_way();
-    slot.awake.store(0, std::memory_order_seq_cst);
+    stay_awake(slot, std::min(end, begun + kAwakeNs));
     for (std::uint64_t now = now_ns(); now < end; now = now_ns()) {
-      const bool called = slot.wake.exchange(0, std::memory_order_acq_rel) != 0;
+      std::uint32_t word = slot.wake.exchange(0, std::memory_order_acq_rel);
+      if (word == kRoused) {
+        slot.awake.store(1, std::memory_order_seq_cst);
+        stay_awake(slot, std::min(end, now + kAwakeNs));
+        word = slot.wake.exchange(0, std::memory_order_acq_rel);
+      }
+      const bool called = word == kCalled;
       if (is_promised_to(waiter.slot)) break;
       const bool first = is_first(waiter);
       // Also where no call came: the holder may be plain SQLite, or may have been killed.

@@ -36,6 +36,8 @@ class LockQueue {
   // The connection got the lock.
   void took(Waiter& waiter);
   void refused(Waiter& waiter);
+  // The holder of the lock begins to write its commit: the next holder is woken, if all sleep, while it does.
+  void rouse_next();
   // The holder of the lock is about to release it: the slot of the next holder; kSlots if none waits.
   std::uint32_t choose();
   // The lock is released.
@@ -59,6 +61,7 @@ class LockQueue {
   [[nodiscard]] bool is_promised_to(std::uint32_t slot) const;
   [[nodiscard]] bool is_first(const Waiter& waiter) const;
   void stand(Waiter& waiter);
+  void stay_awake(Slot& slot, std::uint64_t until);
   void promise(std::uint32_t slot);
 
   Sidecar& sidecar_;
