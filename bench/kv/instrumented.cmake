@@ -8,7 +8,8 @@ add_custom_command(OUTPUT ${heap_map_library}
     -DMEMLITH_STORES_ARE_RECORDED -ffile-prefix-map=${PROJECT_SOURCE_DIR}=. -I${PROJECT_SOURCE_DIR}/bench
     -I${PROJECT_SOURCE_DIR}/tools -I${PROJECT_SOURCE_DIR}/include ${heap_map} -o ${heap_map_library} -Wl,-Bsymbolic
   DEPENDS ${heap_map} ${runtime} memlith_track ${PROJECT_SOURCE_DIR}/bench/kv/peers/peer.hpp
-    ${PROJECT_SOURCE_DIR}/bench/kit/try.hpp ${PROJECT_SOURCE_DIR}/include/memlith/heap.hpp VERBATIM)
+    ${PROJECT_SOURCE_DIR}/bench/kit/try.hpp ${PROJECT_SOURCE_DIR}/include/memlith/heap.hpp
+    ${PROJECT_SOURCE_DIR}/include/memlith/btree.hpp ${PROJECT_SOURCE_DIR}/include/memlith/flat_hash.hpp VERBATIM)
 add_custom_target(memlith_heap_map_instrumented DEPENDS ${heap_map_library})
 add_dependencies(memlith_kv_bench memlith_heap_map_instrumented)
 target_compile_definitions(memlith_kv_bench PRIVATE MEMLITH_WITH_INSTRUMENTED)

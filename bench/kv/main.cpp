@@ -75,7 +75,8 @@ class Suite {
 
 void add_heap_suites(CLI::App& app, CommandLine& line) {
   const std::string maps = std::string(
-                               "memlith-instrumented, memlith-fault, memlith-scan; without sync also "
+                               "memlith-instrumented, memlith-fault, memlith-scan, memlith-btree-fault, "
+                               "memlith-btree-scan, memlith-hash-fault, memlith-hash-scan; without sync also "
                                "memlith-fault-window, memlith-scan-window; ") +
                            kPeerSides;
   const std::vector<std::string> durabilities{"sync", "none", "both"};

@@ -14,6 +14,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "kit"))
 import machine  # noqa: E402
 
 COLOURS = {"memlith-instrumented": "#123f66", "memlith-fault": "#1b6ca8", "memlith-scan": "#2e8b57",
+           "memlith-btree-fault": "#4f9bd0", "memlith-btree-scan": "#6fbf8f", "memlith-hash-fault": "#9cc7e6",
+           "memlith-hash-scan": "#b0dcc0",
            "memlith": "#1b6ca8", "leveldb": "#c8442e", "rocksdb": "#d08a3c", "sqlite": "#6a4c93",
            "lmdb": "#8a8a8a", "kyoto-tree-tran": "#b8860b", "malloc": "#8a8a8a",
            "boost-rbtree": "#d08a3c", "pmemobj": "#c8442e"}

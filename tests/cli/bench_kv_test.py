@@ -16,7 +16,8 @@ import unittest
 PROGRAM, SCRIPTS = sys.argv[1], pathlib.Path(sys.argv[2])
 SANITIZED = "asan" in PROGRAM or "tsan" in PROGRAM
 INSTRUMENTED = pathlib.Path(PROGRAM).parents[1] / "lib/libmemlith-heap-map-instrumented.so"  # where memlith-c++ is
-OURS = (["memlith-instrumented"] if INSTRUMENTED.exists() else []) + ["memlith-fault", "memlith-scan"]
+OURS = (["memlith-instrumented"] if INSTRUMENTED.exists() else []) + [
+    f"memlith-{kind}{tracker}" for kind in ("", "btree-", "hash-") for tracker in ("fault", "scan")]
 WINDOWS = ["memlith-fault-window", "memlith-scan-window"]
 TIMES = ["p50_us", "p99_us", "p999_us", "max_us"]
 FIELDS = ["suite", "side", "workload", "durability", "threads", "ops_per_s", *TIMES, "samples", "ratio", "ratio_of",

@@ -1,17 +1,23 @@
-// A memlith::map of strings on a heap as a key-value store: some twenty lines are the store itself. The program calls
-// no touch: the tracker finds what std::map changed. Threads share the map under one lock, and persist as
-// docs/threads.md says.
+// A map of strings on a heap as a key-value store: some twenty lines are the store itself. The program calls no touch:
+// the tracker finds what the map changed. Threads share the map under one lock, and persist as docs/threads.md says.
+// The map is a memlith::map, or one of the maps that are made for pages, with keys that lie in their elements.
 //
 // Compiled twice: with everything else, and with memlith-c++ into a library of its own (instrumented.cmake), in which
 // the compiler records the stores.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <compare>
+#include <cstring>
+#include <functional>
 #include <mutex>
 #include <optional>
 
 #include "kit/raw_device.hpp"
 #include "kit/try.hpp"
+#include "memlith/btree.hpp"
+#include "memlith/flat_hash.hpp"
 #include "memlith/heap.hpp"
 #include "peer.hpp"
 
@@ -24,9 +30,30 @@ constexpr std::uint64_t kHeapBytesMaxMin = kGiB;
 
 enum class Persisting : std::uint8_t { each, never, window };
 
-using Map = memlith::map<memlith::string, memlith::string>;
+// A key that lies in the element, as a program has it whose keys are never longer.
+class ShortKey {
+ public:
+  static constexpr std::size_t kBytesMax = 23;
+  ShortKey(std::string_view text)  // NOLINT(google-explicit-constructor): a conversion
+      : bytes_(static_cast<std::uint8_t>(std::min(text.size(), kBytesMax))) {
+    std::memcpy(text_.data(), text.data(), bytes_);
+  }
+  operator std::string_view() const { return {text_.data(), bytes_}; }  // NOLINT(google-explicit-constructor)
+  friend bool operator==(const ShortKey& a, std::string_view b) { return std::string_view(a) == b; }
+  friend bool operator==(const ShortKey& a, const ShortKey& b) { return a == std::string_view(b); }
+  friend std::strong_ordering operator<=>(const ShortKey& a, std::string_view b) { return std::string_view(a) <=> b; }
+  friend std::strong_ordering operator<=>(const ShortKey& a, const ShortKey& b) { return a <=> std::string_view(b); }
 
-template <Tracker kTracker, bool kWindow>
+ private:
+  std::uint8_t bytes_;
+  std::array<char, kBytesMax> text_{};
+};
+
+using Map = memlith::map<memlith::string, memlith::string>;
+using BtreeMap = memlith::btree_map<ShortKey, memlith::string>;
+using FlatHashMap = memlith::flat_hash_map<ShortKey, memlith::string>;
+
+template <class Map, Tracker kTracker, bool kWindow>
 class HeapMapStore final : public KvStore {
  public:
   ~HeapMapStore() override {
@@ -85,12 +112,8 @@ class HeapMapStore final : public KvStore {
 
     MaybeFailure put(std::string_view key, std::string_view value) override {
       return store_.change([&](Map& map) {
-        const auto at = map.lower_bound(key);
-        if (at != map.end() && at->first == key) {
-          at->second.assign(value);
-        } else {
-          map.emplace_hint(at, key, value);
-        }
+        const auto [at, inserted] = map.try_emplace(key, value);
+        if (!inserted) at->second.assign(value);
       });
     }
     MaybeFailure remove(std::string_view key) override {
@@ -107,10 +130,16 @@ class HeapMapStore final : public KvStore {
       return {};
     }
     MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override {
-      store_.read([&](Map& map) {
-        for (auto at = map.lower_bound(from); at != map.end() && count > 0; ++at, --count) visit(at->first, at->second);
-      });
-      return {};
+      if constexpr (requires(Map& map) { map.lower_bound(from); }) {
+        store_.read([&](Map& map) {
+          for (auto at = map.lower_bound(from); at != map.end() && count > 0; ++at, --count) {
+            visit(at->first, at->second);
+          }
+        });
+        return {};
+      } else {
+        return tool_failure(MEMLITH_INVALID, "a hash table has no order to scan");
+      }
     }
     MaybeFailure finish() override { return store_.finish(); }
 
@@ -125,12 +154,13 @@ class HeapMapStore final : public KvStore {
   std::mutex mutex_;
 };
 
-template <Tracker kTracker>
-KvPeer heap_map_side(const char* tracker) {
+// `kind`: empty for a memlith::map, else with a hyphen at its end.
+template <class Map, Tracker kTracker>
+KvPeer heap_map_side(std::string_view kind, std::string_view tracker) {
   return {
-      fmt::format("memlith-{}", tracker), memlith_version(),
+      fmt::format("memlith-{}{}", kind, tracker), memlith_version(),
       fmt::format("tracker {}: each operation ends with a persist, which writes the log and calls fdatasync", tracker),
-      fmt::format("tracker {}: nothing is persisted", tracker), open_as<HeapMapStore<kTracker, false>>};
+      fmt::format("tracker {}: nothing is persisted", tracker), open_as<HeapMapStore<Map, kTracker, false>>};
 }
 
 template <Tracker kTracker>
@@ -139,14 +169,14 @@ template <Tracker kTracker>
       fmt::format("tracker {}: each operation ends with an asynchronous persist, flushed within {} ms", tracker,
                   kWindowMs);
   return {fmt::format("memlith-{}-window", tracker), memlith_version(), text, text,
-          open_as<HeapMapStore<kTracker, true>>};
+          open_as<HeapMapStore<Map, kTracker, true>>};
 }
 
 }  // namespace
 
 #ifdef MEMLITH_STORES_ARE_RECORDED
 __attribute__((visibility("default"))) KvPeer heap_map_instrumented_side() {
-  return heap_map_side<Tracker::instrumented>("instrumented");
+  return heap_map_side<Map, Tracker::instrumented>("", "instrumented");
 }
 #else
 std::vector<KvPeer> heap_map_sides() {
@@ -154,7 +184,12 @@ std::vector<KvPeer> heap_map_sides() {
 #ifdef MEMLITH_WITH_INSTRUMENTED
       heap_map_instrumented_side(),
 #endif
-      heap_map_side<Tracker::fault>("fault"), heap_map_side<Tracker::scan>("scan")};
+      heap_map_side<Map, Tracker::fault>("", "fault"),
+      heap_map_side<Map, Tracker::scan>("", "scan"),
+      heap_map_side<BtreeMap, Tracker::fault>("btree-", "fault"),
+      heap_map_side<BtreeMap, Tracker::scan>("btree-", "scan"),
+      heap_map_side<FlatHashMap, Tracker::fault>("hash-", "fault"),
+      heap_map_side<FlatHashMap, Tracker::scan>("hash-", "scan")};
 }
 
 std::vector<KvPeer> heap_map_window_sides() {

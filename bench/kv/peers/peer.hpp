@@ -148,7 +148,8 @@ KvPeer volatile_side();
 KvPeer without_calls_side();
 KvPeer logged_side();
 // A memlith::map of strings on a heap: memlith-instrumented, if this build has memlith-c++, memlith-fault and
-// memlith-scan. Without sync an operation changes memory and nothing is persisted.
+// memlith-scan; and maps made for pages: memlith-btree-fault, memlith-btree-scan, memlith-hash-fault and
+// memlith-hash-scan. Without sync an operation changes memory and nothing is persisted.
 std::vector<KvPeer> heap_map_sides();
 // Without sync only: each operation is captured by an asynchronous persist, in order, and is durable within a second.
 std::vector<KvPeer> heap_map_window_sides();
