@@ -10,6 +10,7 @@
 
 #include "errors.hpp"
 #include "keys.hpp"
+#include "record_store.hpp"
 #include "store.hpp"
 #include "unlocked.hpp"
 #include "waits.hpp"
@@ -112,7 +113,7 @@ bool Store::leave_inner_block(const OwnerPtr& owner, bool undo) {
   return true;
 }
 
-void Store::read(const std::function<void(memlith_kv_txn* txn, memlith_kv_map meta)>& work) {
+void Store::read(const Reading& work) {
   check_usable();
   if (const auto part = take_part(current()); part.owns_lock()) {
     const auto lock = share(lock_);
@@ -120,16 +121,16 @@ void Store::read(const std::function<void(memlith_kv_txn* txn, memlith_kv_map me
   }
   const auto lock = share(lock_);
   Records& all = records();
-  struct Reading {
+  struct Ends {
     Records& records;
-    ~Reading() { records.end_reading(); }
+    ~Ends() { records.end_reading(); }
   };
   memlith_kv_txn* const txn = all.begin_reading();
-  const Reading reading{all};
+  const Ends ends{all};
   work(txn, all.meta());
 }
 
-void Store::write(bool weak, const std::function<void(Records& records)>& work) {
+void Store::write(bool weak, const Writing& work) {
   check_usable();
   if (const auto part = take_part(current()); part.owns_lock()) {
     const Unlocked unlocked;
@@ -171,7 +172,7 @@ void Store::append(const std::shared_ptr<Dictionary>& to, std::vector<Record> re
 
 void Store::clear(const std::shared_ptr<Dictionary>& which, bool weak) {
   try {
-    return write(weak, [&](Records& records) { records.remove_range(*which, {}, {}); });
+    return write(weak, [&](RecordWriter& records) { records.remove_range(*which, {}, {}); });
   } catch (const Failure& failure) {
     if (memlith_category(failure.code) != MEMLITH_FULL || current() != nullptr) throw;
   }
@@ -215,7 +216,7 @@ class Map {
  public:
   Map(nb::object store, const std::string& name, const std::string& kind, bool weak, nb::object dumps, nb::object loads)
       : owner_(std::move(store)),
-        store_(nb::cast<Store*>(owner_)),
+        store_(nb::cast<RecordStore*>(owner_)),
         weak_(weak),
         dumps_(std::move(dumps)),
         loads_(std::move(loads)) {
@@ -251,13 +252,13 @@ class Map {
   void set(nb::handle key, nb::handle value) {
     const std::string encoded = encode_key(key);
     const Value stored(value, dumps_);
-    store_->write(weak_, [&](Records& records) { records.put(*dictionary_, encoded, stored.bytes()); });
+    store_->write(weak_, [&](RecordWriter& records) { records.put(*dictionary_, encoded, stored.bytes()); });
   }
 
   void remove(nb::handle key) {
     const std::string encoded = encode_key(key);
     bool found = false;
-    store_->write(weak_, [&](Records& records) { found = records.remove(*dictionary_, encoded); });
+    store_->write(weak_, [&](RecordWriter& records) { found = records.remove(*dictionary_, encoded); });
     if (!found) raise_missing(key);
   }
 
@@ -265,7 +266,8 @@ class Map {
   nb::object take(nb::handle key, nb::object otherwise) {
     const std::string encoded = encode_key(key);
     std::optional<std::string> found;
-    store_->write(weak_, [&](Records& records) {
+    store_->write(weak_, [&](RecordWriter& records) {
+      found.reset();
       if (const auto value = records.get(*dictionary_, encoded)) found = std::string(*value);
       if (found.has_value()) records.remove(*dictionary_, encoded);
     });
@@ -278,7 +280,8 @@ class Map {
     const std::string encoded = encode_key(key);
     const Value stored(value, dumps_);
     std::optional<std::string> found;
-    store_->write(weak_, [&](Records& records) {
+    store_->write(weak_, [&](RecordWriter& records) {
+      found.reset();
       if (const auto before = records.get(*dictionary_, encoded)) {
         found = std::string(*before);
       } else {
@@ -292,7 +295,7 @@ class Map {
 
   std::uint64_t remove_between(const nb::bytes& from, const nb::bytes& to) {
     std::uint64_t count = 0;
-    store_->write(weak_, [&](Records& records) {
+    store_->write(weak_, [&](RecordWriter& records) {
       count = records.remove_range(*dictionary_, {from.c_str(), from.size()}, {to.c_str(), to.size()});
     });
     return count;
@@ -363,7 +366,7 @@ class Map {
   }
 
   nb::object owner_;
-  Store* store_;
+  RecordStore* store_;
   std::shared_ptr<Dictionary> dictionary_;
   bool weak_;
   nb::object dumps_;
@@ -442,6 +445,10 @@ PyType_Slot map_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(map_traverse
                            {0, nullptr}};
 
 }  // namespace
+
+void define_record_store(nb::module_& module) {
+  nb::class_<RecordStore>(module, "RecordStore", "A store that has dictionaries.");
+}
 
 void define_dictionary(nb::module_& module) {
   nb::class_<Map>(module, "Map", nb::type_slots(map_slots), "Records of a store, as memlith.Dict uses them.")

@@ -8,6 +8,7 @@
 
 namespace memlith::python {
 
+void define_record_store(nanobind::module_& module);  // before what is one
 void define_dictionary(nanobind::module_& module);
 
 }  // namespace memlith::python

@@ -16,6 +16,7 @@
 #include "errors.hpp"
 #include "memory.hpp"
 #include "shared.hpp"
+#include "shared_store.hpp"
 #include "store.hpp"
 #include "transaction.hpp"
 #include "waits.hpp"
@@ -27,12 +28,14 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // daemon threads keep what they use until the process has ended
   define_errors(module);
   define_memory(module);
+  define_record_store(module);
   define_store(module);
   define_transaction(module);
   define_dictionary(module);
   define_applog(module);
   define_archive(module);
   define_shared(module);
+  define_shared_store(module);
   // The numbers that _store.py names. A number of C's is written nowhere else.
   constexpr std::pair<const char*, std::uint32_t> kNumbers[] = {{"OPEN_CREATE", MEMLITH_OPEN_CREATE},
                                                                 {"OPEN_READ_ONLY", MEMLITH_OPEN_READ_ONLY},

@@ -33,7 +33,8 @@ std::uint64_t number_in(std::optional<std::string_view> value) {
 
 // ---- open and close ------------------------------------------------------------------------------------------------
 
-Records::Records(memlith_store* store, const char* region, bool read_only) : read_only_(read_only) {
+Records::Records(memlith_store* store, const char* region, bool read_only)
+    : RecordWriter(nullptr, 0, true), read_only_(read_only) {
   memlith_kv_options options{};
   options.struct_size = sizeof options;
   options.flags = read_only ? 0 : MEMLITH_CREATE;
@@ -143,17 +144,17 @@ void Records::undo_to(std::uint64_t savepoint) { check(memlith_kv_undo_to(writer
 
 // ---- records -------------------------------------------------------------------------------------------------------
 
-std::optional<std::string_view> Records::get(const Dictionary& from, std::string_view key) {
+std::optional<std::string_view> RecordWriter::get(const Dictionary& from, std::string_view key) {
   return find(writer_, from.map, key);
 }
 
-void Records::put(const Dictionary& to, std::string_view key, std::string_view value) {
-  const bool is_new = !get(to, key).has_value();
+void RecordWriter::put(const Dictionary& to, std::string_view key, std::string_view value) {
+  const bool is_new = has_counts_ && !get(to, key).has_value();
   check(memlith_kv_put(writer_, to.map, key.data(), key.size(), value.data(), value.size()));
   if (is_new) set_count(to, +1);
 }
 
-bool Records::remove(const Dictionary& from, std::string_view key) {
+bool RecordWriter::remove(const Dictionary& from, std::string_view key) {
   const std::int32_t code = memlith_kv_remove(writer_, from.map, key.data(), key.size());
   if (memlith_category(code) == MEMLITH_NOT_FOUND) return false;
   check(code);
@@ -161,7 +162,7 @@ bool Records::remove(const Dictionary& from, std::string_view key) {
   return true;
 }
 
-std::uint64_t Records::remove_range(const Dictionary& from_which, std::string_view from, std::string_view to) {
+std::uint64_t RecordWriter::remove_range(const Dictionary& from_which, std::string_view from, std::string_view to) {
   const memlith_bytes first{from.data(), from.size()};
   const memlith_bytes end{to.data(), to.size()};
   std::uint64_t count = 0;
@@ -220,13 +221,14 @@ std::uint64_t Records::count(memlith_kv_txn* txn, memlith_kv_map meta, const Dic
   return records;
 }
 
-void Records::set_count(const Dictionary& of, std::int64_t change) {
+void RecordWriter::set_count(const Dictionary& of, std::int64_t change) {
+  if (!has_counts_) return;
   const std::optional<std::string_view> stored = find(writer_, meta_, "n" + of.name);
   if (stored.has_value() && stored->empty()) return;  // count() looks
   put_count(of, number_in(stored) + static_cast<std::uint64_t>(change));
 }
 
-void Records::put_count(const Dictionary& of, std::optional<std::uint64_t> count) {
+void RecordWriter::put_count(const Dictionary& of, std::optional<std::uint64_t> count) {
   const std::string key = "n" + of.name;
   const std::uint64_t number = count.value_or(0);
   check(memlith_kv_put(writer_, meta_, key.data(), key.size(), &number, count.has_value() ? sizeof number : 0));

@@ -32,7 +32,35 @@ struct Dictionary {
   std::string name;
 };
 
-class Records {
+// Changes of dictionaries in one transaction of the kv store. `has_counts`: it keeps how many records each has;
+// otherwise the counts are unknown, and count() looks.
+class RecordWriter {
+ public:
+  RecordWriter(memlith_kv_txn* txn, memlith_kv_map meta, bool has_counts)
+      : writer_(txn), meta_(meta), has_counts_(has_counts) {}
+  RecordWriter(const RecordWriter&) = delete;
+  RecordWriter& operator=(const RecordWriter&) = delete;
+  ~RecordWriter() = default;  // touches nothing
+
+  // remove: false if there is no such record.
+  void put(const Dictionary& to, std::string_view key, std::string_view value);
+  bool remove(const Dictionary& from, std::string_view key);
+  std::optional<std::string_view> get(const Dictionary& from, std::string_view key);
+  // Empty `from` and `to`: from the first on, up to the last. Returns how many there were.
+  std::uint64_t remove_range(const Dictionary& from_which, std::string_view from, std::string_view to);
+
+ protected:
+  void set_count(const Dictionary& of, std::int64_t change);
+  void put_count(const Dictionary& of, std::optional<std::uint64_t> count);
+
+  memlith_kv_txn* writer_;
+  memlith_kv_map meta_;  // kinds and counts of dictionaries
+
+ private:
+  const bool has_counts_;
+};
+
+class Records : public RecordWriter {
  public:
   Records(memlith_store* store, const char* region, bool read_only);
   Records(const Records&) = delete;
@@ -63,12 +91,6 @@ class Records {
   std::uint64_t savepoint();
   void undo_to(std::uint64_t savepoint);
 
-  // In that transaction. remove: false if there is no such record.
-  void put(const Dictionary& to, std::string_view key, std::string_view value);
-  bool remove(const Dictionary& from, std::string_view key);
-  std::optional<std::string_view> get(const Dictionary& from, std::string_view key);
-  // Empty `from` and `to`: from the first on, up to the last. Returns how many there were.
-  std::uint64_t remove_range(const Dictionary& from_which, std::string_view from, std::string_view to);
   // In commits of their own, so no transaction is active. The records are in order and behind all that are there.
   // Returns the ticket of the last commit, and after a failure has put the first of them.
   std::uint64_t append(const Dictionary& to, const std::vector<Record>& records);
@@ -79,16 +101,12 @@ class Records {
 
  private:
   void put_plain(std::string_view map, std::string_view key, std::string_view value);
-  void set_count(const Dictionary& of, std::int64_t change);
-  void put_count(const Dictionary& of, std::optional<std::uint64_t> count);
   void restore_count(const Dictionary& of);
   memlith_kv_map map_of(const std::string& name);
 
   memlith_kv* handle_ = nullptr;
   const bool read_only_;
-  memlith_kv_map meta_ = 0;  // kinds and counts of dictionaries
   memlith_kv_txn* reader_ = nullptr;
-  memlith_kv_txn* writer_ = nullptr;
   bool active_ = false;
   std::map<std::string, std::weak_ptr<Dictionary>> dictionaries_;
 };

@@ -672,7 +672,7 @@ nb::dict Store::stats() {
 #undef MEMLITH_FIELD
 
 void define_store(nb::module_& module) {
-  nb::class_<Store>(module, "Store", "A store, as memlith.Store uses it.")
+  nb::class_<Store, RecordStore>(module, "Store", "A store, as memlith.Store uses it.")
       .def(nb::init<const nb::bytes&, bool, const nb::kwargs&>(), nb::arg("path"), nb::arg("one_file"),
            nb::arg("options"))
       .def("close", &Store::close)

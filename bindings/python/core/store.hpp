@@ -26,16 +26,17 @@
 #include "errors.hpp"
 #include "gate.hpp"
 #include "memory.hpp"
+#include "record_store.hpp"
 #include "records.hpp"
 
 namespace memlith::python {
 
-class Store {
+class Store final : public RecordStore {
  public:
   Store(const nanobind::bytes& path, bool one_file, const nanobind::kwargs& options);
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
-  ~Store();
+  ~Store() override;
 
   void persist_waiting();
   void close();
@@ -91,18 +92,15 @@ class Store {
   void check_no_log_in_transaction() const;
 
   // Dictionaries.
-  std::shared_ptr<Dictionary> open_dictionary(const std::string& name, const std::string& kind);
+  std::shared_ptr<Dictionary> open_dictionary(const std::string& name, const std::string& kind) override;
   // A block within a transaction, which can be undone by itself. False: the transaction has ended; there is no such
   // block.
   bool enter_inner_block(const OwnerPtr& owner);
   bool leave_inner_block(const OwnerPtr& owner, bool undo);
-  // `work` gets a transaction. It holds the interpreter lock, and does not run Python code.
-  void read(const std::function<void(memlith_kv_txn* txn, memlith_kv_map meta)>& work);
-  // `work` is a part of the context's transaction, or a commit of its own. It does not hold the interpreter lock.
-  void write(bool weak, const std::function<void(Records& records)>& work);
-  // In commits of its own; the last ticket is waited for unless `weak`. Holds the interpreter lock when it is called.
-  void append(const std::shared_ptr<Dictionary>& to, std::vector<Record> records, bool weak);
-  void clear(const std::shared_ptr<Dictionary>& which, bool weak);
+  void read(const Reading& work) override;
+  void write(bool weak, const Writing& work) override;
+  void append(const std::shared_ptr<Dictionary>& to, std::vector<Record> records, bool weak) override;
+  void clear(const std::shared_ptr<Dictionary>& which, bool weak) override;
 
  private:
   struct Open {

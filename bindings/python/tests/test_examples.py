@@ -40,6 +40,13 @@ def test_frames_over_an_array(program: Program) -> None:
         assert ended.returncode == 0, ended.stderr
 
 
+def test_workers_that_are_killed_lose_no_visit() -> None:
+    ended = subprocess.run([sys.executable, ROOT / "examples/python/visits.py", "60"], capture_output=True, text=True,
+                           check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("3 workers killed") and ended.stdout.endswith("counted: True\n")
+
+
 def test_a_killed_training_with_pytorch(program: Program) -> None:
     """In the extended tests: where torch is installed, which is large."""
     pytest.importorskip("torch")

@@ -37,6 +37,7 @@ from ._errors import (
     Unsupported,
 )
 from ._shared import SharedRegion, SharedTransaction
+from ._shared_store import SharedBlock, SharedStore
 from ._store import Scope, Store, Tracker, open, open_file  # noqa: A004
 from ._ticket import Ticket
 from ._transaction import Transaction
@@ -46,7 +47,7 @@ __version__ = version()
 __all__ = [
     "ABSENT", "AddressTaken", "AppLog", "Busy", "Cache", "Codec", "Conflict", "Corrupt", "Deque", "Dict", "Entry",
     "Error", "Estimate", "Exists", "Full", "IOFailure", "Incompatible", "Invalid", "NoMemory", "NoSpace", "NotFound",
-    "NotPersisted", "Permission", "Poisoned", "ReadOnly", "Scope", "SharedRegion", "SharedTransaction", "Store",
-    "Ticket", "TooManyFiles", "Tracker", "Transaction", "Unsupported",
+    "NotPersisted", "Permission", "Poisoned", "ReadOnly", "Scope", "SharedBlock", "SharedRegion", "SharedStore",
+    "SharedTransaction", "Store", "Ticket", "TooManyFiles", "Tracker", "Transaction", "Unsupported",
     "archive", "cached", "checkpoint", "open", "open_file", "steps", "version",
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import os
 import pickle
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any, Final, Generic, Iterable, Literal, NamedTuple, Protocol, TypeVar, Union
 
 from . import _core
+from ._shared_store import SharedBlock, SharedStore
 from ._store import Store
 from ._transaction import Transaction
 
@@ -80,21 +82,34 @@ class Records(_core.Map):
 
     KIND = ""
 
-    def __init__(self, store: Store, name: str, *, weak: bool = False,
+    store: Any
+
+    def __init__(self, store: Store | SharedStore, name: str, *, weak: bool = False,
                  codec: Literal["pickle", "msgpack", "raw"] | Codec = "pickle") -> None:
+        if isinstance(store, SharedStore) and self.KIND != Dict.KIND:
+            raise TypeError(f"a {type(self).__name__} is for one process; in a SharedStore there are dictionaries")
         codec_name, dumps, loads = codec_of(codec)
         super().__init__(store._core, name, f"{self.KIND} of {codec_name}", weak, dumps, loads)
         self.store = store
         self.name = name
         self.weak = weak
 
-    def transact(self, *, wait: float | None = None) -> Transaction[None]:
+    def transact(self, *, wait: float | None = None) -> Transaction[None] | SharedBlock:
         """A block whose changes of all dictionaries take effect, and become durable, together; none if it raises.
 
         A block of `with` or `async with`. Other threads and tasks that write wait for its end; those that read see the
-        state before. Blocks nest. `wait` is as of Store.transaction.
+        state before. Blocks nest. `wait` is as of Store.transaction. In a SharedStore it is SharedStore.transact().
         """
+        if isinstance(self.store, SharedStore):
+            return self.store.transact(weak=self.weak)
         return Transaction(self.store._core, self.store._threads.waiter, None, False, self.weak, wait)
+
+    def _change(self, act: Callable[[], Any]) -> Any:
+        """Calls act() in a block, where processes share the store again and again until there is no conflict."""
+        if isinstance(self.store, SharedStore):
+            return self.store.run(act, weak=self.weak)
+        with self.transact():
+            return act()
 
     def __reduce__(self) -> Any:
         raise TypeError(f"a {type(self).__name__} belongs to its store and cannot be pickled; pickle a copy of it")
@@ -117,6 +132,9 @@ class Dict(Records, Generic[V]):
         with d.transact():               # all of it, or nothing
             d["a"], d["b"] = d["b"], d["a"]
 
+    memlith.Dict("state", "users", processes=True) is one that several processes read and write at once, of the
+    SharedStore at that path.
+
     Keys are bytes, str, int, float, None and tuples of them, in that order of kinds (numbers come before bytes, bytes
     before str); equal numbers are one key, as in a dict. Values are what `codec` takes: "pickle", "msgpack", "raw"
     (bytes), or an object like Codec. With weak=True a change returns at the speed of memory and is durable within
@@ -125,6 +143,16 @@ class Dict(Records, Generic[V]):
     """
 
     KIND = "dictionary"
+
+    def __init__(self, store: Store | SharedStore | str | bytes | os.PathLike[Any], name: str, *, weak: bool = False,
+                 codec: Literal["pickle", "msgpack", "raw"] | Codec = "pickle", processes: bool = False) -> None:
+        if not isinstance(store, (Store, SharedStore)):
+            if not processes:
+                raise TypeError("a Dict is in an open store; with processes=True in the store at a path")
+            store = SharedStore.of(store)
+        elif processes and isinstance(store, Store):
+            raise TypeError("this process alone has the store open; with processes=True, give its path")
+        super().__init__(store, name, weak=weak, codec=codec)
 
     if TYPE_CHECKING:
 
@@ -170,7 +198,7 @@ class Dict(Records, Generic[V]):
 
         `expected=memlith.ABSENT`: if there is no such key. `value=memlith.ABSENT`: removes the key.
         """
-        with self.transact():
+        def swap() -> bool:
             found = self.get(key, ABSENT)
             if found is not expected and (found is ABSENT or expected is ABSENT or found != expected):
                 return False
@@ -179,6 +207,8 @@ class Dict(Records, Generic[V]):
             elif found is not ABSENT:
                 del self[key]
             return True
+
+        return bool(self._change(swap))
 
     def append(self, items: Mapping[Any, V] | Iterable[tuple[Any, V]]) -> int:
         """Adds items quickly that come in the order of their keys, behind all that are there. Returns how many.
@@ -206,30 +236,42 @@ class Dict(Records, Generic[V]):
 
     def popitem(self, last: bool = True) -> tuple[Any, V]:
         """Removes the last item, or the first, and returns it. KeyError if there is none."""
-        with self.transact():
+        def pop() -> tuple[Any, V] | None:
             for key, value in self.items_in(reverse=last):
                 del self[key]
                 return key, value
-        raise KeyError("the dictionary is empty")
+            return None
+
+        found: tuple[Any, V] | None = self._change(pop)
+        if found is None:
+            raise KeyError("the dictionary is empty")
+        return found
 
     def update(self, other: Any = (), /, **named: Any) -> None:
         """As of a dict, in one commit."""
-        with self.transact():
-            if isinstance(other, (Mapping, Dict)):
-                other = other.items()
-            elif hasattr(other, "keys"):
-                other = [(key, other[key]) for key in other.keys()]
+        if isinstance(other, (Mapping, Dict)):
+            other = other.items()
+        elif hasattr(other, "keys"):
+            other = [(key, other[key]) for key in other.keys()]
+        if isinstance(self.store, SharedStore):
+            other = list(other)  # which may be gone through again
+
+        def add() -> None:
             for key, value in other:
                 self[key] = value
             for name, value in named.items():
                 self[name] = value
 
+        self._change(add)
+
     def incr(self, key: Key, by: Any = 1) -> Any:
         """Adds to the value, which is 0 if there is none, and returns the sum."""
-        with self.transact():
+        def add() -> Any:
             total = self.get(key, 0) + by
             self[key] = total
-        return total
+            return total
+
+        return self._change(add)
 
     def copy(self) -> dict[Any, V]:
         """A plain dict of the same items."""
