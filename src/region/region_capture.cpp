@@ -53,7 +53,8 @@ Status RegionCapture::allow_hot_pages(bool process_scope) {
   MEMLITH_ASSERT(tracker() != nullptr);
   const TrackerKind kind = tracker()->kind();
   MEMLITH_ASSERT((copied_ == nullptr) == (equal_ == nullptr));
-  const bool known = kind == TrackerKind::fault && tracker()->knows_threads() && !process_scope;
+  if (process_scope) tracker()->forget_threads();
+  const bool known = kind == TrackerKind::fault && tracker()->knows_threads();
   if (hot_ != nullptr || known || (kind != TrackerKind::scan && kind != TrackerKind::fault)) return kOk;
   MEMLITH_TRY_ASSIGN(hot_, HotPages::make(*tracker(), mapping_.base(), mapping_.reserve()));
   return kOk;
@@ -166,7 +167,7 @@ void RegionCapture::keep(Range part, Lsn end) {
   if (choice_.has_value()) {
     std::uint64_t stored_pages = 0;
     for (const Range& range : stored_) stored_pages += range.bytes / kPageBytes;
-    change_is_due_ = choice_->note_scan(mapping_.size(), stored_pages);
+    change_is_due_ = choice_->note_scan(tracker()->scanned_bytes(), stored_pages);
   }
   if (hot_ != nullptr && part == kWholeRegion) hot_->note_capture(stored_, mapping_.size(), twins_.get());
 }

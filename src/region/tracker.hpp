@@ -50,7 +50,7 @@ struct TrackedMemory {
   const ThreadCheck* thread_check = nullptr;
 };
 
-// All calls but touch() and prepare() under the region's capture lock.
+// All calls but touch(), prepare() and announce() under the region's capture lock.
 class Tracker {
  public:
   virtual ~Tracker() = default;
@@ -94,6 +94,13 @@ class Tracker {
   // The kernel is about to store to the range for the calling thread (read(2)). Any thread.
   virtual Status prepare(Range) { return kOk; }
 
+  // The program is about to store to these ranges, which are not empty: they are made ready for it, all at once. A
+  // hint: a store that was not announced is found as well, and a store need not follow. Any thread.
+  virtual void announce(std::span<const Range>) {}
+
+  // No capture asks from now on which thread stored where. While no other thread uses the region.
+  virtual void forget_threads() {}
+
   // The page, which was collected and accepted, stays writable, and stores to it are not found any more, until
   // track_again(). `twin` has room for a page, and holds the page as it was captured last if the result is with_twin.
   // Refused where the kernel's pages are larger: the page's neighbours would stay writable with it.
@@ -111,6 +118,9 @@ class Tracker {
   // How many pages were collected since the last release, each counted every time: they take memory, whether bytes of
   // them were logged or not. For trackers that release at any time. Any thread.
   [[nodiscard]] std::uint64_t pages_taken() const { return pages_taken_.load(std::memory_order_relaxed); }
+
+  // How many bytes the last collect() had to look at, however little was stored to.
+  [[nodiscard]] virtual std::uint64_t scanned_bytes() const { return 0; }
 
   [[nodiscard]] virtual bool knows_threads() const = 0;
   [[nodiscard]] virtual TrackerKind kind() const = 0;

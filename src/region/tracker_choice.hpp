@@ -20,7 +20,7 @@ struct TrackerCosts {
   std::int64_t scan_ns_per_two_pages = 3;
   std::int64_t fault_ns = 5000;  // more than a page costs the scan that finds it
   std::int64_t change_ns = 100000;
-  std::int64_t change_ns_per_page = 100;
+  std::int64_t change_ns_per_page = 200;
 };
 
 class TrackerChoice {

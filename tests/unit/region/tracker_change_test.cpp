@@ -170,7 +170,7 @@ TEST(TrackerChoices, FollowWhatWasLost) {
   int captures = 1;
   while (!quiet.note_scan(kLarge, 1)) ++captures;
   EXPECT_GT(captures, 10);
-  EXPECT_LT(captures, 200);
+  EXPECT_LT(captures, 400);
   TrackerChoice busy({});
   for (int i = 0; i < 10000; ++i) ASSERT_FALSE(busy.note_scan(kLarge, 200));
   int later = 1;
