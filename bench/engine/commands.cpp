@@ -165,6 +165,29 @@ void add_bench_tail(CLI::App* bench, CommandLine& line) {
   add_command(command, line, shared, run_bench_tail);
 }
 
+void add_bench_transparent(CLI::App* bench, CommandLine& line) {
+  const auto arguments = std::make_shared<BenchTransparentArguments>();
+  CLI::App* command =
+      bench
+          ->add_subcommand("transparent",
+                           "Time stores and persists of a region with the default tracker, against other ways and raw");
+  command->add_option("--dir", arguments->folder, "Folder for the temporary stores and files")->capture_default_str();
+  add_number(command, "--region-mib", arguments->region_mib, 1, kRegionMibMax, "Sizes of the region: 64,1024,16384")
+      ->delimiter(',');
+  add_number(command, "--pages", arguments->pages, 0, kRegionMibMax * 256, "Pages stored to in a round: 0,1,16,256")
+      ->delimiter(',');
+  add_number(command, "--bytes-per-page", arguments->bytes_per_page, 1, 4096, "Bytes changed in each page");
+  add_number(command, "--filled-mib", arguments->filled_mib, 1, kRegionMibMax,
+             "Larger regions are sparse: only what rounds store to is in memory");
+  add_number(command, "--log-mib", arguments->log_mib, 0, kLogMibMax, "Size of the store's log. 0: the default");
+  CLI::Option* seconds = command->add_option("--seconds", arguments->seconds, "Seconds per size and number of pages");
+  seconds->check(seconds_between(0.0, 86400.0))->capture_default_str();
+  command->add_option("--rounds", arguments->rounds, "Rounds of each side instead")
+      ->check(between(1, 1'000'000'000))
+      ->excludes(seconds);
+  add_command(command, line, arguments, run_bench_transparent);
+}
+
 void add_bench_recovery(CLI::App* bench, CommandLine& line) {
   const auto arguments = std::make_shared<BenchRecoveryArguments>();
   CLI::App* command =
@@ -217,6 +240,7 @@ void add_bench_commands(CLI::App& app, CommandLine& line) {
   add_json(bench, line);
   add_bench_persist(bench, line);
   add_bench_tail(bench, line);
+  add_bench_transparent(bench, line);
   add_bench_recovery(bench, line);
   add_bench_open(bench, line);
   add_bench_engine(bench, line);

@@ -60,6 +60,18 @@ struct BenchTailArguments {
   Format format = Format::text;
 };
 
+struct BenchTransparentArguments {
+  std::string folder = ".";
+  std::vector<std::uint64_t> region_mib{64, 1024, 16384};
+  std::vector<std::uint64_t> pages{0, 1, 16, 256};
+  std::uint64_t bytes_per_page = 4096;
+  std::uint64_t filled_mib = 1024;  // larger regions are sparse
+  std::uint64_t log_mib = 0;        // 0: the library's own choice
+  double seconds = 2;
+  std::uint64_t rounds = 0;  // 0: as many as `seconds` allow
+  Format format = Format::text;
+};
+
 struct BenchRecoveryArguments {
   std::string folder = ".";
   std::uint64_t log_mib = 256;
@@ -92,6 +104,7 @@ struct BenchEngineArguments {
 [[nodiscard]] MaybeFailure run_bench_breakdown(const BenchPersistArguments& arguments);   // likewise
 [[nodiscard]] MaybeFailure run_bench_one_region(const BenchPersistArguments& arguments);  // likewise
 [[nodiscard]] MaybeFailure run_bench_tail(const BenchTailArguments& arguments);
+[[nodiscard]] MaybeFailure run_bench_transparent(const BenchTransparentArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_open(const BenchOpenArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_engine(const BenchEngineArguments& arguments);

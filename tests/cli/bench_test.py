@@ -240,6 +240,25 @@ class Breakdown(Bench):
         self.check_nothing_left()
 
 
+class Transparent(Bench):
+    def test_all_sides_take_turns(self):
+        rows = [json.loads(line) for line in run(self.folder, "transparent", "--region-mib", "1,3", "--filled-mib", "2",
+                                                 "--pages", "0,4", "--rounds", "20", "--json")]
+        ours, beside = ["auto", "auto, grown"], ["pwrite+fsync", "captured", "raw"]
+        self.assertEqual([row["side"] for row in rows], 2 * (ours + ours + beside))
+        for row in rows:
+            self.assertEqual(row["samples"], 20)
+            self.check_rising(row, PERCENTILES)
+            self.assertEqual(row["tracker"] == "none", row["side"] in beside)
+        self.check_nothing_left()
+
+    def test_pages_that_do_not_fit_are_refused(self):
+        done = subprocess.run([MEMLITH, "bench", "transparent", "--pages", "300", "--region-mib", "1"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--region-mib", done.stderr)
+
+
 class Tail(Bench):
     ARGUMENTS = ["tail", "--region-mib", "1", "--log-mib", "1", "--pages", "4", "--phases", "2", "--rounds", "20"]
 

@@ -272,6 +272,7 @@ class Fields(unittest.TestCase):
         self.check("memlith bench persist --one-region", "bench", "persist", "--one-region", "--threads", "2",
                    "--tracker", "fault", *SMALL, *where)
         self.check("memlith bench tail", "bench", "tail", "--phases", "1", *SMALL, *where)
+        self.check("memlith bench transparent", "bench", "transparent", *SMALL, *where)
         self.check("memlith bench recovery", "bench", "recovery", "--log-mib", "16", "--region-mib", "1", *where)
         self.check("memlith bench open", "bench", "open", "--region-mib", "1", *where)
         self.check("memlith bench engine", "bench", "engine", "--commits", "300", "--log-mib", "1", "--small-log-mib",
