@@ -139,6 +139,13 @@ MEMLITH_API int32_t memlith_touch(memlith_region* region, const void* address, u
  * Durability: none. Errors: INVALID (outside of the region), READ_ONLY. */
 MEMLITH_API int32_t memlith_prepare(memlith_region* region, void* address, uint64_t bytes);
 
+/* Tells memlith that the program is about to store to these parts of the region, many by one call: FAULT makes their
+ * pages ready, at a fifth of what faults cost, where nothing asks which thread stored what (heaps, and regions with
+ * MEMLITH_REGION_PROCESS_SCOPE); no effect elsewhere. A hint, for this thread's own stores: a store that was not
+ * announced is found as well, and an announced one need not follow. Parts without bytes are left out.
+ * Durability: none. Errors: INVALID (outside of the region; the parts before it are ready). */
+MEMLITH_API int32_t memlith_announce(memlith_region* region, const memlith_bytes* parts, uint64_t count);
+
 /* Runs a checkpoint and gives the memory of the region's clean pages back to the system. A released page is read from
  * its home file when it is used again. What this call requires of other threads depends on the tracker:
  *  - EXPLICIT, INSTRUMENTED: every changed range must have been touched or recorded before this call; other changes

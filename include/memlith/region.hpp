@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -211,6 +212,10 @@ class Region {
   // Call this before a system call that writes into the region. See memlith_prepare.
   Result<void> prepare(void* address, std::uint64_t bytes) const {
     return detail::result_of(memlith_prepare(handle_, address, bytes));
+  }
+  // Call this before stores to many pages. See memlith_announce.
+  Result<void> announce(std::span<const memlith_bytes> parts) const {
+    return detail::result_of(memlith_announce(handle_, parts.data(), parts.size()));
   }
   // Gives the memory of clean pages back to the system. See memlith_region_release.
   Result<void> release() const { return detail::result_of(memlith_region_release(handle_)); }

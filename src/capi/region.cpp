@@ -1,4 +1,5 @@
 // Regions: opening, closing, growing, touch and prepare; include/memlith/memlith.h. Floor: capi.
+#include <array>
 #include <string>
 #include <vector>
 
@@ -159,6 +160,27 @@ int32_t memlith_prepare(memlith_region* region, void* address, uint64_t bytes) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(region));
     return region_of(region).prepare(address, bytes);
+  });
+}
+
+int32_t memlith_announce(memlith_region* region, const memlith_bytes* parts, uint64_t count) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(region));
+    if (count > 0) MEMLITH_TRY(need(parts, "parts"));
+    Region& target = region_of(region);
+    std::array<Range, 64> ranges;
+    for (uint64_t part = 0; part < count;) {
+      std::size_t known = 0;
+      for (; part < count && known < ranges.size(); ++part) {
+        const auto range = target.range_of(parts[part].data, parts[part].size);
+        if (range.ok() && range->bytes > 0) ranges[known++] = *range;
+        if (range.ok()) continue;
+        target.announce({ranges.data(), known});
+        return range.error();
+      }
+      target.announce({ranges.data(), known});
+    }
+    return kOk;
   });
 }
 

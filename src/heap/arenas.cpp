@@ -34,6 +34,7 @@ Result<void*> Arenas::allocate(std::uint64_t bytes, std::uint64_t alignment) {
   if (size_class == kClasses) {
     const std::uint64_t pages = round_up(std::max<std::uint64_t>(bytes, 1), kPageBytes) / kPageBytes;
     MEMLITH_TRY_ASSIGN(std::byte* const block, segments_.allocate(arena, static_cast<std::uint32_t>(pages)));
+    memory_.announce(block, pages);
     return static_cast<void*>(block);
   }
   for (;;) {
@@ -181,6 +182,7 @@ Status Arenas::acquire_slab(SlabArena& arena, std::uint32_t size_class) {
     }
     at = *found;
   }
+  memory_.announce(memory_.page_at(at.segment->number(), at.page), pages);
   segments_.make_slab(at, size_class, arena);
   return kOk;
 }

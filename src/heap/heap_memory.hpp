@@ -1,6 +1,7 @@
 // The region of a heap, as each part of the heap sees it. Floor: heap.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -112,6 +113,11 @@ class HeapMemory {
     // Cannot fail: the structure lies in the region.
     if (touches_) (void)region_->touch(structure, bytes);
   }
+  // The caller of the allocator is about to store to these pages, in order, as far as is known.
+  void announce(const std::byte* block, std::uint64_t pages) const {
+    const Range range{offset_of(block), std::min(pages, kAnnouncedPagesMax) * kPageBytes};
+    region_->announce({&range, 1});
+  }
   // False where a store needs more than the store itself: the tracker has to be told, or the heap must not change.
   [[nodiscard]] bool can_change_at_once() const {
     return (!touches_ || by_thread()) && region_->tracker() != nullptr && !region_->store().in_forked_child();
@@ -125,6 +131,8 @@ class HeapMemory {
   [[nodiscard]] Status full(std::uint64_t bytes) const;
 
  private:
+  static constexpr std::uint64_t kAnnouncedPagesMax = 64;
+
   Region* region_;
   std::byte* base_;
   HeapHeader* header_;

@@ -93,6 +93,11 @@ class Region {
   // the region.
   Status grow(std::uint64_t size_bytes);
 
+  // The program is about to store to these ranges, which are not empty. A hint; see Tracker.
+  void announce(std::span<const Range> ranges) {
+    if (Tracker* const known = capture_.tracker(); known != nullptr) known->announce(ranges);
+  }
+
   // How many bytes a capture would take now, those of `but` left out. No thread stores to the region meanwhile.
   Result<std::uint64_t> unpersisted(Range but = {});
 

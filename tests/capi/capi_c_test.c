@@ -649,6 +649,12 @@ int capi_c_asynchronous(const char* folder) {
   EXPECT_OK(memlith_prepare(region, bytes + 100, 10));
   EXPECT_CODE(MEMLITH_INVALID, memlith_prepare(region, bytes + 65536, 1));
   EXPECT_CODE(MEMLITH_INVALID, memlith_prepare(NULL, bytes, 1));
+  const memlith_bytes parts[] = {{bytes + 100, 10}, {bytes + 5000, 0}, {bytes + 60000, 5536}, {bytes + 65536, 1}};
+  EXPECT_OK(memlith_announce(region, parts, 3));
+  EXPECT_OK(memlith_announce(region, NULL, 0));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_announce(region, parts, 4));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_announce(region, NULL, 1));
+  EXPECT_CODE(MEMLITH_INVALID, memlith_announce(NULL, parts, 1));
   EXPECT_OK(memlith_region_release(region));
   EXPECT_CODE(MEMLITH_INVALID, memlith_region_release(NULL));
   EXPECT(bytes[1] == 1 && bytes[2] == 2);

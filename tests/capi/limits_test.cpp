@@ -116,6 +116,7 @@ TEST_F(Limits, AForkedChildIsRefusedAtOnce) {
                                               memlith_rollback(&region_, 1, MEMLITH_SCOPE_PROCESS),
                                               memlith_touch(region_, memory(), 1),
                                               memlith_prepare(region_, memory(), 1),
+                                              memlith_announce(region_, nullptr, 0),
                                               memlith_region_release(region_),
                                               memlith_region_discard(region_, memory(), 4096),
                                               memlith_region_grow(region_, 16 << 20),

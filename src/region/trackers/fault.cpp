@@ -36,6 +36,8 @@ FaultTracker::~FaultTracker() {
   unmap_array(pages_.twins, pages_.twins_max * kPageBytes);
   unmap_array(pages_.chunks, chunks_max());
   unmap_array(pages_.prepared, chunks_max() * kChunkPages);
+  unmap_array(pages_.opened, pages_max_);
+  unmap_array(pages_.stored, chunks_max());
   unmap_array(pages_.watched, pages_max_);
   unmap_array(pages_.mirror, chunks_max() * kChunkBytes);
 }
@@ -48,6 +50,8 @@ Status FaultTracker::map_arrays() {
   MEMLITH_TRY(map_array(pages_.free_twins, pages_.twins_max));
   MEMLITH_TRY(map_array(pages_.twins, pages_.twins_max * kPageBytes));
   MEMLITH_TRY(map_array(pages_.chunks, chunks_max()));
+  MEMLITH_TRY(map_array(pages_.opened, pages_max_));
+  MEMLITH_TRY(map_array(pages_.stored, chunks_max()));
   return map_array(pages_.prepared, chunks_max() * kChunkPages);
 }
 
@@ -71,6 +75,7 @@ Status FaultTracker::attach() {
 Status FaultTracker::attach_in_place_of(ReplaceableTracker& before, const TwinOf& twin_of) {
   MEMLITH_ASSERT(thread_check_ == nullptr && before.knows_threads() == false);
   knows_threads_ = false;
+  pages_.opens_neighbours = true;
   pages_taken_.store(before.pages_taken(), std::memory_order_relaxed);
   MEMLITH_TRY(map_arrays());
   const bool adopts = prepare_adoption().ok();
@@ -138,15 +143,42 @@ Status FaultTracker::grow(std::uint64_t bytes) {
 
 Status FaultTracker::prepare(Range range) {
   const ThreadNumber thread = this_thread_number();
+  const std::uint64_t first = range.offset / kPageBytes;
+  const std::uint64_t end = round_up(range.offset + range.bytes, kPageBytes) / kPageBytes;
   const FaultHold hold(*region_);
-  for (std::uint64_t page = range.offset / kPageBytes; page * kPageBytes < range.offset + range.bytes; ++page) {
+  for (std::uint64_t page = first; page < end; ++page) {
     if (pages_.watched != nullptr) note_store(pages_, page, thread, 0, 0);
     pages_.prepared_count += pages_.prepared[page] == 0 ? 1 : 0;
     pages_.prepared[page] = 1;
-    if (take_page(*region_, page, thread)) continue;
-    return fail_errno(errno, Detail::tracker, "cannot make the region writable");
   }
-  return kOk;
+  if (take_pages(*region_, first, end, thread)) return kOk;
+  return fail_errno(errno, Detail::tracker, "cannot make the region writable");
+}
+
+// Where threads are told apart, the first one to store to a page has to be seen.
+void FaultTracker::announce(std::span<const Range> ranges) {
+  if (knows_threads_ || pages_.watched != nullptr) return;
+  const auto end_of = [](const Range& range) { return round_up(range.offset + range.bytes, kPageBytes) / kPageBytes; };
+  const auto is_open = [&](const Range& range) {
+    std::uint64_t page = range.offset / kPageBytes;
+    while (page < end_of(range) && pages_.opened[page].load(std::memory_order_relaxed) != 0) ++page;
+    return page == end_of(range);
+  };
+  if (std::all_of(ranges.begin(), ranges.end(), is_open)) return;
+  const ThreadNumber thread = this_thread_number();
+  const FaultHold hold(*region_);
+  for (const Range& range : ranges) {
+    const std::uint64_t first = range.offset / kPageBytes;
+    // A page without a twin would be logged completely, stored to or not.
+    const bool twins = end_of(range) - first <= pages_.twins_max - pages_.next_twin + pages_.free_count;
+    if (twins && !is_open(range)) (void)take_pages(*region_, first, end_of(range), thread);
+  }
+}
+
+void FaultTracker::forget_threads() {
+  const FaultHold hold(*region_);
+  knows_threads_ = false;
+  pages_.opens_neighbours = pages_.watched == nullptr;
 }
 
 // A page that was stored to again since its capture has no twin.
@@ -167,6 +199,7 @@ Tracker::LeftOpen FaultTracker::leave_open(std::uint64_t page, std::byte* twin) 
     free_twin(mark);
   }
   mark = {kLeftOpen, 0};
+  pages_.opened[page].store(1, std::memory_order_relaxed);
   return clean ? LeftOpen::with_twin : LeftOpen::without_twin;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ class FaultTracker final : public Tracker {
   void note_captured(Range range) override;
   Status grow(std::uint64_t bytes) override;
   Status prepare(Range range) override;
+  void announce(std::span<const Range> ranges) override;
+  void forget_threads() override;
   LeftOpen leave_open(std::uint64_t page, std::byte* twin) override;
   Status track_again(std::uint64_t page, const std::byte* twin) override;
   Status release_clean() override;
@@ -51,6 +54,7 @@ class FaultTracker final : public Tracker {
   struct Taken {
     std::uint32_t page = 0;
     PageMark mark;
+    bool changed = true;  // collect() has found something in it
   };
 
   [[nodiscard]] std::uint64_t chunks_max() const { return (pages_max_ + kChunkPages - 1) / kChunkPages; }
@@ -67,6 +71,7 @@ class FaultTracker final : public Tracker {
   Status pick(ThreadNumber thread);
   void unpick();
   Status seal();
+  void note_stored();
   void mark_again(const Taken& each);
   void free_twin(PageMark mark);
   [[nodiscard]] bool protected_in_one(std::uint64_t page, std::uint64_t next) const;

@@ -10,6 +10,7 @@
 #include "region/drop_pages.hpp"
 #include "region/page_difference.hpp"
 #include "region/trackers/fault.hpp"
+#include "region/trackers/store_steps.hpp"
 
 namespace memlith::core {
 
@@ -34,13 +35,15 @@ Status FaultTracker::collect(ThreadNumber thread, std::vector<Range>& ranges) {
     MEMLITH_TRY(pick(thread));
     MEMLITH_TRY(seal());
   }
-  for (const Taken& each : taken_) {
+  for (Taken& each : taken_) {
     const std::uint64_t offset = std::uint64_t{each.page} * kPageBytes;
+    const std::size_t before = ranges.size();
     if (each.mark.twin == 0) {
       ranges.push_back({offset, kPageBytes});
     } else {
       add_difference(pages_.base + offset, twin(each.mark), offset, Exactness::words, ranges);
     }
+    each.changed = ranges.size() > before;
   }
   return kOk;
 }
@@ -48,6 +51,7 @@ Status FaultTracker::collect(ThreadNumber thread, std::vector<Range>& ranges) {
 void FaultTracker::accept_part(Range part) {
   if (taken_.empty()) return;
   const FaultHold hold(*region_);
+  note_stored();
   for (const Taken& each : taken_) {
     if (!lies_in({std::uint64_t{each.page} * kPageBytes, kPageBytes}, part)) {
       mark_again(each);
@@ -61,6 +65,18 @@ void FaultTracker::accept_part(Range part) {
   if (pages_.free_count != pages_.next_twin || pages_.next_twin <= kTwinsKept) return;
   (void)::madvise(pages_.twins, pages_.next_twin * kPageBytes, MADV_DONTNEED);
   pages_.free_count = pages_.next_twin = 0;
+}
+
+// Pages that were opened in vain do not count.
+void FaultTracker::note_stored() {
+  for (std::size_t i = 0, next = 0; i < taken_.size(); i = next) {
+    const std::uint64_t chunk = taken_[i].page / kChunkPages;
+    std::uint8_t changed = 0;
+    for (next = i; next < taken_.size() && taken_[next].page / kChunkPages == chunk; ++next) {
+      if (taken_[next].changed) ++changed;
+    }
+    pages_.stored[chunk] = changed;
+  }
 }
 
 void FaultTracker::give_back() {
@@ -223,6 +239,7 @@ Status FaultTracker::seal() {
     if (each.mark.thread == kUnknownThread) --pages_.unknown_count;
     MEMLITH_ASSERT(pages_.marks[each.page].thread != 0);
     pages_.marks[each.page] = {0, kNoTwinNow};
+    pages_.opened[each.page].store(0, std::memory_order_relaxed);
     if (pages_.prepared_count == 0) continue;
     pages_.prepared_count -= pages_.prepared[each.page] != 0 ? 1 : 0;
     pages_.prepared[each.page] = 0;
@@ -236,6 +253,7 @@ void FaultTracker::mark_again(const Taken& each) {
   if (mark.thread == 0) {
     MEMLITH_ASSERT(pages_.dirty_count < pages_max_);
     mark = each.mark;
+    pages_.opened[each.page].store(1, std::memory_order_relaxed);
     pages_.dirty[pages_.dirty_count++] = each.page;
     if (mark.thread == kUnknownThread) ++pages_.unknown_count;
     return;

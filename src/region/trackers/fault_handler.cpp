@@ -186,7 +186,7 @@ bool let_store(int signal, std::uintptr_t address, void* context) {
         const ThreadNumber thread = this_thread_number();
         watched = region.pages->watched != nullptr;
         if (watched) note_store(*region.pages, page, thread, address % kPageBytes, code_of(context));
-        made = take_page(region, page, thread);
+        made = take_stored_page(region, page, thread);
         t_last_strike = {};
       }
       release(region);
@@ -236,6 +236,7 @@ Status install_handler() {
 
 void mark(FaultPages& pages, std::uint64_t number, PageMark mark) {
   pages.marks[number] = mark;
+  pages.opened[number].store(1, std::memory_order_relaxed);
   pages.dirty[pages.dirty_count++] = static_cast<std::uint32_t>(number);
 }
 
@@ -292,6 +293,21 @@ bool has_prepared(const FaultPages& pages, std::uint64_t chunk) {
   if (pages.prepared_count == 0) return false;
   const std::uint8_t* const first = pages.prepared + chunk * kChunkPages;
   return std::any_of(first, first + kChunkPages, [](std::uint8_t each) { return each != 0; });
+}
+
+// A page of the chunk was stored to or is about to be.
+void count_store(FaultPages& pages, std::uint64_t chunk) {
+  if (pages.uffd < 0 || (chunk + 1) * kChunkBytes > pages.bytes || pages.chunks[chunk] >= kAdoptAfter) return;
+  if (!has_prepared(pages, chunk) && ++pages.chunks[chunk] == kAdoptAfter) adopt(pages, chunk);
+}
+
+// True if all pages of the chunk shall become writable. Pages that are being captured have no twins now.
+bool has_pattern(const FaultPages& pages, std::uint64_t chunk) {
+  if (!pages.opens_neighbours || pages.stored[chunk] < kPatternPages) return false;
+  if ((chunk + 1) * kChunkBytes > pages.bytes) return false;
+  if (pages.twins_max - pages.next_twin + pages.free_count < kChunkPages) return false;
+  const PageMark* const first = pages.marks + chunk * kChunkPages;
+  return std::none_of(first, first + kChunkPages, [](PageMark each) { return each.twin == kNoTwinNow; });
 }
 
 }  // namespace
@@ -362,19 +378,20 @@ void copy_to_twins(FaultPages& pages, std::uint64_t begin, std::uint64_t end) {
   }
 }
 
-bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
+bool take_pages(FaultRegion& region, std::uint64_t first, std::uint64_t end, ThreadNumber thread) {
   FaultPages& pages = *region.pages;
-  mark_neighbours(pages, page, page + 1, thread);
-  if (pages.marks[page].thread == 0) {
-    mark_clean(pages, page, thread);
+  mark_neighbours(pages, first, end, thread);
+  for (std::uint64_t page = first, next = 0; page < end; page = next) {
     const std::uint64_t chunk = page / kChunkPages;
-    const bool movable = pages.uffd >= 0 && (chunk + 1) * kChunkBytes <= pages.bytes;
-    if (movable && pages.chunks[chunk] < kAdoptAfter && !has_prepared(pages, chunk) &&
-        ++pages.chunks[chunk] == kAdoptAfter) {
-      adopt(pages, chunk);
+    bool any = false;
+    for (next = std::min((chunk + 1) * kChunkPages, end); page < next; ++page) {
+      if (pages.marks[page].thread != 0) continue;
+      mark_clean(pages, page, thread);
+      any = true;
     }
+    if (any) count_store(pages, chunk);
   }
-  if (set_writable(pages, page, page + 1, true)) return true;
+  if (set_writable(pages, first, end, true)) return true;
   // The process has too many mappings (vm.max_map_count). Making the whole region writable needs no further mapping,
   // but then it is unknown which thread stores where, and the next persist of process scope captures all of it: slow,
   // but correct. If the kernel refused the call half-way, some pages are writable, and it is unknown which.
@@ -391,6 +408,13 @@ bool take_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
 std::mutex& installing_handlers() {
   static auto* const mutex = new std::mutex;  // never destroyed: a thread may fork while the process ends
   return *mutex;
+}
+
+bool take_stored_page(FaultRegion& region, std::uint64_t page, ThreadNumber thread) {
+  const FaultPages& pages = *region.pages;
+  const std::uint64_t chunk = page / kChunkPages;
+  if (pages.marks[page].thread != 0 || !has_pattern(pages, chunk)) return take_pages(region, page, page + 1, thread);
+  return take_pages(region, chunk * kChunkPages, (chunk + 1) * kChunkPages, thread);
 }
 
 void order_forks_before_handler() {

@@ -103,6 +103,8 @@ constexpr ShownBy kShownBy[] = {
     {"packed_commits_dropped", "scopes"},
     {"page_of_other_thread_taken", "page-scopes"},
     {"page_of_thread_forgotten", "page-scopes"},
+    {"hint_replaces_fault", "page-announced"},
+    {"neighbours_opened_unmarked", "page-announced"},
     {"stores_before_handover_lost", "page-tracker-changes"},
     {"handover_trusts_newer_twin", "page-tracker-changes"},
     {"payload_of_any_incarnation", "lines-few"},

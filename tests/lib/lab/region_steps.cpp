@@ -629,6 +629,44 @@ std::vector<Step> changed_trackers(Random& random) {
           persist({"a"})};
 }
 
+// Stores that were announced, beside others that were not; and pages that are opened with their neighbours, because the
+// capture before found so many of their stretch.
+std::vector<Step> announced_stores(Random& random) {
+  const std::uint64_t shift = random.below(500);
+  constexpr TrackerKind kPages = TrackerKind::fault;
+  const auto announce = [](std::uint64_t offset, std::uint64_t bytes) {
+    return step(fmt::format("announce {} bytes at {} of a", bytes, offset), &Regions::announce, "a", offset, bytes);
+  };
+  return {open(),
+          map("a", 131072, kPages),
+          announce(100, 9000),
+          store("a", 100, 50 + shift),
+          store("a", 20000, 40),
+          persist({"a"}),
+          announce(8200, 30),
+          store("a", 300, 20),
+          store("a", 8200, 20),
+          store("a", 12300, 20),
+          store("a", 16500, 20 + shift),
+          persist({"a"}),
+          store("a", 8300, 10),  // the stretch has a pattern now
+          store("a", 40000, 30 + shift),
+          store("a", 70000, 30),
+          persist({"a"}),
+          announce(0, 65536),
+          persist({"a"}),
+          store("a", 60000, 8),
+          step("roll a back", &Regions::rollback, Names{"a"}),
+          store("a", 61000, 8 + shift),
+          persist({"a"}),
+          abandon(),
+          open(),
+          map("a", 0, kPages),
+          announce(60000, 20),
+          store("a", 8000, 300 + shift),
+          persist({"a"})};
+}
+
 const Workload kRegionWorkloads[] = {
     {"snapshots", "snapshots of regions between persists, checkpoints and growth", small_store, snapshots},
     {"regions", "stores to mapped regions, persisted alone and together", stores::wide_slots, regions},
@@ -677,6 +715,11 @@ const Workload kRegionWorkloads[] = {
      "regions whose tracker changes between two persists",
      stores::wide_slots,
      changed_trackers,
+     {.with_call_faults = false}},
+    {"page-announced",
+     "pages that are opened before they are stored to",
+     stores::wide_slots,
+     announced_stores,
      {.with_call_faults = false}},
     {"page-copies",
      "pages compared with their copies, changed back, rolled back, too large for the log",

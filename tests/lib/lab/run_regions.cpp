@@ -85,6 +85,12 @@ void Regions::store(const std::string& name, std::uint64_t offset, std::uint64_t
   store_bytes(name, offset, run.next_bytes({name, offset, bytes}));
 }
 
+void Regions::announce(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  Memory* const memory = at(name, offset, bytes);
+  const Range range{offset, bytes};
+  if (memory != nullptr) memory->region->announce({&range, 1});
+}
+
 void Regions::store_same(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
   store_bytes(name, offset, Bytes(bytes, std::byte{0x5a}));
 }

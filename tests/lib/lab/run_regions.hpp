@@ -23,6 +23,7 @@ class Regions final : public Structure {
   void map(const std::string& name, std::uint64_t size, core::TrackerKind tracker, bool for_threads = false);
   void unmap(const std::string& name) { regions_.erase(name); }
   void store(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
+  void announce(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
   void clear(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // stores zeros
   void grow(const std::string& name, std::uint64_t size);
   void store_by_another(const std::string& name, std::uint64_t offset, std::uint64_t bytes);  // thread, which then ends

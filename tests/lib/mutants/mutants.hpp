@@ -134,6 +134,8 @@
   X(wrong_scope, region, "a persist of one thread's stores takes everybody's")                                     \
   X(page_of_other_thread_taken, region, "a persist of one thread's pages takes those of others")                   \
   X(page_of_thread_forgotten, region, "a persist of one thread's pages leaves some of them out")                   \
+  X(hint_replaces_fault, region, "behind an announcement, a store that was not announced is let through unnoted")   \
+  X(neighbours_opened_unmarked, region, "pages that are opened with a page that was stored to do not count as dirty") \
   X(stores_before_handover_lost, region, "a tracker that takes another's place forgets what that had not collected") \
   X(handover_trusts_newer_twin, region, "such a tracker compares those pages with what they are now")              \
   X(change_begins_uncaptured, region, "a change begins without what was stored before it having been captured")    \
