@@ -89,7 +89,7 @@ soak_archive() {
 # Processes that share a region, their keepers, and everything at once, killed 5,000 times.
 soak_shared() {
   build_preset release capi_tests || return
-  MEMLITH_KILLS=${MEMLITH_KILLS:-5000} "$bin/capi_tests" --gtest_filter='SharedKill.*' "$@"
+  MEMLITH_KILLS=${MEMLITH_KILLS:-5000} "$bin/capi_tests" --gtest_filter='SharedKill.*:ProcessesKill.*' "$@"
 }
 
 soak_redis() {
