@@ -214,8 +214,9 @@ class Pages {
   }
 
  private:
-  void lock();
-  void unlock() { memory_->mutex.unlock(); }
+  // Lock alone calls these.
+  void lock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS;
+  void unlock() MEMLITH_NO_THREAD_SAFETY_ANALYSIS { memory_->mutex.unlock(); }
   void repair();
   void do_staged(bool chain);
   static void chain_pages(Batch& batch);
