@@ -102,7 +102,7 @@ class Segment {
  private:
   struct Content {
     SegmentHead head;
-    alignas(64) T content;
+    alignas(64) alignas(T) T content;
   };
   explicit Segment(Descriptor memory) : memory_(std::move(memory)) {}
   Status map_content(bool for_children) {
