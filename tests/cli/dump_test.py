@@ -5,6 +5,7 @@ was cut or changed is refused; a load that fails or is killed leaves no store.
 Usage: dump_test.py MEMLITH GOLDEN_STORE LIBMEMLITH DUMP_TYPES
 """
 import base64
+import fcntl
 import json
 import os
 import pathlib
@@ -333,14 +334,30 @@ class Dump(unittest.TestCase):
             self.run_it("load", self.copy, given=bytes(changed), status=1)
         self.assertEqual(self.names(), ["log", "store"])
 
+    def test_a_load_beside_another(self):
+        given = whole("region size=8192 name=file", " AQ==", "end", first="memlith-dump 1 file")
+        folder = self.folder / "copy.memlith-load"
+        folder.mkdir()
+        (folder / "store").write_bytes(b"half of a file")
+        with open(folder / "lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertIn("another load", self.run_it("load", self.copy, given=given, status=1))
+            self.assertTrue((folder / "store").exists())
+        self.run_it("load", self.copy, given=given)
+        self.assertIn(" AQAA", self.dump(self.copy))
+        self.assertEqual(self.names(), ["copy", "copy.memlith"])
+
     @unittest.skipIf(shutil.which("strace") is None, "skip: no strace")
     def test_a_load_that_is_killed(self):
-        """Before each of its calls that change a file system."""
+        """Before each of its calls that change a file system. The next load needs no help."""
         self.run_it("kv", "put", self.store, "map", "key", "value" * 1000)
         given = self.folder / "given"
         for first, lines in ((FIRST, self.dump(self.store).splitlines()[1:-1]),
                              ("memlith-dump 1 file", ["region size=8192 name=file", "at 4080", " /w==", "end"])):
             given.write_bytes(whole(*lines, first=first))
+            whole_copy = self.folder / f"copy-whole{len(lines)}"
+            self.run_it("load", whole_copy, "--in", given)
+            wanted = self.dump(whole_copy)
             cut = complete = 0
             for call in ("mkdir", "openat", "write", "pwrite64", "pwritev", "ftruncate", "fallocate", "fsync",
                          "fdatasync", "renameat2", "unlink"):
@@ -360,6 +377,9 @@ class Dump(unittest.TestCase):
                             complete += 1
                         else:
                             self.run_it("info", copy, status=1)
+                            self.run_it("load", copy, "--in", given)  # whatever is left there
+                            self.assertEqual(self.dump(copy), wanted)
+                            self.assertFalse(pathlib.Path(f"{copy}.memlith-load").exists())
                             cut += 1
             self.assertGreater(cut, 20)
             self.assertGreater(complete, 0)

@@ -1,6 +1,7 @@
 // memlith load: a new store of a text that `memlith dump` wrote.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,31 +23,90 @@ namespace {
 constexpr std::uint64_t kTransactionBytes = 1 << 20;  // of records in one transaction
 constexpr std::uint64_t kPersistBytes = 16 << 20;     // of a region in one persist
 
-// A store under another name, which gets its own when it is complete. On every way out before that, it is removed.
+// A folder beside the place of the store, in which a load makes it. The lock of a file in the folder says that the load
+// lives: what a load that was killed has left there, the next one removes.
+class LoadFolder {
+ public:
+  static Result<LoadFolder> take(const std::string& target) {
+    LoadFolder made(target + ".memlith-load");
+    while (!made.lock_.ok()) {
+      if (::mkdir(made.path_.c_str(), 0777) != 0 && errno != EEXIST) {
+        return errno_failure(errno, "making " + made.path_);
+      }
+      if (MaybeFailure failure = made.try_lock()) return std::move(*failure);
+    }
+    // Killed between the two names of publish(): the log has no file, and is nothing.
+    struct stat ignored{};
+    const auto exists = [&ignored](const std::string& path) { return ::lstat(path.c_str(), &ignored) == 0; };
+    if (exists(made.store()) && S_ISREG(ignored.st_mode) && !exists(made.store() + ".memlith") && !exists(target)) {
+      (void)::unlink((target + ".memlith").c_str());
+    }
+    made.remove_store();
+    return made;
+  }
+  LoadFolder(LoadFolder&& other) noexcept : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
+  LoadFolder& operator=(LoadFolder&&) = delete;
+  ~LoadFolder() {
+    if (path_.empty() || !lock_.ok()) return;
+    remove_store();
+    (void)::unlink(lock_path().c_str());
+    (void)::rmdir(path_.c_str());
+  }
+  [[nodiscard]] std::string store() const { return path_ + "/store"; }
+
+ private:
+  explicit LoadFolder(std::string path) : path_(std::move(path)) {}
+
+  [[nodiscard]] std::string lock_path() const { return path_ + "/lock"; }
+  // Without a lock and without a failure: another load has removed the folder meanwhile.
+  [[nodiscard]] MaybeFailure try_lock() {
+    Descriptor file(::open(lock_path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!file.ok()) return errno == ENOENT ? MaybeFailure() : errno_failure(errno, "opening " + lock_path());
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return errno_failure(errno, "locking " + lock_path());
+      return tool_failure(MEMLITH_BUSY, fmt::format("another load is making a store in {}", path_),
+                          "Wait for its end, or load into another path.");
+    }
+    struct stat locked{};
+    struct stat there{};
+    const bool same = ::fstat(file.get(), &locked) == 0 && ::stat(lock_path().c_str(), &there) == 0 &&
+                      locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
+    if (same) lock_ = std::move(file);
+    return {};
+  }
+  void remove_store() const {
+    std::error_code ignored;
+    std::filesystem::remove_all(store(), ignored);
+    std::filesystem::remove(store() + ".memlith", ignored);
+  }
+
+  std::string path_;
+  Descriptor lock_;
+};
+
+// A store in a folder of its own, which gets its place when it is complete. On every way out before that, it is
+// removed.
 class NewStore {
  public:
   static Result<NewStore> create(const std::string& target, StoreKind kind) {
-    NewStore made(target, kind);
+    Result<LoadFolder> folder = LoadFolder::take(target);
+    if (!folder.ok()) return std::move(folder.failure());
+    NewStore made(target, kind, std::move(*folder));
+    if (struct stat ignored{}; ::lstat((target + ".memlith").c_str(), &ignored) == 0) {
+      return exists_failure(target + ".memlith");
+    }
     memlith_store_options options{};
     options.struct_size = sizeof options;
     options.flags = MEMLITH_OPEN_CREATE | MEMLITH_OPEN_EXCLUSIVE;
-    Result<StoreHandle> store = open_store({made.temporary_, kind, true}, options);
+    Result<StoreHandle> store = open_store({made.folder_.store(), kind, true}, options);
     if (!store.ok()) return std::move(store.failure());
     made.store_ = std::move(*store);
     return made;
   }
-  NewStore(NewStore&& other) noexcept
-      : target_(std::move(other.target_)),
-        temporary_(std::exchange(other.temporary_, {})),
-        kind_(other.kind_),
-        store_(std::move(other.store_)) {}
-  NewStore& operator=(NewStore&&) = delete;
-  ~NewStore() {
-    if (temporary_.empty()) return;
-    store_.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(temporary_, ignored);
-    std::filesystem::remove(temporary_ + ".memlith", ignored);
+  static Failure exists_failure(const std::string& path) {
+    return tool_failure(MEMLITH_EXISTS, fmt::format("{} exists already", path),
+                        "Load into a new store: name a path at which there is nothing. `memlith copy` brings a store "
+                        "to a block device.");
   }
   [[nodiscard]] memlith_store* get() const { return store_.get(); }
 
@@ -66,27 +126,26 @@ class NewStore {
       if (kind_ == StoreKind::one_file) (void)::unlink((target_ + ".memlith").c_str());
       return failure;
     }
-    temporary_.clear();
     if (::fsync(folder.get()) == 0) return {};
     return errno_failure(errno, fmt::format("{} is complete, but its name may not survive a power cut: flushing {}",
                                             target_, parent.string()));
   }
 
  private:
-  NewStore(std::string target, StoreKind kind)
-      : target_(std::move(target)), temporary_(fmt::format("{}.memlith-load-{}", target_, ::getpid())), kind_(kind) {}
+  NewStore(std::string target, StoreKind kind, LoadFolder folder)
+      : target_(std::move(target)), kind_(kind), folder_(std::move(folder)) {}
 
   [[nodiscard]] MaybeFailure give_name(const char* suffix) const {
-    const std::string from = temporary_ + suffix;
+    const std::string from = folder_.store() + suffix;
     const std::string to = target_ + suffix;
     if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
     return errno_failure(errno, fmt::format("cannot give {} its name", to));
   }
 
   std::string target_;
-  std::string temporary_;  // empty: it has its name
   StoreKind kind_;
-  StoreHandle store_;
+  LoadFolder folder_;
+  StoreHandle store_;  // closes before the folder goes
 };
 
 class StoreLoader {
@@ -318,12 +377,8 @@ struct StdioCloser {
 
 MaybeFailure run_load(const LoadArguments& arguments) {
   catch_interrupts();
-  struct stat ignored{};
-  for (const std::string& path : {arguments.path, arguments.path + ".memlith"}) {
-    if (::lstat(path.c_str(), &ignored) != 0) continue;
-    return tool_failure(MEMLITH_EXISTS, fmt::format("{} exists already", path),
-                        "Load into a new store: name a path at which there is nothing. `memlith copy` brings a store "
-                        "to a block device.");
+  if (struct stat ignored{}; ::lstat(arguments.path.c_str(), &ignored) == 0) {
+    return NewStore::exists_failure(arguments.path);
   }
   std::unique_ptr<std::FILE, StdioCloser> file;
   if (!arguments.file.empty()) {
