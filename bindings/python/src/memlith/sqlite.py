@@ -44,7 +44,8 @@ def register(as_default: bool = False) -> None:
 
 def _registered_from_outside(as_default: bool) -> bool:
     """True where the dynamic loader sees the SQLite's functions."""
-    return ctypes.CDLL(str(plugin_path())).memlith_sqlite_register(int(as_default)) == 0
+    code: int = ctypes.CDLL(str(plugin_path())).memlith_sqlite_register(int(as_default))
+    return code == 0
 
 
 def _loaded_as_extension(as_default: bool) -> bool:
