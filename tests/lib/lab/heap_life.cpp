@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <unordered_set>
+#include <utility>
 
 #include "base/checksum.hpp"
 
@@ -14,8 +15,8 @@ using namespace core;
 
 // ---- containers ------------------------------------------------------------------------------------------------
 
-template <template <class> class Allocator>
-void ContainersOf<Allocator>::change(std::uint64_t draw) {
+template <template <class> class Allocator, class Pages>
+void ContainersOf<Allocator, Pages>::change(std::uint64_t draw) {
   const auto key = static_cast<std::uint32_t>(draw / 16 % 24);
   const auto value = static_cast<std::uint32_t>(draw / 1024 % 90);
   switch (draw % 12) {
@@ -41,8 +42,8 @@ void ContainersOf<Allocator>::change(std::uint64_t draw) {
   }
 }
 
-template <template <class> class Allocator>
-std::string ContainersOf<Allocator>::text() const {
+template <template <class> class Allocator, class Pages>
+std::string ContainersOf<Allocator, Pages>::text() const {
   std::string all;
   for (const auto& [key, each] : texts) all += fmt::format("{}:{};", key, std::string_view(each.data(), each.size()));
   for (const std::uint32_t each : numbers) all += fmt::format(" {}", each);
@@ -50,18 +51,18 @@ std::string ContainersOf<Allocator>::text() const {
   for (const auto& [key, each] : std::map<std::uint32_t, std::uint32_t>(places.begin(), places.end())) {
     all += fmt::format(">{}={}", key, each);
   }
-  return all;
+  return all + pages.text();
 }
 
-template <template <class> class Allocator>
-std::uint64_t ContainersOf<Allocator>::blocks() const {
-  std::uint64_t count = texts.size() + order.size() + places.size();
+template <template <class> class Allocator, class Pages>
+std::uint64_t ContainersOf<Allocator, Pages>::blocks() const {
+  std::uint64_t count = texts.size() + order.size() + places.size() + pages.blocks();
   for (const auto& [key, each] : texts) count += each.capacity() > Text().capacity() ? 1 : 0;
   return count + (numbers.capacity() > 0 ? 1 : 0) + (places.bucket_count() > 1 ? 1 : 0);
 }
 
-template struct ContainersOf<InHeap>;
-template struct ContainersOf<std::allocator>;
+template struct ContainersOf<InHeap, PagesInHeap>;
+template struct ContainersOf<std::allocator, PagesModel>;
 
 // ---- what a heap holds -----------------------------------------------------------------------------------------
 
@@ -155,6 +156,10 @@ std::unordered_map<std::uint64_t, std::vector<std::byte>> g_inventories;  // by 
 void note_captured(std::span<const std::byte> bytes) { g_captured.insert(checksum(bytes, 0)); }
 
 Result<std::vector<std::byte>> inventory_of(Heap& heap) {
+  struct TheHeap {
+    ~TheHeap() { containers_heap = before; }
+    Heap* const before;
+  } const restored{std::exchange(containers_heap, &heap)};
   MEMLITH_TRY_ASSIGN(const HeapReport report, heap.verify());
   Region& region = heap.region();
   HeapContent content;
@@ -262,6 +267,7 @@ Status HeapLife::learn() {
     copy.numbers.assign(containers->numbers.begin(), containers->numbers.end());
     copy.order.assign(containers->order.begin(), containers->order.end());
     copy.places.insert(containers->places.begin(), containers->places.end());
+    copy.pages = containers->pages.model();
     return kOk;
   }
   for (const auto& [offset, bytes] : content.blocks) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "heap/heap.hpp"
+#include "heap_pages.hpp"
 #include "region/region.hpp"
 #include "run.hpp"
 #include "sim/history.hpp"
@@ -39,7 +40,7 @@ struct InHeap {
   friend bool operator==(InHeap, InHeap) { return true; }
 };
 
-template <template <class> class Allocator>
+template <template <class> class Allocator, class Pages>
 struct ContainersOf {
   using Text = std::basic_string<char, std::char_traits<char>, Allocator<char>>;
   std::map<std::uint32_t, Text, std::less<>, Allocator<std::pair<const std::uint32_t, Text>>> texts;
@@ -48,14 +49,15 @@ struct ContainersOf {
   std::unordered_map<std::uint32_t, std::uint32_t, std::hash<std::uint32_t>, std::equal_to<>,
                      Allocator<std::pair<const std::uint32_t, std::uint32_t>>>
       places;
+  Pages pages;
 
   // One operation on one of them, drawn by a number.
   void change(std::uint64_t draw);
   [[nodiscard]] std::string text() const;
   [[nodiscard]] std::uint64_t blocks() const;  // that the containers own
 };
-using Containers = ContainersOf<InHeap>;
-using ModelContainers = ContainersOf<std::allocator>;
+using Containers = ContainersOf<InHeap, PagesInHeap>;
+using ModelContainers = ContainersOf<std::allocator, PagesModel>;
 inline constexpr const char* kContainersName = "containers";
 
 // ---- what a heap holds -----------------------------------------------------------------------------------------
@@ -89,6 +91,7 @@ struct HeapPlan {
   std::uint64_t size = 0;
   std::uint64_t max_size = 0;
   core::TrackerKind tracker = core::TrackerKind::touched;
+  bool pages = false;  // containers are those made for pages
 };
 
 struct HeapModel {
@@ -133,6 +136,7 @@ struct HeapLife final : Structure {
 
   // ---- what they need
   std::string name;
+  bool pages = false;
   std::unique_ptr<core::Region> region;
   std::unique_ptr<core::Heap> heap;
   Containers* containers = nullptr;

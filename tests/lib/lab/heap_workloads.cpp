@@ -245,8 +245,8 @@ std::vector<Step> heap_raised(Random& random) {
           close()};
 }
 
-std::vector<Step> heap_containers(Random& random) {
-  const HeapSteps heap({160 * kKiB, 160 * kKiB, TrackerKind::scan});
+std::vector<Step> heap_of_containers(Random& random, bool pages) {
+  const HeapSteps heap({160 * kKiB, 160 * kKiB, TrackerKind::scan, pages});
   std::vector<Step> steps{open(), heap.open_heap()};
   for (int i = 0; i < 4; ++i) {
     steps.push_back(heap.change(random.next(), 1 + random.below(30)));
@@ -262,6 +262,23 @@ std::vector<Step> heap_containers(Random& random) {
   steps.push_back(open());
   steps.push_back(heap.open_heap());
   steps.push_back(heap.change(random.next(), 9));
+  steps.push_back(heap.persist());
+  steps.push_back(close());
+  return steps;
+}
+
+std::vector<Step> heap_containers(Random& random) { return heap_of_containers(random, false); }
+
+// Trees and tables in pages: what is searched has to be what was persisted, also after a change that was undone.
+std::vector<Step> heap_btree(Random& random) {
+  std::vector<Step> steps = heap_of_containers(random, true);
+  const HeapSteps heap({160 * kKiB, 160 * kKiB, TrackerKind::scan, true});
+  steps.push_back(open());
+  steps.push_back(heap.open_heap());
+  for (const bool undone : {true, false, true}) {
+    steps.push_back(heap.transact(random.next(), 1 + random.below(20), undone));
+    steps.push_back(heap.change(random.next(), 1));
+  }
   steps.push_back(heap.persist());
   steps.push_back(close());
   return steps;
@@ -361,6 +378,8 @@ const Workload kHeapWorkloads[] = {
      {.every_seed_differs = false, .dear = true, .about = "heap"}},
     {"heap-containers", "containers of the standard library in a heap", stores::wide_slots, heap_containers,
      kHeapWithoutFaults},
+    {"heap-btree", "containers made for pages, searched after each persist, rollback and undone change",
+     stores::wide_slots, heap_btree, kHeapWithoutFaults},
     {"heap-collect", "blocks that nothing leads to are freed, after a crash each time", stores::wide_slots,
      heap_collect, kHeap},
     {"heap-changes", "changes of a heap that are committed as a whole or undone", stores::wide_slots, changes_of_blocks,

@@ -78,6 +78,7 @@ constexpr ShownBy kShownBy[] = {
     {"heap_captured_unlocked", "heap-page-threads"},
     {"heap_changes_of_other_thread_taken", "heap-scopes"},
     {"heap_changes_of_thread_left_out", "heap-scopes"},
+    {"heap_derived_kept", "heap-btree"},
     {"heap_inside_of_blocks_not_reached", "heap-collect"},
     {"heap_structures_left_out", "heap-page-scopes"},
     {"holes_left", "holes"},

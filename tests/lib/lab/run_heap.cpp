@@ -47,6 +47,7 @@ void open_heap(Run& run, const HeapPlan& plan) {
   if (!run.passed(Heap::place_as_made(*run.store, name, options), kOpening, before)) return;
   auto life = std::make_unique<HeapLife>(run);
   life->name = name;
+  life->pages = plan.pages;
   life->region = run.open_region(name, options, kOpening);
   if (life->region == nullptr) return;
   life->captured = life->bytes();  // before the heap stores to a region of zeros
@@ -160,8 +161,13 @@ void HeapLife::change_containers(std::uint64_t draw, std::size_t times) {
   Random random(draw);
   for (std::size_t i = 0; i < times; ++i) {
     const std::uint64_t drawn = random.next() >> 8;
-    containers->change(drawn);
-    model.containers->change(drawn);
+    if (pages) {
+      containers->pages.change(drawn);
+      model.containers->pages.change(drawn);
+    } else {
+      containers->change(drawn);
+      model.containers->change(drawn);
+    }
   }
 }
 

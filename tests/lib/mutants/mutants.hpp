@@ -184,6 +184,7 @@
   X(heap_name_counted_twice, heap, "a name that is taken away is still counted")                                   \
   X(heap_inside_of_blocks_not_reached, heap, "only pointers to a block's beginning keep it from being collected")   \
   X(heap_rollback_not_noticed, heap, "after a rollback the heap goes on with what it remembered")                  \
+  X(heap_derived_kept, heap, "what was derived from a heap counts beyond a rollback")                               \
   X(heap_captured_unlocked, heap, "a capture does not wait for allocations that are under way")                    \
   X(heap_changes_of_other_thread_taken, heap, "a persist of one thread has what others allocated and freed")       \
   X(heap_changes_of_thread_left_out, heap, "a persist of one thread lacks what it allocated and freed")            \
