@@ -115,9 +115,10 @@ void Arenas::changes_are_captured(ThreadNumber thread) MEMLITH_NO_THREAD_SAFETY_
 }
 
 bool Arenas::take_from_commons(SlabArena& arena, std::uint32_t size_class) {
-  const LockGuard lock_of_commons(commons().mutex);
+  SlabArena& from = commons();
+  const LockGuard lock_of_commons(from.mutex);
   const LockGuard lock(arena.mutex);
-  return move_slab(commons(), arena, size_class, true);
+  return move_slab(from, arena, size_class, true);
 }
 
 }  // namespace memlith::core
