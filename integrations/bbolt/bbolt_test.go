@@ -23,6 +23,8 @@ import (
 const (
 	childVariable = "MEMLITH_BBOLT_CHILD"
 	viewVariable  = "MEMLITH_BBOLT_VIEW"
+	watchVariable = "MEMLITH_BBOLT_WATCH" // tests/go/bbolt_power_test.py sets this one, and the next
+	tellVariable  = "MEMLITH_BBOLT_TELL"
 )
 
 func TestMain(m *testing.M) {
@@ -31,6 +33,12 @@ func TestMain(m *testing.M) {
 	}
 	if path := os.Getenv(viewVariable); path != "" {
 		viewAndDie(path)
+	}
+	if path := os.Getenv(watchVariable); path != "" {
+		watchForEver(path)
+	}
+	if path := os.Getenv(tellVariable); path != "" {
+		tell(path)
 	}
 	os.Exit(m.Run())
 }
@@ -574,6 +582,79 @@ func viewAndDie(path string) {
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
+}
+
+// ---- power cuts: tests/go/bbolt_power_test.py ----------------------------------------------------------------------
+
+func countUp(tx *bolt.Tx) error {
+	b, err := tx.CreateBucketIfNotExists([]byte("seen"))
+	if err == nil {
+		_, err = b.NextSequence()
+	}
+	return err
+}
+
+// watchForEver commits, and tells what Views beside the commits saw, each when it has returned.
+func watchForEver(path string) {
+	db, err := bolt.Open(path, 0o600, nil)
+	if err == nil {
+		err = db.Update(countUp)
+	}
+	failed := make(chan error)
+	for i := 0; i < 3 && err == nil; i++ {
+		go func() {
+			var last uint64
+			for {
+				var seen uint64
+				err := db.View(func(tx *bolt.Tx) error {
+					seen = tx.Bucket([]byte("seen")).Sequence()
+					return nil
+				})
+				if err != nil {
+					failed <- err
+				}
+				if seen > last {
+					fmt.Println(seen)
+				}
+				last = seen
+			}
+		}()
+	}
+	go func() {
+		for {
+			if err := db.Update(countUp); err != nil {
+				failed <- err
+			}
+		}
+	}()
+	if err == nil {
+		err = <-failed
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// tell says what is there.
+func tell(path string) {
+	db, err := bolt.Open(path, 0o600, nil)
+	if err == nil {
+		err = db.View(func(tx *bolt.Tx) error {
+			if b := tx.Bucket([]byte("seen")); b != nil {
+				fmt.Println(b.Sequence())
+			} else {
+				fmt.Println(0)
+			}
+			return <-tx.Check()
+		})
+	}
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // docs/guarantees.md, "bbolt": what a View saw is there after a kill, also a commit that had not been waited for.

@@ -4,6 +4,7 @@
     go_test.py GO FOLDER [-race] [PACKAGE...]
     go_test.py GO FOLDER --soak BIN [ARGS...]  three nodes under faults (kvsoak of integrations/raft), a few runs; BIN
                                                is the folder of power-disk
+    go_test.py GO FOLDER --cuts BIN WORK TEST   the Python program TEST, with the module's tests as a program
     go_test.py GO FOLDER --planted PACKAGE     the package's tests find each fault of FOLDER/planted.py
 
 Nothing is downloaded: modules that are not in Go's cache are a reason not to run (`./dev test` downloads them).
@@ -97,6 +98,12 @@ def main():
     need(go, folder, environment, "-race" in words)
     if words[:1] == ["--soak"]:
         return soak(go, folder, environment, pathlib.Path(words[1]).resolve(), words[2:])
+    if words[:1] == ["--cuts"]:
+        programs, work, test = (pathlib.Path(word).resolve() for word in words[1:])
+        work.mkdir(parents=True, exist_ok=True)
+        subprocess.run([go, "test", "-c", "-o", work / "tests", "."], cwd=folder, env=environment, check=True)
+        return subprocess.run([sys.executable, "-B", test, "--program", work / "tests", "--bin", programs, "--work",
+                               work / "disks"], check=True)
     if words[:1] == ["--planted"]:
         return planted(go, folder, environment, words[1])
     flags = [word for word in words if word.startswith("-")]
