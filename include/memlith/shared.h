@@ -2,7 +2,8 @@
  *
  * A shared region is bytes of the program's own, of a fixed size: it does not grow, and no heap, kv store or
  * application log is opened in it. Nothing finds out what a process stores: a transaction names each range before it
- * stores there. A region has at most 4,096 ranges at a time.
+ * stores there. A region has at most 4,096 ranges at a time; those that a transaction takes in order, each beginning
+ * where another one of it ends, count as one.
  *
  * Processes, forked or started by themselves, open one region of a store by its name. All of them have it at the same
  * address, as shared memory: loads and stores are ordinary ones, and each process sees the stores of the others at

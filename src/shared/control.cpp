@@ -10,7 +10,7 @@ namespace {
 constexpr auto kLook = std::chrono::milliseconds(20);
 
 bool overlap(const RangeEntry& entry, Range range) {
-  return entry.offset < range.offset + range.bytes && range.offset < entry.offset + entry.bytes;
+  return entry.offset < range.offset + range.bytes && range.offset < entry.offset + entry.bytes.load();
 }
 
 bool is_of(const RangeEntry& entry, Owner owner) {
@@ -61,7 +61,7 @@ std::vector<Range> Control::collect(Owner owner) const {
   for (std::uint32_t i = 0; i < used(); ++i) {
     const RangeEntry& entry = segment_->range[i];
     if (entry.state.load(std::memory_order_acquire) == RangeState::held && is_of(entry, owner)) {
-      ranges.push_back({entry.offset, entry.bytes});
+      ranges.push_back({entry.offset, entry.bytes.load()});
     }
   }
   return ranges;
@@ -78,27 +78,38 @@ void Control::enter(Wish& wish, std::uint32_t free, RangeState state) {
     entry.client = wish.owner.client;
     entry.tx = wish.owner.tx;
     entry.offset = wish.range.offset;
-    entry.bytes = wish.range.bytes;
+    entry.bytes.store(wish.range.bytes, std::memory_order_release);
     entry.order = ++segment_->orders;
   }
   wish.entry = free;
   entry.state.store(state, std::memory_order_release);
 }
 
+// A process that dies between the two stores leaves the range in two entries, which is as well.
+void Control::lengthen(const Wish& wish, std::uint32_t before) {
+  RangeEntry& entry = segment_->range[before];
+  entry.bytes.store(entry.bytes.load() + wish.range.bytes, std::memory_order_release);
+  if (wish.entry != kRangesMax) segment_->range[wish.entry].state.store(RangeState::free, std::memory_order_release);
+}
+
 Control::Taken Control::try_to_take(Wish& wish) {
   const shm::RobustLock lock(segment_->mutex, self_);
   std::uint32_t free = used();
+  std::uint32_t before = kRangesMax;  // the range that this one makes longer
   bool has_way = true;
   for (std::uint32_t i = 0; i < used(); ++i) {
     const RangeEntry& entry = segment_->range[i];
     const RangeState state = entry.state.load(std::memory_order_acquire);
     if (state == RangeState::free) {
       free = std::min(free, i);
-    } else if (!is_of(entry, wish.owner) && overlap(entry, wish.range)) {
+    } else if (is_of(entry, wish.owner)) {
+      if (state == RangeState::held && entry.offset + entry.bytes.load() == wish.range.offset) before = i;
+    } else if (overlap(entry, wish.range)) {
       const bool is_earlier = wish.entry == kRangesMax || entry.order < segment_->range[wish.entry].order;
       if (state == RangeState::held || (wish.is_first && is_earlier)) has_way = false;
     }
   }
+  if (has_way && before != kRangesMax) return lengthen(wish, before), Taken::yes;
   const std::uint32_t place = wish.entry != kRangesMax ? wish.entry : free;
   MEMLITH_ASSERT(place <= kRangesMax);
   if (has_way && place == kRangesMax) return Taken::no_entry;

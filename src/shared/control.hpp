@@ -6,8 +6,11 @@
 // transaction that has no range yet lets earlier waiters pass, so that none waits forever. A transaction that has
 // ranges does not, because the others may wait for these ranges.
 //
+// A range that begins where one of its transaction ends makes that one longer, so what is taken in order is one entry.
+//
 // A CLIENT MAY DIE ANYWHERE, also while it holds the mutex. The mutex is robust, and every change of the table is one
-// store to `state`: an entry counts from then on, and no longer from then on. So the next owner has nothing to repair.
+// store to `state` or `bytes`: an entry counts from then on, and no longer from then on. So the next owner has nothing
+// to repair.
 // The entries of a client that died stay until the keeper has undone them.
 //
 // Nothing here allocates memory, except for collect() and the opening.
@@ -49,7 +52,7 @@ struct RangeEntry {
   std::uint64_t order = 0;  // of those that are wanted
   std::uint64_t tx = 0;
   std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
+  shm::Shared<std::uint64_t> bytes{0};  // grows while it is held
 };
 
 struct ControlSegment {
@@ -118,6 +121,7 @@ class Control {
   enum class Taken { yes, no, no_entry };
   Taken try_to_take(Wish& wish);
   void enter(Wish& wish, std::uint32_t free, RangeState state);
+  void lengthen(const Wish& wish, std::uint32_t before);
   void withdraw(const Wish& wish);
   Status failed(const Wish& wish, Taken taken, Time until) const;
   [[nodiscard]] std::uint32_t used() const;

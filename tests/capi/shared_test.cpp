@@ -239,12 +239,17 @@ TEST_F(Shared, RangesHaveALimit) {
   memlith::Result<void> taken;
   int ranges = 0;
   for (; ranges < 5000; ++ranges) {
-    taken = tx->touch_before(bytes + ranges * 8, 8);
+    taken = tx->touch_before(bytes + ranges * 15, 8);
     if (!taken) break;
-    bytes[ranges * 8] = 1;
+    bytes[ranges * 15] = 1;
   }
   EXPECT_EQ(ranges, 4096);
   EXPECT_FAILS(taken, MEMLITH_FULL, "fewer");
+  EXPECT_TRUE(tx->commit());
+  // Ranges that are taken in order are one.
+  tx = region->begin();
+  for (int i = 0; i < 5000; ++i) ASSERT_TRUE(tx->touch_before(bytes + i * 8, 8)) << i;
+  bytes[4999 * 8] = 2;
   EXPECT_TRUE(tx->commit());
   auto next = region->begin();
   EXPECT_TRUE(next->touch_before(bytes, kBytes, milliseconds(0)));
