@@ -47,7 +47,8 @@ ROWS = (
     ("the same, without a wait", WEAK, {
         "C++": "Transaction.commit_weak", "Go": "memlith.Txn.CommitWeak", "Rust": "store::Transaction::commit_weak"}),
     ("run a kv transaction", DURABLE, {
-        "C++": "Kv.transact", "Python": "Dict.transact", "Go": "kv.KV.Update", "Rust": "kv::Kv::transact"}),
+        "C++": "Kv.transact", "Python": "Dict.transact SharedStore.transact", "Go": "kv.KV.Update",
+        "Rust": "kv::Kv::transact"}),
     ("the same, without a wait", WEAK, {"Go": "kv.KV.UpdateWeak", "Rust": "kv::Kv::transact_with"}),
     ("commit a kv transaction, and what it read", DURABLE, {
         "C": "memlith_kv_commit", "C++": "KvTransaction.commit", "Go": "kv.Txn.Commit",
@@ -66,7 +67,8 @@ ROWS = (
     ("remove a map", DURABLE, {
         "C": "memlith_kv_map_remove", "C++": "Kv.remove_map", "Go": "kv.KV.RemoveMap", "Rust": "kv::Kv::remove_map"}),
     ("persist a kv store's weak commits", DURABLE, {
-        "C": "memlith_kv_persist", "C++": "Kv.persist", "Go": "kv.KV.Persist", "Rust": "kv::Kv::persist"}),
+        "C": "memlith_kv_persist", "C++": "Kv.persist", "Python": "SharedStore.persist", "Go": "kv.KV.Persist",
+        "Rust": "kv::Kv::persist"}),
     ("append an entry", LATER, {
         "C": "memlith_applog_append", "C++": "AppLog.append", "Go": "applog.Log.Append",
         "Rust": "applog::AppLog::append"}),
@@ -81,6 +83,8 @@ ROWS = (
     ("wait for a ticket", DURABLE, {
         "C": "memlith_wait", "C++": "Store.wait Heap.wait", "Python": "Ticket.result", "Go": "memlith.Store.Wait",
         "Rust": "store::Store::wait"}),
+    ("wait for a ticket of a kv store of several processes", DURABLE, {
+        "C": "memlith_kv_wait", "C++": "Kv.wait", "Go": "kv.KV.Wait"}),
     ("commit a shared region", DURABLE, {
         "C": "memlith_shared_commit", "C++": "SharedTransaction.commit", "Python": "SharedTransaction.commit"}),
     ("the same, without a wait", WEAK, {"C++": "SharedTransaction.commit_weak"}),
@@ -97,6 +101,7 @@ OTHERS = {
     "Transaction.write", "memlith_txn_write",  # announce bytes in a transaction
     "MappedFile.commit",                       # is private
     "Flag.wait",                               # for threads of this process
+    "Run.commit",                              # is private
     "Records.transact",                        # Dict's and Deque's
 }
 NAMED = re.compile(r"(?i)(persist|commit|transact|update|view|write|wait)(_?(all|range|async|weak|with|if))?")

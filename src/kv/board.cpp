@@ -159,7 +159,7 @@ bool Board::settle(std::uint32_t client, std::size_t slot) {
 
 // ---- copies ----------------------------------------------------------------------------------------------------
 
-// ORDER copy-before-change, as Kept::keep(): the entry is complete before the chain leads to it.
+// As Kept::keep(): the entry is complete before the chain leads to it.
 void Board::keep(PageNumber page, Stamp stamp) {
   std::vector<Version>& versions = versions_[page];
   MEMLITH_ASSERT(versions.empty() || versions.back().stamp < stamp);

@@ -1,4 +1,6 @@
-// A kv store that several processes have open: every call, through C++, with the program `memlith` as the keeper.
+// docs/guarantees.md, "Kv store of several processes": what a transaction has read of another client is durable when
+// its commit returns. And a kv store that several processes have open: every call, through C++, with the program
+// `memlith` as the keeper.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -221,6 +223,33 @@ TEST_F(Processes, ReadSnapshots) {
   info = kv->info();
   ASSERT_OK(info);
   EXPECT_EQ(info->snapshot_bytes, 0U) << "copies stay though no snapshot is active";
+}
+
+TEST_F(Processes, ReadWhatIsDurableWhenTheirCommitReturns) {
+  auto writer = open();
+  ASSERT_OK(writer);
+  auto map = writer->map("m", {.create = true});
+  ASSERT_OK(map);
+  auto reader = open();
+  ASSERT_OK(reader);
+  auto readers_map = reader->map("m");
+  ASSERT_OK(readers_map);
+  ASSERT_OK(writer->set_window(600'000));
+  for (const bool read_only : {true, false}) {
+    auto put = writer->begin();
+    ASSERT_OK(put);
+    ASSERT_OK(put->put(*map, "key", read_only ? "first" : "second"));
+    auto ticket = put->commit(Durability::weak);
+    ASSERT_OK(ticket);
+    EXPECT_LT(writer->durable(), *ticket);
+    auto txn = reader->begin({.read_only = read_only});
+    ASSERT_OK(txn);
+    auto value = txn->get(*readers_map, "key");
+    ASSERT_OK(value);
+    EXPECT_EQ(*value, read_only ? "first" : "second");
+    ASSERT_OK(txn->commit());
+    EXPECT_GE(reader->durable(), *ticket);
+  }
 }
 
 TEST_F(Processes, HaveSavepointsWindowsAndAppends) {

@@ -1,6 +1,7 @@
-// memlith/steps.hpp on a simulated disk: the power is cut behind every operation of the device, in every way that it
-// may keep what was not flushed; then the program is executed again, to its end. The effects are counted outside. Each
-// step has happened once, each effect once, or with one key, and no message is lost or sent twice.
+// docs/guarantees.md, "Durable steps": memlith/steps.hpp on a simulated disk. The power is cut behind every operation
+// of the device, in every way that it may keep what was not flushed; then the program is executed again, to its end.
+// The effects are counted outside. Each step has happened once, each effect once, or with one key, and no message is
+// lost or sent twice.
 #include <gtest/gtest.h>
 
 #include <cstdint>

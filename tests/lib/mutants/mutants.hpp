@@ -215,10 +215,8 @@
   X(kv_read_locks_released_early, kv, "a transaction lets the lock of a read go with its next read")               \
   X(kv_dirty_read, kv, "a read finds what another transaction has not committed yet")                              \
   X(kv_lost_update, kv, "a write does not look at the records that others have read")                              \
-  X(kv_reads_not_validated, kv,                                                                                    \
-    "the keeper commits what a client proposes, whatever has become of the records that it read")                  \
-  X(kv_ranges_not_validated, kv,                                                                                   \
-    "the keeper commits what a client proposes, whatever has come into the ranges that it read")                   \
+  X(kv_reads_not_validated, kv, "the keeper commits a proposal, whatever has become of the records that it read")     \
+  X(kv_ranges_not_validated, kv, "the keeper commits a proposal, whatever has come into the ranges that it read")     \
   X(kv_snapshot_moves, kv, "a read-only transaction sees the newest state, not that of its beginning")
 // Those of readers beside a writer, which tests/readers looks for.
 #define MEMLITH_READER_MUTANT_LIST(X)                                                                               \
