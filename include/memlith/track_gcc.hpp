@@ -9,8 +9,7 @@
 extern "C" {
 #endif
 /* Tells of a store to [address, address + bytes) that follows. */
-void __memlith_before(const volatile void* address, __SIZE_TYPE__ bytes)
-    __attribute__((visibility("hidden"), nothrow));
+void __memlith_before(const volatile void* address, __SIZE_TYPE__ bytes) __attribute__((visibility("hidden"), nothrow));
 #ifdef __cplusplus
 }
 #endif
@@ -19,25 +18,25 @@ void __memlith_before(const volatile void* address, __SIZE_TYPE__ bytes)
 #define __atomic_compare_exchange_n(object, expected, ...)               \
   __extension__({                                                        \
     __typeof__(expected) const memlith_expected_ = (expected);           \
-    __memlith_before(memlith_expected_, sizeof *memlith_expected_); \
+    __memlith_before(memlith_expected_, sizeof *memlith_expected_);      \
     __atomic_compare_exchange_n(object, memlith_expected_, __VA_ARGS__); \
   })
-#define __atomic_compare_exchange(object, expected, ...)                 \
-  __extension__({                                                        \
-    __typeof__(expected) const memlith_expected_ = (expected);           \
-    __memlith_before(memlith_expected_, sizeof *memlith_expected_); \
-    __atomic_compare_exchange(object, memlith_expected_, __VA_ARGS__);   \
+#define __atomic_compare_exchange(object, expected, ...)               \
+  __extension__({                                                      \
+    __typeof__(expected) const memlith_expected_ = (expected);         \
+    __memlith_before(memlith_expected_, sizeof *memlith_expected_);    \
+    __atomic_compare_exchange(object, memlith_expected_, __VA_ARGS__); \
   })
 #define __atomic_test_and_set(object, order)                 \
   __extension__({                                            \
     __typeof__(&*(object)) const memlith_object_ = (object); \
-    __memlith_before(memlith_object_, 1);               \
+    __memlith_before(memlith_object_, 1);                    \
     __atomic_test_and_set(memlith_object_, order);           \
   })
 #define __atomic_clear(object, order)                        \
   __extension__({                                            \
     __typeof__(&*(object)) const memlith_object_ = (object); \
-    __memlith_before(memlith_object_, 1);               \
+    __memlith_before(memlith_object_, 1);                    \
     __atomic_clear(memlith_object_, order);                  \
   })
 
@@ -77,8 +76,7 @@ void __memlith_before(const volatile void* address, __SIZE_TYPE__ bytes)
   (__memlith_before(to, 32), __builtin_ia32_maskstorepd256(to, mask, value))
 #define __builtin_ia32_maskmovdqu(value, mask, to) \
   (__memlith_before(to, 16), __builtin_ia32_maskmovdqu(value, mask, to))
-#define __builtin_ia32_maskmovq(value, mask, to) \
-  (__memlith_before(to, 8), __builtin_ia32_maskmovq(value, mask, to))
+#define __builtin_ia32_maskmovq(value, mask, to) (__memlith_before(to, 8), __builtin_ia32_maskmovq(value, mask, to))
 #endif
 
 #endif
