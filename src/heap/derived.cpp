@@ -6,7 +6,7 @@ namespace memlith::core {
 
 namespace {
 
-constexpr std::size_t list_of(const void* address, std::size_t lists) {
+std::size_t list_of(const void* address, std::size_t lists) {
   return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(address) * 0x9e3779b97f4a7c15 >> 40) % lists;
 }
 
