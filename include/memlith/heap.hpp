@@ -176,6 +176,7 @@ class Heap {
   // one. With Scope::thread, what the calling thread has stored, allocated and freed: memlith/heap.h, "THREADS", says
   // what the heap has to be opened for, and what threads must not do.
   Result<void> persist(Scope scope = Scope::process) const {
+    if (scope == Scope::process) return detail::result_of(memlith_heap_persist(handle_));
     memlith_region* const one = region();
     return detail::result_of(memlith_persist(&one, 1, static_cast<std::uint32_t>(scope)));
   }

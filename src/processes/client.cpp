@@ -157,9 +157,9 @@ Status KvClient::append(kv::MapNumber number, const NextRecord& next, std::uint6
 
 // ---- commits ---------------------------------------------------------------------------------------------------
 
-void KvClient::note_durable(std::uint64_t commit) {
-  std::uint64_t known = known_durable_.load(std::memory_order_relaxed);
-  while (known < commit && !known_durable_.compare_exchange_weak(known, commit, std::memory_order_relaxed)) {
+void KvClient::raise(std::atomic<std::uint64_t>& known, std::uint64_t to) {
+  std::uint64_t before = known.load(std::memory_order_relaxed);
+  while (before < to && !known.compare_exchange_weak(before, to, std::memory_order_relaxed)) {
   }
 }
 
@@ -183,7 +183,10 @@ Result<std::uint64_t> KvClient::commit(kv::Transaction& transaction, kv::Durabil
   const Status done = answered->status();
   if (done.category == Errc::conflict) conflicts_.fetch_add(1, std::memory_order_relaxed);
   MEMLITH_TRY(done);
-  if (waits) note_durable(answered->bytes);
+  if (waits) {
+    raise(known_durable_, answered->bytes);
+    raise(known_durable_ticket_, answered->ticket);
+  }
   return std::uint64_t{answered->bytes};
 }
 
@@ -203,7 +206,7 @@ Result<std::uint64_t> KvClient::commit_read(kv::Transaction& transaction, kv::Du
     return number;
   }
   MEMLITH_TRY(wait(newest));
-  note_durable(number);
+  raise(known_durable_, number);
   return number;
 }
 
@@ -211,7 +214,14 @@ Status KvClient::wait(Lsn ticket) {
   shared::Request request = request_for(Ask::durable);
   request.ticket = ticket.value;
   MEMLITH_TRY_ASSIGN(const shared::Answer answer, ask(request));
-  return answer.status();
+  MEMLITH_TRY(answer.status());
+  raise(known_durable_ticket_, ticket.value);
+  return {};
+}
+
+Lsn KvClient::durable_ticket() {
+  const std::uint64_t told = board_->head().durable_ticket.load(std::memory_order_relaxed);
+  return Lsn{std::max(told, known_durable_ticket_.load(std::memory_order_relaxed))};
 }
 
 Status KvClient::set_window(kv::Window window) {

@@ -42,7 +42,7 @@ class KvClient final : public kv::OpenKv, private kv::PagesKeeper {
   Status remove_map(std::string_view name) override;
   Status append(kv::MapNumber number, const NextRecord& next, std::uint64_t& appended) override;
   Status persist() override { return wait(Lsn{}); }
-  Lsn durable_ticket() override { return Lsn{board_->head().durable_ticket.load(std::memory_order_relaxed)}; }
+  Lsn durable_ticket() override;
   Status wait(Lsn ticket) override;
   Status set_window(kv::Window window) override;
   Result<kv::KvInfo> info() override;
@@ -59,11 +59,12 @@ class KvClient final : public kv::OpenKv, private kv::PagesKeeper {
   Status settle(std::size_t slot) override;
   [[nodiscard]] Status check() const override;
   Result<shared::Answer> ask(const shared::Request& request, std::string_view payload = {});
-  void note_durable(std::uint64_t commit);
+  static void raise(std::atomic<std::uint64_t>& known, std::uint64_t to);
 
   const std::uint64_t process_;  // mark of the process that has opened it
   shared::Line line_;
-  std::atomic<std::uint64_t> known_durable_{0};  // a commit; so are all before
+  std::atomic<std::uint64_t> known_durable_{0};         // a commit; so are all before
+  std::atomic<std::uint64_t> known_durable_ticket_{0};  // likewise, from answers, which come before the board tells
 };
 
 }  // namespace memlith::core::processes

@@ -432,6 +432,8 @@ void World::read_into_region() {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);
   EXPECT_EQ(::write(ends[1], bytes.data(), count), static_cast<ssize_t>(count));
+  const memlith_bytes part{memory + offset, count};
+  expect(MEMLITH_CALL(memlith_announce, region->handle, &part, 1), MEMLITH_OK, "announce");
   expect(MEMLITH_CALL(memlith_prepare, region->handle, memory + offset, count), MEMLITH_OK, "prepare");
   EXPECT_EQ(::read(ends[0], memory + offset, count), static_cast<ssize_t>(count)) << story();
   expect(MEMLITH_CALL(memlith_touch, region->handle, memory + offset, count), MEMLITH_OK, "touch");
@@ -772,6 +774,8 @@ void World::misuse() {
   }
   expect(MEMLITH_CALL(memlith_touch, region->handle, memory + region->now.size(), 1), MEMLITH_INVALID, "touch outside");
   expect(MEMLITH_CALL(memlith_prepare, region->handle, memory - 1, 2), MEMLITH_INVALID, "prepare outside");
+  const memlith_bytes outside{memory - 1, 2};
+  expect(MEMLITH_CALL(memlith_announce, region->handle, &outside, 1), MEMLITH_INVALID, "announce outside");
   expect(MEMLITH_CALL(memlith_wait, store->handle, ~std::uint64_t{0}), MEMLITH_INVALID, "a ticket of no commit");
   if (region->now.size() > 1) {
     expect(MEMLITH_CALL(memlith_region_grow, region->handle, region->now.size() / 2 > kPage ? 1 : 0), MEMLITH_INVALID,

@@ -180,6 +180,7 @@ TEST(TrackerChoices, FollowWhatWasLost) {
 
 // A region that has grown, as a program sees it.
 TEST(TrackerChoices, ARegionThatHasGrown) {
+  if (host_page_bytes() != kPageBytes) GTEST_SKIP() << "the numbers are of pages of 4 KiB";
   if (!probe_scan().ok()) GTEST_SKIP() << last_error_text();
   RegionWorld world(TrackerKind::automatic);
   Region& region = world.open("a", kMiB, kGiB);
