@@ -78,6 +78,7 @@ Explored explore_mutex(std::size_t processes, std::size_t preemptions, std::uint
 }
 
 TEST(RobustMutexSchedules, ExcludeAndRepairWhateverDies) {
+  if (MEMLITH_LAB_FIBERS == 0) GTEST_SKIP() << "no death of a task with a sanitizer";
   const Explored two = explore_mutex(2, 3);
   EXPECT_EQ(two.wrong, "");
   EXPECT_TRUE(two.complete);
@@ -89,6 +90,7 @@ TEST(RobustMutexSchedules, ExcludeAndRepairWhateverDies) {
 }
 
 TEST(RobustMutexSchedules, ShowMutants) {
+  if (MEMLITH_LAB_FIBERS == 0) GTEST_SKIP() << "no death of a task with a sanitizer";
   for (const Mutant mutant : {Mutant::living_owner_robbed, Mutant::dead_owner_kept, Mutant::repair_left_out}) {
     const WithMutant with(mutant);
     EXPECT_NE(explore_mutex(2, 2).wrong, "") << static_cast<int>(mutant);
@@ -288,6 +290,7 @@ void abort_and_move(Case& all, Client& client) {
 }
 
 TEST(SharedSchedules, LeaveWholeCommitsWhereverAClientDies) {
+  if (MEMLITH_LAB_FIBERS == 0) GTEST_SKIP() << "no death of a task with a sanitizer";
   for (const Case::Act& first : {Case::Act(move_up), Case::Act(abort_and_move)}) {
     const Explored explored = explore_regions(first, move_on, 1, 100'000);
     EXPECT_EQ(explored.wrong, "");
@@ -299,6 +302,7 @@ TEST(SharedSchedules, LeaveWholeCommitsWhereverAClientDies) {
 
 // Those that need two processes at one moment: SharedMutants of death_test.cpp.
 TEST(SharedSchedules, ShowAnUndoThatIsLeftOut) {
+  if (MEMLITH_LAB_FIBERS == 0) GTEST_SKIP() << "no death of a task with a sanitizer";
   const WithMutant with(Mutant::undo_left_out);
   EXPECT_NE(explore_regions(move_up, move_on, 1, 100'000).wrong, "");
 }

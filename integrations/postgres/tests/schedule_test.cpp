@@ -264,6 +264,7 @@ Explored explore(bool checkpoints, std::size_t preemptions, std::uint64_t schedu
 }
 
 TEST(PageSchedules, KeepWhatWasFlushedWhateverDies) {
+  if (MEMLITH_LAB_FIBERS == 0) GTEST_SKIP() << "no death of a task with a sanitizer";
   for (const bool checkpoints : {false, true}) {
     const Explored explored = explore(checkpoints, 1, 100'000);
     EXPECT_EQ(explored.wrong, "");
@@ -274,6 +275,7 @@ TEST(PageSchedules, KeepWhatWasFlushedWhateverDies) {
 }
 
 TEST(PageSchedules, ShowMutants) {
+  if (MEMLITH_LAB_FIBERS == 0) GTEST_SKIP() << "no death of a task with a sanitizer";
   for (const Mutant mutant : {Mutant::staged_left_out, Mutant::durable_before_log, Mutant::reset_before_flush}) {
     active_mutant = mutant;
     const Explored explored = explore(mutant == Mutant::reset_before_flush, 1, 100'000);
