@@ -126,7 +126,7 @@ class Dbos:
         DBOS.launch()
 
     def count(self, runs, seconds):
-        """Steps in so many workflows at once."""
+        """Steps of several workflows at once."""
         return sum(each.get_result() for each in [self.dbos.start_workflow(self.workflow, seconds)
                                                   for _ in range(runs)])
 
@@ -135,7 +135,7 @@ class Dbos:
 
 
 def count_steps(side, runs, seconds):
-    """Steps in so many threads, each with a run of its own."""
+    """Steps of several threads, each with a run of its own."""
     if hasattr(side, "count"):
         return side.count(runs, seconds)
     counts = []
@@ -186,7 +186,7 @@ def rates(options, folder):
 
 
 def resumed(options, folder):
-    """A process ends with so many runs behind a step; the next one executes all of them to their end."""
+    """A process ends with runs behind a step; the next process executes all of them to their end."""
     path = folder / "resumed"
     with memlith.open(path) as store:
         for first in range(0, options.resumed, 500):

@@ -1,4 +1,4 @@
-// docs/several-processes.md, "What is promised": random histories of transactions of several clients of one keeper are
+// docs/several-processes.md, "Promises": random histories of transactions of several clients of one keeper are
 // strictly serialisable in the order of their numbers. Each client has a handle of its own, as another process has. A
 // keeper that does not look whether what was read is as it was, and a client whose snapshot moves, are found.
 #include <gtest/gtest.h>

@@ -48,7 +48,7 @@ def test_is_a_dictionary(folder):
     users["ada"] = {"born": 1815}
     users.update({"bob": 1, "eve": 2}, zoe=3)
     assert list(users) == ["ada", "bob", "eve", "zoe"] and len(users) == 4
-    assert users.get("ada") == {"born": 1815} and "nobody" not in users
+    assert users.get("ada") == {"born": 1815} and "grace" not in users
     assert users.pop("bob") == 1 and users.pop("bob", None) is None
     assert users.setdefault("eve", 7) == 2 and users.setdefault("new", 7) == 7
     assert users.incr("count") == 1 and users.incr("count", 4) == 5

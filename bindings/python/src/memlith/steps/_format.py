@@ -1,6 +1,6 @@
 """The records of runs and steps, as bytes that Python and C++ (memlith/steps.hpp) read and write.
 
-They lie in the dictionary ".steps", of raw bytes: docs/steps.md, "What lies in the store", has the table. Numbers are
+They lie in the dictionary ".steps", of raw bytes: docs/steps.md, "Records in the store", has the table. Numbers are
 little-endian, except within keys, whose order matters. A text is its length (4 bytes) and UTF-8; bytes likewise.
 """
 
