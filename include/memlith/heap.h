@@ -146,7 +146,9 @@ typedef struct memlith_heap_report {
 } memlith_heap_report;
 
 /* Checks every structure of the heap, and that the structures account for every byte of the region. Reads them all;
- * other threads' calls wait. `report` may be null. Errors: CORRUPT - the message names the place. */
+ * other threads' calls wait. Containers of memlith/btree.hpp and memlith/flat_hash.hpp that this process uses are read
+ * as well, without their owners' locks: no thread changes them meanwhile. `report` may be null.
+ * Errors: CORRUPT - the message names the place. */
 MEMLITH_API int32_t memlith_heap_verify(memlith_heap* heap, memlith_heap_report* report);
 
 /* Looks for blocks to which nothing leads, in the heaps of a store that is closed, or whose process was killed, and
