@@ -7,7 +7,7 @@ add_custom_command(OUTPUT ${heap_map_library}
   COMMAND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/memlith-c++ -std=c++20 -O2 -g1 -DNDEBUG -fPIC -shared -fvisibility=hidden
     -DMEMLITH_STORES_ARE_RECORDED -ffile-prefix-map=${PROJECT_SOURCE_DIR}=. -I${PROJECT_SOURCE_DIR}/bench
     -I${PROJECT_SOURCE_DIR}/tools -I${PROJECT_SOURCE_DIR}/include ${heap_map} -o ${heap_map_library} -Wl,-Bsymbolic
-  DEPENDS ${heap_map} ${runtime} memlith_track ${PROJECT_SOURCE_DIR}/bench/kv/peers/peer.hpp
+  DEPENDS ${heap_map} ${archives} memlith_track ${PROJECT_SOURCE_DIR}/bench/kv/peers/peer.hpp
     ${PROJECT_SOURCE_DIR}/bench/kit/try.hpp ${PROJECT_SOURCE_DIR}/include/memlith/heap.hpp
     ${PROJECT_SOURCE_DIR}/include/memlith/btree.hpp ${PROJECT_SOURCE_DIR}/include/memlith/flat_hash.hpp VERBATIM)
 add_custom_target(memlith_heap_map_instrumented DEPENDS ${heap_map_library})
