@@ -54,8 +54,10 @@ typedef struct memlith_store_options {
    * 0 = 4 MiB at first (1 MiB for memlith_file_open); while commits fill the log within a minute, it grows. A larger
    * log disturbs commits less often, but recovery has more to read. The log grows at once to the size that lasts a
    * minute, up to 128 MiB (for memlith_file_open: half the file's size, at least 16 MiB, at most 64 MiB). It grows
-   * further, to 1 GiB, only as checkpoints cost more than growing. log_max_bytes limits both. A clean close shrinks the
-   * log to its original size. */
+   * further, to 1 GiB, only as checkpoints cost more than growing. log_max_bytes limits both. A clean close leaves
+   * the log as large as what was logged since the opening, at most 128 MiB and at least its original size, so that the
+   * next opening need not grow it again; with a size given here, and for memlith_file_open, it shrinks to its original
+   * size. */
   uint64_t log_bytes;
   /* The largest size that the log may grow to, also for one large transaction; 0 = 1 GiB or log_bytes, whichever is
    * larger. */

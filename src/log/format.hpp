@@ -52,7 +52,7 @@ struct Superblock {           // docs/format.md#superblock
   std::uint32_t client_bytes;   // how much of `client` the owner of the log uses
   std::uint8_t client[kClientBytes];
   std::uint64_t begun_lsn;        // head of the log when this incarnation began: valid frames from here on belong to it
-  std::uint64_t slot_count_made;  // number of slots at creation, to which a clean close goes back
+  std::uint64_t slot_count_made;  // number of slots at creation; a clean close leaves at least these
   // FileBirth of the file that this was written to; in a copy of the file they are not those of the copy.
   std::uint64_t file_birth_ns;
   std::uint64_t file_number;

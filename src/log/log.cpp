@@ -131,21 +131,21 @@ Status Log::use_found_slots(LogPosition tail) {
               device_.path(), *missing, batches_.next_frame().value);
 }
 
-Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, GrownSlots grown_slots) {
+Status Log::close(const ClientBytes& client, std::optional<LogPosition> home, std::uint64_t slots_kept) {
   if (poisoned()) return failure();
   if (!started_) return kOk;
   MEMLITH_TRY(sync(head()));
   LogPosition from = home.value_or(tail());
   LogPosition end = durable();
   const LockGuard lock(superblocks_.mutex());
-  const bool has_grown = superblocks_.current().slot_count > superblocks_.current().slot_count_made;
-  const bool grown = has_grown && from == end && grown_slots == GrownSlots::removed;
-  const std::uint64_t bytes = kSlotsOffset + superblocks_.current().slot_count_made * geometry_.slot_bytes;
+  const std::uint64_t left = std::max(superblocks_.current().slot_count_made, slots_kept);
+  const bool grown = superblocks_.current().slot_count > left && from == end;
+  const std::uint64_t bytes = kSlotsOffset + left * geometry_.slot_bytes;
   if (grown) {
-    // The slots that grow() added are removed. The log continues in a new segment, which may lie in any slot.
+    // Slots that grow() added are removed. The log continues in a new segment, which may lie in any slot.
     end.lsn = Lsn{geometry_.segments_until(end.lsn) * geometry_.segment_bytes()};
     from = end;
-    superblocks_.current().slot_count = superblocks_.current().slot_count_made;
+    superblocks_.current().slot_count = left;
   }
   const Status status = superblocks_.write(from, client, end, LogEnd::closed);
   if (!status.ok()) poison(status);

@@ -107,12 +107,10 @@ class Log {
   // slot_count_max. Any thread, also during commits. Errors: no_space (nothing changed), poisoned.
   Status grow(std::uint64_t more_slots);
 
-  // Makes everything durable and marks the log clean, so that opening it reads only the superblock. Removes the slots
-  // that grow() added, unless another process has yet to read them. `home`: also frees everything before it, as trim()
-  // does.
-  enum class GrownSlots : std::uint8_t { removed, left };
-  Status close(const ClientBytes& client, std::optional<LogPosition> home = {},
-               GrownSlots grown_slots = GrownSlots::removed);
+  // Makes everything durable and marks the log clean, so that opening it reads only the superblock. Removes slots that
+  // grow() added until there are `slots_kept`. `home`: also frees everything before it, as trim() does.
+  static constexpr std::uint64_t kAllSlots = ~std::uint64_t{0};  // for another process, which has yet to read them
+  Status close(const ClientBytes& client, std::optional<LogPosition> home = {}, std::uint64_t slots_kept = 0);
 
   // From now on nothing is acknowledged. For the floor above, when its own work with the log failed.
   void poison(Status cause);

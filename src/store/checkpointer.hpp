@@ -41,6 +41,11 @@ class Checkpointer {
   // The last checkpoint of a store that is being closed. Everything before the returned tail is home then, and leaves
   // the log when Log::close() writes this tail. A second call without commits in between does nothing.
   Result<LogPosition> checkpoint_for_close() MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  // The number of slots that a clean close leaves.
+  [[nodiscard]] std::uint64_t slots_to_keep() MEMLITH_EXCLUDES(mutex_) {
+    const LockGuard lock(mutex_);
+    return grower_.slots_to_keep();
+  }
   // Calls `act` while no checkpoint runs.
   Status between_checkpoints(const std::function<Status()>& act) MEMLITH_EXCLUDES(mutex_);
   // Returns when everything before `end`, which is durable, is home. Runs a checkpoint only if necessary, and gives way

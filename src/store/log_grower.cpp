@@ -19,7 +19,15 @@ void LogGrower::start() {
                                                                : kLogBusyBytesDefault;
   busy_slots_max_ = std::min(files_.log->slot_count_max(), busy_bytes / files_.log->geometry().slot_bytes);
   MEMLITH_ASSERT(busy_slots_max_ <= files_.log->slot_count_max());
-  woken_ = {files_.log->head(), SteadyClock::now()};
+  opened_at_ = files_.log->head();
+  woken_ = {opened_at_, SteadyClock::now()};
+}
+
+std::uint64_t LogGrower::slots_to_keep() const {
+  // The log of one file lies beside a file of the user's, and may be removed.
+  if (files_.one_file() || files_.options.log_bytes != 0) return 0;
+  const std::uint64_t filled = bytes_between(opened_at_, files_.log->head());
+  return std::min(filled, directory_.log_bytes_given()) / files_.log->geometry().slot_bytes;
 }
 
 LogLoad LogGrower::look() {

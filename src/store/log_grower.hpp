@@ -23,6 +23,9 @@ class LogGrower {
   // Adds slots step by step, paced to the rate at which the log fills. True: the log has room again, so no checkpoint
   // is needed yet.
   bool grow(const Pause& pause);
+  // The number of slots that a clean close leaves, so that the next user need not fill them with zeros again: as many
+  // as were filled since the opening, up to the size that growth is given. Fewer than at creation: those of then.
+  [[nodiscard]] std::uint64_t slots_to_keep() const;
 
  private:
   // The head of the log at the last request of a checkpoint.
@@ -36,6 +39,7 @@ class LogGrower {
   StoreFiles& files_;
   Directory& directory_;
   Woken woken_;
+  Lsn opened_at_;                     // the head of the log then
   std::uint64_t busy_slots_max_ = 0;  // the size to which the log may grow under load
   std::uint64_t grown_bytes_ = 0;     // growth beyond the given size
 };

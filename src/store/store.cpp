@@ -274,8 +274,8 @@ Status Store::finish() {
   const bool awaited = wait.has_value() ? wait->archived < tail.lsn
                                         : has_archiver(files_.volume, files_.names.archived);  // not read yet
   MEMLITH_TRY_ASSIGN(const std::uint64_t stamp, directory_->stamp());
-  MEMLITH_TRY(log.close(directory_->client_bytes(stamp), tail,
-                        awaited ? Log::GrownSlots::left : Log::GrownSlots::removed));
+  const std::uint64_t slots_kept = awaited ? Log::kAllSlots : checkpointer_.slots_to_keep();
+  MEMLITH_TRY(log.close(directory_->client_bytes(stamp), tail, slots_kept));
   const Status dropped = replay_.blocks().drop();  // a clean log needs no blocks, and no later tail equals theirs
   drop_stats();
   MEMLITH_TRY(dropped);

@@ -134,6 +134,20 @@ TEST(Log, AClosedLogIsAsLargeAsItWasMade) {
     ASSERT_TRUE(world.log().close({}).ok());
     EXPECT_EQ(must(world.log().device().size()), size);
   }
+  // Or as large as the caller wants it to be, if it has grown so far.
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  world.append(payload_of(8 * kSegment, 2));
+  ASSERT_TRUE(world.log().trim(world.log().durable(), {}).ok());
+  ASSERT_TRUE(world.log().close({}, {}, 6).ok());
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  EXPECT_EQ(world.log().capacity_bytes(), 6 * kSegment);
+  world.append(payload_of(5 * kSegment, 4));
+  EXPECT_EQ(world.log().capacity_bytes(), 6 * kSegment);
+  world.crash();
+  ASSERT_TRUE(world.open().ok()) << last_error_text();
+  EXPECT_EQ(world.frames(), (Frames{payload_of(5 * kSegment, 4)}));
+  ASSERT_TRUE(world.log().trim(world.log().durable(), {}).ok());
+  ASSERT_TRUE(world.log().close({}).ok());
   // Not where something is in it still.
   ASSERT_TRUE(world.open().ok()) << last_error_text();
   world.append(payload_of(8 * kSegment, 3));

@@ -1,5 +1,5 @@
-// docs/how-to/sizing.md, "What lies on the disk": a log begins with 4 MiB, that of one file with 1 MiB, grows at once
-// while commits fill it quickly, and is small again after a clean close.
+// docs/how-to/sizing.md, "What lies on the disk": a log begins with 4 MiB, that of one file with 1 MiB, and grows at
+// once while commits fill it quickly. A clean close leaves a folder's log as large as what was logged meanwhile.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -78,10 +78,36 @@ TEST_P(LogSize, GrowsAtOnceWhileItIsFilledQuickly) {
   open();
   EXPECT_GE(store_->log().capacity_bytes(), grown);
   EXPECT_TRUE(content_of(*store_, object_) == before);
+  // Nothing was logged since this opening.
   ASSERT_OK(store_->close());
   expect_log(small_log_bytes(), "closed");
   open();
   EXPECT_TRUE(content_of(*store_, object_) == before);
+}
+
+// The next user of a busy store finds the log as large as it was, and need not fill it with zeros again.
+TEST_P(LogSize, IsLeftAsLargeAsWhatWasLogged) {
+  open();
+  commit_bytes(24 * kMiB);
+  const std::uint64_t grown = store_->log().capacity_bytes();
+  ASSERT_OK(store_->close());
+  if (GetParam() == StoreKind::one_file) return expect_log(small_log_bytes(), "closed");
+  const std::uint64_t left = std::filesystem::file_size(log());
+  EXPECT_GE(left, std::min(grown, 24 * kMiB));
+  open();
+  EXPECT_TRUE(store_->was_clean());
+  EXPECT_EQ(std::filesystem::file_size(log()), left);
+  EXPECT_GE(store_->log().capacity_bytes(), std::min(grown, 23 * kMiB));
+  const Bytes before = content_of(*store_, object_);
+  commit_bytes(8 * kMiB);  // less: the log shrinks to that
+  ASSERT_OK(store_->close());
+  EXPECT_LT(std::filesystem::file_size(log()), 16 * kMiB);
+  EXPECT_GE(std::filesystem::file_size(log()), 8 * kMiB);
+  open();
+  EXPECT_EQ(content_of(*store_, object_).size(), before.size());
+  store_ = nullptr;  // as a crash leaves it
+  open();
+  EXPECT_FALSE(store_->was_clean());
 }
 
 // A transaction larger than the log makes it as large, and 1 GiB is in reach of slots that are so small.
