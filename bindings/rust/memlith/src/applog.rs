@@ -223,8 +223,8 @@ impl AppLog {
 }
 
 impl InStore for AppLog {
-    fn store(&self) -> &Store {
-        &self.store
+    fn store(&self) -> Option<&Store> {
+        Some(&self.store)
     }
 }
 

@@ -377,8 +377,8 @@ fn type_of<T>(version: u32) -> sys::memlith_type {
 }
 
 impl InStore for Heap {
-    fn store(&self) -> &Store {
-        &self.store
+    fn store(&self) -> Option<&Store> {
+        Some(&self.store)
     }
 }
 

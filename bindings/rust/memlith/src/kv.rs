@@ -4,13 +4,14 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::os::raw::{c_int, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::time::Duration;
 
 use memlith_sys as sys;
 
 use crate::error::{check, found, still_open, Category, Error, Result};
-use crate::store::{c_string, milliseconds, sealed::InStore, Store, View};
+use crate::store::{c_path, c_string, milliseconds, sealed::InStore, Store, View};
 
 /// When a commit is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,10 +36,26 @@ impl Durability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Map(sys::memlith_kv_map);
 
+/// How to open a kv store of several processes. The defaults open one that exists.
+#[derive(Clone, Debug, Default)]
+pub struct SharedOptions {
+    /// Makes the store, and the kv store in it, if they do not exist.
+    pub create: bool,
+    /// With `create`: fails with [`Category::Exists`] if the kv store exists.
+    pub exclusive: bool,
+    /// The largest size of a new kv store, in bytes; takes addresses only. 0: 1 TiB.
+    pub max_size: u64,
+    /// The command `memlith`, if the keeper has to be started. None: it is looked for near the library, near the
+    /// program, and in `PATH`.
+    pub program: Option<PathBuf>,
+    /// How long to wait for a keeper that begins or ends. Zero: a minute.
+    pub patience: Duration,
+}
+
 /// A kv store, open in this process. Threads share it.
 pub struct Kv {
     raw: *mut sys::memlith_kv,
-    store: Store, // behind the handle, which closes first
+    store: Option<Store>, // behind the handle, which closes first; none: it is open for several processes
 }
 
 // SAFETY: any number of threads use a kv store; opening and closing take it alone, as `open` and `drop` do.
@@ -66,12 +83,48 @@ impl Kv {
         let mut raw = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         store.opening(|| unsafe { sys::memlith_kv_open(store.raw(), name.as_ptr(), &options, &mut raw) })?;
-        Ok(Self { raw, store: store.clone() })
+        Ok(Self { raw, store: Some(store.clone()) })
+    }
+
+    /// Opens the kv store `name` of the store in folder `store` for this process and others: any number of processes
+    /// read and write it, each with a handle of its own. The manual is `docs/several-processes.md`.
+    ///
+    /// Reads send no message and wait for no other process. A transaction that writes takes no locks: its commit fails
+    /// with [`Category::Conflict`], and has no effect, if what it read is not as it was; [`Kv::transact`] begins again.
+    /// A process that is killed or stopped is in no other's way. When the keeper has died, every call fails with
+    /// [`Category::Poisoned`], and a commit that was under way with [`Category::Io`]: it may be durable or not. Drop
+    /// the handle then, and open the kv store again. A forked child opens its own handle; its parent's is
+    /// [`Category::Invalid`] there. [`Category::Unsupported`] here: [`crate::Transaction::join`],
+    /// [`Kv::on_durable`]. A handle has at most 128 transactions and snapshots at a time ([`Category::Busy`]).
+    ///
+    /// Fails with [`Category::NotFound`] without the store, the kv store, or the command `memlith`, and with
+    /// [`Category::Busy`] while a program has the store open for itself.
+    pub fn open_shared(store: impl AsRef<Path>, name: &str, options: SharedOptions) -> Result<Self> {
+        let (store, name) = (c_path(store.as_ref())?, c_string(name)?);
+        let program = options.program.as_deref().map(c_path).transpose()?;
+        let mut plain = sized!(sys::memlith_kv_options);
+        plain.flags |= if options.create { sys::MEMLITH_CREATE } else { 0 };
+        plain.flags |= if options.exclusive { sys::MEMLITH_EXCLUSIVE } else { 0 };
+        plain.max_size = options.max_size;
+        plain.program = program.as_ref().map_or(ptr::null(), |path| path.as_ptr());
+        plain.patience_ms = milliseconds(options.patience);
+        let mut raw = ptr::null_mut();
+        // SAFETY: the arguments live during the call.
+        check(unsafe { sys::memlith_kv_open_shared(store.as_ptr(), name.as_ptr(), &plain, &mut raw) })?;
+        Ok(Self { raw, store: None })
+    }
+
+    fn view(&self) -> Result<Option<View<'_>>> {
+        self.store.as_ref().map(Store::view).transpose()
+    }
+
+    fn same_view(&self) -> Option<View<'_>> {
+        self.store.as_ref().map(Store::same_view)
     }
 
     /// The map of that name, which is made, durably, if it does not exist.
     pub fn map(&self, name: &str) -> Result<Map> {
-        let _view = self.store.view()?;
+        let _view = self.view()?;
         let (name, mut number) = (c_string(name)?, 0);
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_kv_map_open(self.raw, name.as_ptr(), sys::MEMLITH_CREATE, &mut number) })?;
@@ -80,7 +133,7 @@ impl Kv {
 
     /// The map of that name, if there is one.
     pub fn find_map(&self, name: &str) -> Result<Option<Map>> {
-        let _view = self.store.view()?;
+        let _view = self.view()?;
         let (name, mut number) = (c_string(name)?, 0);
         // SAFETY: the handle is open.
         let there = found(unsafe { sys::memlith_kv_map_open(self.raw, name.as_ptr(), 0, &mut number) })?;
@@ -89,7 +142,7 @@ impl Kv {
 
     /// Removes a map with its records, durably. False: there was none.
     pub fn remove_map(&self, name: &str) -> Result<bool> {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         let name = c_string(name)?;
         // SAFETY: the handle is open.
         found(unsafe { sys::memlith_kv_map_remove(self.raw, name.as_ptr()) })
@@ -105,7 +158,7 @@ impl Kv {
         V: AsRef<[u8]>,
         I: IntoIterator<Item = (K, V)>,
     {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         let mut source: Source<K, V, I::IntoIter> = Source { records: records.into_iter(), current: None, panic: None };
         let mut count = 0;
         let next = next_record::<K, V, I::IntoIter>;
@@ -121,7 +174,7 @@ impl Kv {
 
     /// The names of the maps, in order.
     pub fn maps(&self) -> Result<Vec<String>> {
-        let _view = self.store.view()?;
+        let _view = self.view()?;
         let mut names = Vec::new();
         loop {
             let mut name = [0u8; sys::MEMLITH_KV_NAME_BYTES_MAX as usize + 1];
@@ -139,7 +192,7 @@ impl Kv {
     /// Begins a transaction that writes. A call that meets a lock of another one fails with [`Category::Conflict`], and
     /// the transaction has ended then: [`Kv::transact`] begins it again.
     pub fn begin(&self) -> Result<Transaction<'_>> {
-        let _view = self.store.same_view(); // a store that is only read begins none
+        let _view = self.same_view(); // a store that is only read begins none
         let mut raw = ptr::null_mut();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_kv_begin(self.raw, 0, &mut raw) })?;
@@ -148,11 +201,11 @@ impl Kv {
 
     /// A snapshot, which takes no locks and meets no conflict.
     pub fn read(&self) -> Result<Snapshot<'_>> {
-        let view = self.store.view()?;
+        let view = self.view()?;
         let mut raw = ptr::null_mut();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_kv_begin(self.raw, sys::MEMLITH_KV_READ_ONLY, &mut raw) })?;
-        Ok(Snapshot { raw, _view: view })
+        Ok(Snapshot { raw, _view: view, kv: PhantomData })
     }
 
     /// Runs `work` in a transaction, and commits it durably. After a conflict `work` runs again, in a new transaction.
@@ -162,7 +215,7 @@ impl Kv {
     }
 
     /// The same with a choice of when the commit is durable, its ticket, and an error of the caller's own: it comes
-    /// back as `work` returned it, unless a conflict had ended the transaction. The ticket is for [`Store::wait`] and
+    /// back as `work` returned it, unless a conflict had ended the transaction. The ticket is for [`Kv::wait`] and
     /// [`Kv::on_durable`].
     pub fn transact_with<T, E: From<Error>>(
         &self,
@@ -190,7 +243,7 @@ impl Kv {
     /// order of the tickets, one at a time: a slow one delays those behind it, and nothing else; a panic ends with it.
     /// [`Category::Invalid`]: there is no such ticket yet, and `done` is not called.
     pub fn on_durable(&self, ticket: u64, done: impl FnOnce(Result<()>) + Send + 'static) -> Result<()> {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         let context: *mut Durable = Box::into_raw(Box::new(Box::new(done)));
         // SAFETY: the context is what `durable` takes it for; the library calls that once, if the call worked.
         check(unsafe { sys::memlith_kv_on_durable(self.raw, ticket, Some(durable), context.cast()) }).map_err(|error| {
@@ -203,14 +256,22 @@ impl Kv {
     /// The window of weak commits: each is durable at most `most` after it returned, or as soon as `bytes` of log wait.
     /// Zero: 100 ms; 0 bytes: 16 MiB.
     pub fn set_window(&self, most: Duration, bytes: u64) -> Result<()> {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_kv_set_window(self.raw, milliseconds(most), bytes) })
     }
 
+    /// Returns when the commit of this kv store with that ticket is durable. [`Category::Invalid`]: there is no such
+    /// ticket yet.
+    pub fn wait(&self, ticket: u64) -> Result<()> {
+        let _view = self.same_view();
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_kv_wait(self.raw, ticket) })
+    }
+
     /// Makes every commit that has returned durable.
     pub fn persist(&self) -> Result<()> {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_kv_persist(self.raw) })
     }
@@ -218,14 +279,14 @@ impl Kv {
     /// Every commit of this kv store up to this ticket is durable.
     #[must_use]
     pub fn durable(&self) -> u64 {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         // SAFETY: the handle is open.
         unsafe { sys::memlith_kv_durable(self.raw) }
     }
 
     /// Checks every page. Fails with [`Category::Corrupt`] and the page's number.
     pub fn verify(&self) -> Result<()> {
-        let _view = self.store.view()?;
+        let _view = self.view()?;
         // SAFETY: the handle is open; the report may be null.
         check(unsafe { sys::memlith_kv_verify(self.raw, ptr::null_mut()) })
     }
@@ -234,7 +295,7 @@ impl Kv {
     pub fn close(mut self) -> Result<()> {
         // SAFETY: no transaction borrows it. Where it stays open (no room for weak commits), drop() tries once more.
         let code = {
-            let _view = self.store.same_view();
+            let _view = self.same_view();
             unsafe { sys::memlith_kv_close(self.raw) }
         };
         if !still_open(code) {
@@ -245,14 +306,14 @@ impl Kv {
 }
 
 impl InStore for Kv {
-    fn store(&self) -> &Store {
-        &self.store
+    fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
     }
 }
 
 impl Drop for Kv {
     fn drop(&mut self) {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         // SAFETY: no transaction borrows it; null is ignored.
         unsafe { sys::memlith_kv_close(self.raw) };
     }
@@ -490,7 +551,8 @@ unsafe fn commit(raw: *mut sys::memlith_kv_txn, durability: Durability) -> Resul
 /// snapshot does not.
 pub struct Snapshot<'kv> {
     raw: *mut sys::memlith_kv_txn,
-    _view: View<'kv>, // of the kv store's store; behind the handle, which is freed first
+    _view: Option<View<'kv>>, // of the kv store's store; behind the handle, which is freed first
+    kv: PhantomData<&'kv Kv>,
 }
 
 impl Snapshot<'_> {

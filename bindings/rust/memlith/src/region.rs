@@ -213,8 +213,8 @@ pub(crate) fn undoing<T, E: From<Error>>(
 }
 
 impl InStore for Region {
-    fn store(&self) -> &Store {
-        &self.store
+    fn store(&self) -> Option<&Store> {
+        Some(&self.store)
     }
 }
 

@@ -366,7 +366,11 @@ impl Store {
     /// ticket. `opened` names everything that is open in the store, and stays open: nothing else may use the store
     /// meanwhile, so that there must be no clone of it. After an error everything is as before.
     pub fn refresh(&mut self, opened: &mut [&mut dyn Opened]) -> Result<u64> {
-        let ours = opened.iter().filter(|each| Arc::ptr_eq(&each.store().handle, &self.handle)).count();
+        let ours = opened
+            .iter()
+            .filter_map(|each| each.store())
+            .filter(|each| Arc::ptr_eq(&each.handle, &self.handle))
+            .count();
         if ours != opened.len() || Arc::strong_count(&self.handle) != 1 + ours {
             return Err(Error::invalid(
                 "refresh names each kv store, log, heap and region that is open in the store, none of another store, \
@@ -408,7 +412,8 @@ impl Store {
 pub(crate) mod sealed {
     /// Implemented by what holds one clone of its store, and nothing else that could use it.
     pub trait InStore {
-        fn store(&self) -> &super::Store;
+        /// None of a kv store that is open for several processes.
+        fn store(&self) -> Option<&super::Store>;
     }
 }
 
