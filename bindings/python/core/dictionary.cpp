@@ -35,15 +35,6 @@ struct Turn {
   }
 };
 
-// Shares the store's lock. Releases the interpreter lock if it has to wait.
-std::shared_lock<std::shared_mutex> share(std::shared_mutex& lock) {
-  std::shared_lock shared(lock, std::try_to_lock);
-  if (shared.owns_lock()) return shared;
-  const Unlocked unlocked;
-  shared.lock();
-  return shared;
-}
-
 }  // namespace
 
 Records& Store::records() {
@@ -79,8 +70,7 @@ std::unique_lock<std::mutex> Store::take_part(const OwnerPtr& owner) {
   const bool is_new = turn_.begin(owner);
   part = lock_briefly(owner->use);
   if (owner->open && owner->records) return part;  // by another thread of the transaction
-  const Unlocked unlocked;
-  const std::shared_lock lock(lock_);
+  const auto lock = share(lock_);
   try {
     if (owner->open) records().begin();
   } catch (const Failure&) {
@@ -130,9 +120,13 @@ void Store::read(const Reading& work) {
   work(txn, all.meta());
 }
 
-void Store::write(bool weak, const Writing& work) {
+void Store::write(bool weak, Length length, const Writing& work) {
   check_usable();
   if (const auto part = take_part(current()); part.owns_lock()) {
+    if (length == Length::brief) {
+      const auto lock = share(lock_);
+      return work(records());
+    }
     const Unlocked unlocked;
     const std::shared_lock lock(lock_);
     return work(records());
@@ -172,7 +166,7 @@ void Store::append(const std::shared_ptr<Dictionary>& to, std::vector<Record> re
 
 void Store::clear(const std::shared_ptr<Dictionary>& which, bool weak) {
   try {
-    return write(weak, [&](RecordWriter& records) { records.remove_range(*which, {}, {}); });
+    return write(weak, Length::any, [&](RecordWriter& records) { records.remove_range(*which, {}, {}); });
   } catch (const Failure& failure) {
     if (memlith_category(failure.code) != MEMLITH_FULL || current() != nullptr) throw;
   }
@@ -188,6 +182,11 @@ void Store::clear(const std::shared_ptr<Dictionary>& which, bool weak) {
 namespace {
 
 constexpr std::size_t kAppendBytes = 4 << 20;  // of one appending, behind which others write
+constexpr std::size_t kBriefBytes = 16 << 10;
+
+using Length = RecordStore::Length;
+
+Length length_of(std::string_view value) { return value.size() <= kBriefBytes ? Length::brief : Length::any; }
 
 // A value as it is stored: what `dumps` makes of it, or its own bytes.
 class Value {
@@ -252,13 +251,14 @@ class Map {
   void set(nb::handle key, nb::handle value) {
     const std::string encoded = encode_key(key);
     const Value stored(value, dumps_);
-    store_->write(weak_, [&](RecordWriter& records) { records.put(*dictionary_, encoded, stored.bytes()); });
+    store_->write(weak_, length_of(stored.bytes()),
+                  [&](RecordWriter& records) { records.put(*dictionary_, encoded, stored.bytes()); });
   }
 
   void remove(nb::handle key) {
     const std::string encoded = encode_key(key);
     bool found = false;
-    store_->write(weak_, [&](RecordWriter& records) { found = records.remove(*dictionary_, encoded); });
+    store_->write(weak_, Length::brief, [&](RecordWriter& records) { found = records.remove(*dictionary_, encoded); });
     if (!found) raise_missing(key);
   }
 
@@ -266,7 +266,7 @@ class Map {
   nb::object take(nb::handle key, nb::object otherwise) {
     const std::string encoded = encode_key(key);
     std::optional<std::string> found;
-    store_->write(weak_, [&](RecordWriter& records) {
+    store_->write(weak_, Length::brief, [&](RecordWriter& records) {
       found.reset();
       if (const auto value = records.get(*dictionary_, encoded)) found = std::string(*value);
       if (found.has_value()) records.remove(*dictionary_, encoded);
@@ -280,7 +280,7 @@ class Map {
     const std::string encoded = encode_key(key);
     const Value stored(value, dumps_);
     std::optional<std::string> found;
-    store_->write(weak_, [&](RecordWriter& records) {
+    store_->write(weak_, length_of(stored.bytes()), [&](RecordWriter& records) {
       found.reset();
       if (const auto before = records.get(*dictionary_, encoded)) {
         found = std::string(*before);
@@ -295,7 +295,7 @@ class Map {
 
   std::uint64_t remove_between(const nb::bytes& from, const nb::bytes& to) {
     std::uint64_t count = 0;
-    store_->write(weak_, [&](RecordWriter& records) {
+    store_->write(weak_, Length::any, [&](RecordWriter& records) {
       count = records.remove_range(*dictionary_, {from.c_str(), from.size()}, {to.c_str(), to.size()});
     });
     return count;

@@ -20,6 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kPatience = 10;  // seconds
+constexpr int kLooks = 500;       // about 20 us
+constexpr int kOvertaken = 4;     // times
 
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
@@ -31,7 +33,7 @@ std::string place_of_caller() {
     auto* const at = reinterpret_cast<PyFrameObject*>(frame.ptr());
     const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(at)));
     place = nb::str(code.attr("co_filename")).c_str() + (":" + std::to_string(PyFrame_GetLineNumber(at)));
-    if (place.find("/memlith/_") == std::string::npos) break;
+    if (place.find("/memlith/_") == std::string::npos && place.find("/memlith/steps/_") == std::string::npos) break;
     frame = frame.attr("f_back");
   }
   return place;
@@ -84,15 +86,25 @@ Owner::Owner(Store* of, bool with_arrays)
       began(Clock::now()),
       place(place_of_caller()) {}
 
-void Gate::await(const std::function<bool()>& take, std::optional<double> wait) {
-  {
+// The holder is about to end if it is in the library without the interpreter lock; it is cheaper to look again for a
+// moment than to sleep. Without yielding, which would give away the interpreter lock's time.
+bool Gate::take_at_once(const Request& request) {
+  for (int look = 0; look < kLooks; ++look) {
     const std::lock_guard lock(mutex_);
-    if (take()) return;
+    if (request.may()) {
+      request.take();
+      return true;
+    }
+    if (!is_held_ || (owner_ != nullptr && !owner_->ending)) return false;
   }
+  return false;
+}
+
+void Gate::await(const Request& request, std::optional<double> wait) {
   const auto began = Clock::now();
   auto since = began;  // when the transaction in front was first seen
   OwnerPtr before;
-  for (bool is_first = true;; is_first = false) {
+  for (int round = 0;; ++round) {
     OwnerPtr holder;
     {
       const std::lock_guard lock(mutex_);
@@ -102,59 +114,68 @@ void Gate::await(const std::function<bool()>& take, std::optional<double> wait) 
     before = holder;
     const double left = wait.has_value() ? *wait - seconds_since(began) : kPatience - seconds_since(since);
     if (left <= 0) refuse(holder);
-    if (is_first && holder != nullptr && holder->thread == PyThread_get_thread_ident() && runs_event_loop()) {
+    if (round == 0 && holder != nullptr && holder->thread == PyThread_get_thread_ident() && runs_event_loop()) {
       refuse_in_loop(holder);
     }
     {
       const Unlocked unlocked;
       std::unique_lock lock(mutex_);
       const auto slice = std::min<std::chrono::duration<double>>(kBetweenLooks, std::chrono::duration<double>(left));
-      if (changed_.wait_for(lock, slice, take)) return;
+      // One that others have overtaken again and again takes it as soon as it may.
+      const bool may = request.changed.wait_for(lock, slice, request.may);
+      if (may && round >= kOvertaken) return request.take();
     }
     look_at_signals();
+    if (take_at_once(request)) return;
+  }
+}
+
+// With mutex_ held. A transaction that waits goes first, or a stream of persists would keep it out.
+void Gate::wake() {
+  if (is_held_) return;
+  if (waiting_ == 0) {
+    may_enter_.notify_all();
+  } else if (inside_ == 0) {
+    may_begin_.notify_one();
   }
 }
 
 void Gate::enter() {
-  // A transaction that waits goes first, or a stream of persists would keep it out.
-  await(
-      [this] {
-        if (is_held_ || waiting_ != 0) return false;
-        ++inside_;
-        return true;
-      },
-      std::nullopt);
+  const Request request{may_enter_, [this] { return !is_held_ && waiting_ == 0; }, [this] { ++inside_; }};
+  if (!take_at_once(request)) await(request, std::nullopt);
 }
 
 void Gate::leave() {
   const std::lock_guard lock(mutex_);
-  if (--inside_ == 0) changed_.notify_all();
+  --inside_;
+  wake();
 }
 
 bool Gate::begin(const OwnerPtr& owner, std::optional<double> wait) {
-  if (owner != nullptr && held_by(owner)) return false;
+  bool has_it_already = false;
+  const Request request{may_begin_, [&] { return is_held_ ? owner != nullptr && owner_ == owner : inside_ == 0; },
+                        [&] {
+                          has_it_already = is_held_;  // another thread of the transaction took it
+                          is_held_ = true;
+                          owner_ = owner;
+                        }};
+  if (take_at_once(request)) return !has_it_already;
   struct CountedWait {
     Gate& gate;
-    explicit CountedWait(Gate& given) : gate(given) {
+    const OwnerPtr& owner;
+    CountedWait(Gate& given, const OwnerPtr& of) : gate(given), owner(of) {
       const std::lock_guard lock(gate.mutex_);
       ++gate.waiting_;
+      if (owner != nullptr) ++owner->waiting;
     }
     ~CountedWait() {
       const std::lock_guard lock(gate.mutex_);
       --gate.waiting_;
-      gate.changed_.notify_all();
+      if (owner != nullptr && --owner->waiting > 0) gate.may_begin_.notify_all();
+      gate.wake();
     }
-  } const waiting(*this);
-  bool has_it_already = false;
-  await(
-      [&] {
-        if (is_held_ && owner != nullptr && owner_ == owner) return has_it_already = true;  // another thread took it
-        if (is_held_ || inside_ != 0) return false;
-        is_held_ = true;
-        owner_ = owner;
-        return true;
-      },
-      wait);
+  } const waiting(*this, owner);
+  await(request, wait);
   return !has_it_already;
 }
 
@@ -163,7 +184,7 @@ void Gate::end(const Owner* owner) {
   if (!is_held_ || owner_.get() != owner) return;
   is_held_ = false;
   owner_.reset();
-  changed_.notify_all();
+  wake();
 }
 
 bool Gate::held_by(const OwnerPtr& owner) const {

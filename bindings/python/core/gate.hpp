@@ -29,7 +29,8 @@ struct Owner {
   Store* const store;
   const bool arrays;  // a transaction of the store; else of dictionaries alone
   std::atomic<bool> open{false};
-  std::atomic<bool> ending{false};  // the library commits it or undoes it
+  std::atomic<bool> ending{false};  // the library commits it or undoes it, without the interpreter lock
+  std::atomic<int> waiting{0};      // its threads that wait in Gate::begin
   // The thread that holds it may use the kv transaction: threads of one transaction take turns.
   std::mutex use;
   bool records = false;           // dictionaries are a part of it; guarded by `use`
@@ -48,7 +49,8 @@ struct Owner {
 using OwnerPtr = std::shared_ptr<Owner>;
 
 // Any number of calls side by side, or one transaction, whose half no call may see. The calls need the interpreter
-// lock, and release it while they wait; leave() and end() do not need it.
+// lock, and release it while they wait; leave() and end() do not need it. A thread that was woken gets the interpreter
+// lock first and then looks again: one that had the gate already would keep out the thread that runs.
 class Gate {
  public:
   void enter();
@@ -61,12 +63,20 @@ class Gate {
   bool held_by(const OwnerPtr& owner) const;
 
  private:
-  void await(const std::function<bool()>& take, std::optional<double> wait);
+  struct Request {
+    std::condition_variable& changed;
+    std::function<bool()> may;   // with mutex_ held
+    std::function<void()> take;  // likewise, once it may
+  };
+  bool take_at_once(const Request& request);
+  void await(const Request& request, std::optional<double> wait);
+  void wake();
 
   mutable std::mutex mutex_;  // held for a moment, and never while a thread waits for the interpreter lock
-  std::condition_variable changed_;
+  std::condition_variable may_enter_;
+  std::condition_variable may_begin_;
   int inside_ = 0;
-  int waiting_ = 0;
+  int waiting_ = 0;  // transactions and changes
   bool is_held_ = false;
   OwnerPtr owner_;
 };

@@ -207,7 +207,7 @@ void SharedStore::read(const Reading& work) {
   }
 }
 
-void SharedStore::write(bool weak, const Writing& work) {
+void SharedStore::write(bool weak, Length /*length*/, const Writing& work) {
   if (Block* const own = block()) {
     RecordWriter writer(own->own->txn, own->own->handle->meta, false);
     const Unlocked unlocked;
@@ -243,7 +243,7 @@ void SharedStore::append(const std::shared_ptr<Dictionary>& to, std::vector<Reco
 }
 
 void SharedStore::clear(const std::shared_ptr<Dictionary>& which, bool weak) {
-  write(weak, [&](RecordWriter& records) { records.remove_range(*which, {}, {}); });
+  write(weak, Length::any, [&](RecordWriter& records) { records.remove_range(*which, {}, {}); });
 }
 
 void SharedStore::persist() {

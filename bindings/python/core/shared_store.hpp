@@ -27,7 +27,7 @@ class SharedStore final : public RecordStore {
 
   std::shared_ptr<Dictionary> open_dictionary(const std::string& name, const std::string& kind) override;
   void read(const Reading& work) override;
-  void write(bool weak, const Writing& work) override;
+  void write(bool weak, Length length, const Writing& work) override;
   void append(const std::shared_ptr<Dictionary>& to, std::vector<Record> records, bool weak) override;
   void clear(const std::shared_ptr<Dictionary>& which, bool weak) override;
 

@@ -241,7 +241,7 @@ std::uint64_t Store::persist_async(std::uint32_t scope) {
 bool Store::wait_here(std::uint64_t ticket) {
   if (runs_handlers() && is_slow_) return false;
   const auto began = std::chrono::steady_clock::now();
-  check(memlith_wait(handle_, ticket));
+  check(durable_waits_.wait(handle_, ticket));
   is_slow_ = std::chrono::steady_clock::now() - began > kSlow;
   return true;
 }
@@ -251,7 +251,7 @@ void Store::wait(std::uint64_t ticket) {
   const auto work = [this, ticket] {
     const std::shared_lock lock(lock_);
     const auto began = std::chrono::steady_clock::now();
-    if (handle_ != nullptr) check(memlith_wait(handle_, ticket));
+    if (handle_ != nullptr) check(durable_waits_.wait(handle_, ticket));
     is_slow_ = std::chrono::steady_clock::now() - began > kSlow;
     if (handle_ == nullptr && ticket > durable_at_close_) {
       fail(MEMLITH_POISONED, "the store was closed after a failed write or flush; reopening it tells what is durable");
@@ -333,8 +333,7 @@ void Store::begin(const OwnerPtr& owner, std::optional<double> wait, bool whole)
   }
   const bool with_records = !owner->arrays || (whole && !read_only_ && records_ != nullptr);
   if (with_records) turn_.begin(owner, wait);
-  const Unlocked unlocked;
-  const std::shared_lock lock(lock_);
+  const auto lock = share(lock_);
   if (handle_ == nullptr) fail(MEMLITH_INVALID, "the store is closed");
   if (with_records) records().begin();
   owner->records = with_records;
@@ -347,7 +346,13 @@ void Store::begin(const OwnerPtr& owner, std::optional<double> wait, bool whole)
 struct Ending {
   Store& store;
   Owner& owner;
-  ~Ending() {
+  bool has_ended = false;
+  Ending(Store& of, Owner& ended) : store(of), owner(ended) {}
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+  ~Ending() { end(); }
+  void end() {
+    if (std::exchange(has_ended, true)) return;
     owner.open = false;
     --store.transactions_;
     store.turn_.end(&owner);
@@ -356,35 +361,43 @@ struct Ending {
 };
 
 // Ends the transaction in any case: one that cannot be persisted (FULL) is rolled back.
-std::uint64_t Store::commit(const OwnerPtr& owner) {
+std::uint64_t Store::commit(const OwnerPtr& owner, bool durable) {
   check_usable();
-  const auto part = lock_briefly(owner->use);
+  auto part = lock_briefly(owner->use);
   if (!owner->open) fail(MEMLITH_INVALID, "the transaction has ended");
   owner->ending = true;
   const Unlocked unlocked;
-  const Ending ending{*this, *owner};
-  if (!owner->arrays && owner->logged.empty()) return use([this] { return records().commit(); });
-  return use([&] {
-    const std::vector<memlith_region*> all = owner->arrays ? open_regions() : std::vector<memlith_region*>();
-    const bool with_records = owner->records && records_->active();
-    std::uint64_t ticket = 0;
-    memlith_txn* tx = nullptr;
-    std::vector<std::unique_lock<std::mutex>> readers;
-    try {
-      check(memlith_begin(handle_, &tx));
-      for (memlith_region* const region : all) check(memlith_txn_add_region(tx, region, 0));
-      if (with_records) records_->join(tx);
-      readers = add_logs(tx, owner->logged);
-      check(memlith_commit(tx, MEMLITH_COMMIT_WEAK, &ticket));
-    } catch (const Failure&) {
-      memlith_abort(tx);
-      if (with_records) records_->abort();
-      if (!all.empty()) memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS);
-      throw;
-    }
-    if (with_records) records_->ended();
-    return std::max(ticket, memlith_store_durable(handle_));
+  Ending ending{*this, *owner};
+  return use([&]() -> std::uint64_t {
+    const std::uint64_t ticket = commit_parts(*owner);
+    ending.end();
+    part.unlock();
+    return durable && wait_here(ticket) ? 0 : ticket;
   });
+}
+
+// With `owner.use` and lock_ held.
+std::uint64_t Store::commit_parts(Owner& owner) {
+  const std::vector<memlith_region*> all = owner.arrays ? open_regions() : std::vector<memlith_region*>();
+  const bool with_records = owner.records && records_->active();
+  if (with_records && all.empty() && owner.logged.empty()) return records().commit();
+  std::uint64_t ticket = 0;
+  memlith_txn* tx = nullptr;
+  std::vector<std::unique_lock<std::mutex>> readers;
+  try {
+    check(memlith_begin(handle_, &tx));
+    for (memlith_region* const region : all) check(memlith_txn_add_region(tx, region, 0));
+    if (with_records) records_->join(tx);
+    readers = add_logs(tx, owner.logged);
+    check(memlith_commit(tx, MEMLITH_COMMIT_WEAK, &ticket));
+  } catch (const Failure&) {
+    memlith_abort(tx);
+    if (with_records) records_->abort();
+    if (!all.empty()) memlith_rollback(all.data(), all.size(), MEMLITH_SCOPE_PROCESS);
+    throw;
+  }
+  if (with_records) records_->ended();
+  return std::max(ticket, memlith_store_durable(handle_));
 }
 
 void Store::abort(const OwnerPtr& owner) {

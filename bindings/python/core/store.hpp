@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "applog.hpp"
+#include "durable.hpp"
 #include "errors.hpp"
 #include "gate.hpp"
 #include "memory.hpp"
@@ -55,10 +56,11 @@ class Store final : public RecordStore {
   bool follows() const { return follows_; }
   void set_window(std::uint64_t window_ms, std::uint64_t bytes);
 
-  // A transaction begins, commits (weakly: returns the ticket) and is undone; of an end only one call has an effect.
+  // A transaction begins, commits and is undone; of an end only one call has an effect. The commit returns the ticket
+  // to wait for, or 0 if it was to be `durable` and is by now: one release of the interpreter lock for all of that.
   // `whole`: dictionaries are a part of it from the beginning, so that no change of one has to wait later.
   void begin(const OwnerPtr& owner, std::optional<double> wait, bool whole);
-  std::uint64_t commit(const OwnerPtr& owner);
+  std::uint64_t commit(const OwnerPtr& owner, bool durable);
   void abort(const OwnerPtr& owner);
 
   nanobind::dict info();
@@ -98,7 +100,7 @@ class Store final : public RecordStore {
   bool enter_inner_block(const OwnerPtr& owner);
   bool leave_inner_block(const OwnerPtr& owner, bool undo);
   void read(const Reading& work) override;
-  void write(bool weak, const Writing& work) override;
+  void write(bool weak, Length length, const Writing& work) override;
   void append(const std::shared_ptr<Dictionary>& to, std::vector<Record> records, bool weak) override;
   void clear(const std::shared_ptr<Dictionary>& which, bool weak) override;
 
@@ -123,6 +125,7 @@ class Store final : public RecordStore {
   std::unique_lock<std::mutex> take_part(const OwnerPtr& owner);
   std::vector<memlith_region*> open_regions() const;
   bool wait_here(std::uint64_t ticket);
+  std::uint64_t commit_parts(Owner& owner);
   void run(const std::function<void()>& work);
   friend struct Ending;
   Records& records();
@@ -149,6 +152,7 @@ class Store final : public RecordStore {
   Gate turn_;                         // the turn to write to dictionaries; comes after gate_ and before lock_
   std::atomic<int> transactions_{0};  // that are open
   std::atomic<bool> is_slow_{true};   // the last wait for the disk took long
+  DurableWaits durable_waits_;
   Regions regions_;
   std::vector<LogPtr> logs_;
   std::unique_ptr<Records> records_;

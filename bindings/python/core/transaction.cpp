@@ -105,15 +105,12 @@ class Transaction {
   }
 
   // Returns the ticket to wait for, 0 for none.
-  std::uint64_t commit_weak() {
+  std::uint64_t end(bool durable) {
     const OwnerPtr owner = needed();
     const Leaving leaving{owner};
-    return store_->commit(owner);
+    return store_->commit(owner, durable);
   }
-  void commit() {
-    const std::uint64_t ticket = commit_weak();
-    if (!weak_) store_->wait(ticket);
-  }
+  void commit() { wait(end(!weak_)); }
   void rollback() {
     const OwnerPtr owner = needed();
     const Leaving leaving{owner};
@@ -121,18 +118,16 @@ class Transaction {
   }
 
   // Ends a block. A transaction that was ended within the block stays as it is.
-  std::uint64_t exit_weak(nb::handle kind) {
+  std::uint64_t exit_weak(nb::handle kind) { return end_block(kind, false); }
+  std::uint64_t end_block(nb::handle kind, bool durable) {
     store_->check_usable();
     if (!is_open()) return 0;
     if (!arrays_ && (store_->leave_inner_block(owner_, !kind.is_none()) || !began_)) return 0;
-    if (kind.is_none()) return commit_weak();
+    if (kind.is_none()) return end(durable);
     rollback();
     return 0;
   }
-  void exit(nb::handle kind, nb::handle, nb::handle) {
-    const std::uint64_t ticket = exit_weak(kind);
-    if (ticket != 0 && !weak_) store_->wait(ticket);
-  }
+  void exit(nb::handle kind, nb::handle, nb::handle) { wait(end_block(kind, !weak_)); }
 
   bool weak() const { return weak_; }
   const OwnerPtr& needed() const {
@@ -161,6 +156,10 @@ class Transaction {
     if (owner_ == outer) return;
     owner_ = outer;
     began_ = false;
+  }
+
+  void wait(std::uint64_t ticket) {
+    if (ticket != 0 && !weak_) store_->wait(ticket);
   }
 
   nb::object holder_;

@@ -28,6 +28,14 @@ std::unique_lock<std::mutex> lock_briefly(std::mutex& mutex) {
   return lock;
 }
 
+std::shared_lock<std::shared_mutex> share(std::shared_mutex& mutex) {
+  std::shared_lock shared(mutex, std::try_to_lock);
+  if (shared.owns_lock()) return shared;
+  const Unlocked unlocked;
+  shared.lock();
+  return shared;
+}
+
 void run_beside(std::function<void()> work) {
   struct Result {
     std::mutex mutex;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <shared_mutex>
 
 namespace memlith::python {
 
@@ -26,8 +27,9 @@ void run_beside(std::function<void()> work);
 // The same in the main thread; elsewhere, where no handler runs, `work` is simply called.
 void run_hearing_signals(const std::function<void()>& work);
 
-// Locks a mutex that other threads hold for a moment. Releases the interpreter lock if it has to wait.
+// Locks or shares a mutex that other threads hold for a moment. Releases the interpreter lock if it has to wait.
 std::unique_lock<std::mutex> lock_briefly(std::mutex& mutex);
+std::shared_lock<std::shared_mutex> share(std::shared_mutex& mutex);
 
 }  // namespace memlith::python
 

@@ -522,6 +522,52 @@ def test_a_lease_ends_after_its_time(store: memlith.Store) -> None:
     assert len(seen) == 2 and steps.result(store, "a") == "by 1"
 
 
+def test_runs_that_a_closed_worker_had_only_taken_are_due(store: memlith.Store) -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(run: steps.Run) -> str:
+        begun.release()
+        assert go_on.wait(60)
+        return run.id
+
+    for number in range(4):
+        steps.submit(store, slow, f"run-{number}")
+    first = steps.worker(store, [slow], threads=1)
+    assert begun.acquire(timeout=60)
+    closing = threading.Thread(target=first.close)
+    closing.start()
+    while not first._stopped:
+        time.sleep(0.001)
+    go_on.set()
+    closing.join()
+    assert {each.status for each in steps.runs(store)} == {"done", "ready"}  # none is "running"
+    with steps.worker(store, [slow], threads=1):
+        assert [steps.result(store, f"run-{number}", 60) for number in range(4)] == [f"run-{n}" for n in range(4)]
+
+
+def test_many_runs_at_once(folder: pathlib.Path) -> None:
+    """Threads lead flushes for each other, and each waits for its own step."""
+    with memlith.open(folder / "s") as store:
+        total = memlith.Dict(store, "total")
+        total["steps"] = 0
+
+        def work(number: int) -> None:
+            run = steps.run(store, f"run-{number}")
+            step = run.step(lambda: total.incr("steps"), name="add")
+            seen = [step() for _ in range(20)]
+            assert seen == sorted(set(seen))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert total["steps"] == 320
+    with memlith.open(folder / "s") as store:
+        assert memlith.Dict(store, "total")["steps"] == 320
+        assert [each.steps for each in steps.runs(store)] == [20] * 16
+
+
 def test_a_workers_store_that_is_closed(folder: pathlib.Path) -> None:
     store = memlith.open(folder / "s")
     worker = steps.worker(store, [order])

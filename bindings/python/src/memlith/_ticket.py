@@ -21,7 +21,8 @@ class Flag:
         self._queue: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def set(self) -> None:
-        self._queue.put(None)
+        if self._queue.empty():  # or the thread that waits would find it set again for each time that it was
+            self._queue.put(None)
 
     def wait(self, seconds: float) -> bool:
         try:

@@ -20,6 +20,7 @@ from ._outbox import Outbox
 
 AnyCodec = Union[Literal["pickle", "msgpack", "raw"], Codec]
 RECOVERED_AT_ONCE = 500  # leases in one commit
+RECOVERED_AGAIN = 0.2  # seconds
 
 
 class Changed(Incompatible):
@@ -88,7 +89,7 @@ class Engine:
         self.mark = int.from_bytes(os.urandom(8), "little") | 1  # of this opening: leases of others have ended
         self.coders: dict[str, Coder] = {}
         self._waiting: list[Flag] = []
-        self._recovered = store.read_only
+        self._recovered: float | None = None
         self._outbox: Outbox | None = None
 
     @property
@@ -151,9 +152,12 @@ class Engine:
             raise NotFound(f'there is no run "{name}" in this store; `memlith steps list` lists them')
         return head
 
-    def put_head(self, name: str, head: Head) -> None:
+    def put_head(self, name: str, head: Head) -> bytes:
+        """Returns the record."""
         head.changed_us = now_us()
-        self.records[_format.head_key(name)] = head.pack()
+        data = head.pack()
+        self.records[_format.head_key(name)] = data
+        return data
 
     def steps(self, name: str) -> list[Step]:
         prefix = _format.steps_prefix(name)
@@ -185,7 +189,13 @@ class Engine:
         self.records.pop(_format.lease_key(name), None)
 
     def recover(self) -> None:
-        """Makes runs due whose lease has ended: those of earlier openings of the store, and those out of time."""
+        """Makes runs due whose lease has ended: those of earlier openings of the store, and those out of time.
+
+        Looks at all leases, so it does that again after a while only.
+        """
+        if self._recovered is not None and time.monotonic() < self._recovered + RECOVERED_AGAIN:
+            return
+        self._recovered = time.monotonic()
         names = []
         for key, data in self.records.items_in(prefix=b"l"):
             name = key[1:].decode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import struct
 from typing import NamedTuple
 
@@ -50,7 +51,12 @@ class State(enum.IntEnum):
     TIMEOUT = 4
 
 
-@dataclasses.dataclass
+_STATUSES = {int(each): each for each in Status}  # quicker than a call of the class
+_KINDS = {int(each): each for each in Kind}
+_STATES = {int(each): each for each in State}
+
+
+@dataclasses.dataclass(slots=True)
 class Head:
     """A run."""
 
@@ -78,12 +84,12 @@ class Head:
         try:
             version, status, _, *numbers = _HEAD.unpack_from(data)
             check_version(version, name)
-            return cls(Status(status), *numbers, *(each.decode() for each in split_parts(data, _HEAD.size, 5)))
-        except (struct.error, ValueError) as error:
+            return cls(_STATUSES[status], *numbers, *map(bytes.decode, split_parts(data, _HEAD.size, 5)))
+        except (struct.error, KeyError, ValueError) as error:
             raise damaged(name) from error
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Step:
     """A call of a run: a step, an effect, a sleep or a wait."""
 
@@ -98,19 +104,20 @@ class Step:
 
     def pack(self, position: int) -> bytes:
         fixed = _STEP.pack(VERSION, self.kind, self.state, 0, position, self.time_us)
-        return fixed + _texts(self.name, self.version, self.key) + pack_parts(self.payload, self.arguments)
+        return b"".join((fixed, _texts(self.name, self.version, self.key), _SIZE.pack(len(self.payload)), self.payload,
+                         _SIZE.pack(len(self.arguments)), self.arguments))
 
     @classmethod
     def unpack(cls, data: bytes, position: int, name: str) -> Step:
         try:
             version, kind, state, _, stored, time_us = _STEP.unpack_from(data)
             check_version(version, name)
-            *texts, payload, arguments = split_parts(data, _STEP.size, 5)
+            called, of, key, payload, arguments = split_parts(data, _STEP.size, 5)
             if stored != position:
                 raise damaged(name)
-            called, of, key = (each.decode() for each in texts)
-            return cls(Kind(kind), State(state), time_us, called, of, key, payload, arguments)
-        except (struct.error, ValueError) as error:
+            return cls(_KINDS[kind], _STATES[state], time_us, called.decode(), of.decode(), key.decode(), payload,
+                       arguments)
+        except (struct.error, KeyError, ValueError) as error:
             raise damaged(name) from error
 
 
@@ -144,6 +151,7 @@ def pack_parts(*parts: bytes) -> bytes:
     return b"".join(_SIZE.pack(len(part)) + part for part in parts)
 
 
+@functools.lru_cache(maxsize=256)  # a run's records have the same again and again
 def _texts(*parts: str) -> bytes:
     return pack_parts(*(part.encode() for part in parts))
 
@@ -151,14 +159,11 @@ def _texts(*parts: str) -> bytes:
 def split_parts(data: bytes, at: int, count: int) -> list[bytes]:
     parts = []
     for _ in range(count):
-        (size,) = _SIZE.unpack_from(data, at)
-        at += _SIZE.size
-        if at + size > len(data):
-            raise ValueError("cut")
-        parts.append(data[at : at + size])
-        at += size
+        begin = at + 4
+        at = begin + int.from_bytes(data[at:begin], "little")
+        parts.append(data[begin:at])
     if at != len(data):
-        raise ValueError("too long")
+        raise ValueError("cut, or too long")
     return parts
 
 

@@ -68,12 +68,15 @@ class Run:
     of that one.
     """
 
-    def __init__(self, engine: Engine, name: str, head: Head, coder: Coder, weak: bool, lease_us: int = 0) -> None:
+    def __init__(self, engine: Engine, name: str, head: Head, coder: Coder, weak: bool, lease_us: int = 0,
+                 head_data: bytes = b"") -> None:
         self.id = name
         self.weak = weak
         self._engine = engine
+        self._key, self._prefix = _format.head_key(name), _format.steps_prefix(name)
         self._token, self._attempt = head.token, head.attempt
-        self._status = head.status
+        self._head: Head | None = head if head_data else None  # of that record, and of nothing that was undone
+        self._head_data = head_data
         self._coder = coder
         self._lease_us = lease_us  # 0: a program executes the run, and no worker
         self._steps: list[Step] | None = None  # as they were found; None: to be read
@@ -250,7 +253,7 @@ class Run:
     def finish(self, result: Any = None) -> Any:
         """Records the end of the run and its result. Durable on return. A run that is done returns what it has."""
         with self._turned():
-            head = self._engine.known(self.id)
+            head = self._known()
             if head.status is Status.DONE and head.token == self._token:
                 return self._coder.loads(self._engine.records[_format.result_key(self.id)])
             if self._at < len(self._read()):
@@ -263,10 +266,9 @@ class Run:
                 head.status, head.error, head.failures = Status.DONE, "", 0
                 self._engine.set_due(self.id, head, 0)
                 self._engine.records[_format.result_key(self.id)] = payload
-                self._engine.put_head(self.id, head)
+                self._put_head(head)
                 if self._lease_us:
                     self._engine.drop_lease(self.id)
-            self._status = Status.DONE
         self._engine.notify()
         return result
 
@@ -308,12 +310,16 @@ class Run:
               arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if self._inside == threading.get_ident():
             return function(*arguments, **named)
-        with self._calling(Kind.STEP, name, version) as found:
+        # All of it in one block of `try` and one of `with`: a step is to cost little beside its flush.
+        self._take_turn()
+        try:
+            found = self._found(Kind.STEP, name, version)
             if found is not None:
                 return self._replayed(found)
             failure: Exception | None = None
             try:
-                with self._commit(self.weak if weak is None else weak) as head:
+                with self._engine.transaction(self.weak if weak is None else weak) as self._transaction:
+                    head = self._owned()
                     self._inside = threading.get_ident()
                     try:
                         value = function(*arguments, **named)
@@ -322,14 +328,19 @@ class Run:
                         raise
                     finally:
                         self._inside = None
-                    step = Step(Kind.STEP, State.DONE, now_us(), name, version, payload=self._coder.dumps(value))
-                    self._record(head, step)
-            except Exception as error:
-                if error is failure:
-                    self._survived(Step(Kind.STEP, State.RAISED, now_us(), name, version), error)
+                    payload = self._coder.dumps(value)
+                    self._record(head, Step(Kind.STEP, State.DONE, now_us(), name, version, payload=payload))
+            except BaseException as error:
+                self._forget()
+                if failure is not None and error is failure:
+                    self._survived(Step(Kind.STEP, State.RAISED, now_us(), name, version), failure)
                 raise
+            finally:
+                self._transaction = None
             self._ended()
             return value
+        finally:
+            self._turn.release()
 
     def _effect(self, name: str, version: str, key: str | Callable[[Run], str] | None, function: Callable[..., Any],
                 arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -371,13 +382,16 @@ class Run:
             raise Invalid("a message is sent in a step: its commit sends it, once")
         self._engine.outbox.append(content, codec=self._coder, run=self.id, position=self._at)
 
-    @contextlib.contextmanager
-    def _turned(self) -> Iterator[None]:
+    def _take_turn(self) -> None:
         if self._parked:
             raise Parked
         if self._inside is not None or not self._turn.acquire(blocking=False):
             raise Invalid(f'run "{self.id}" is in a call already; one thread at a time calls a run, and steps do not '
                           "wait, sleep or end it")
+
+    @contextlib.contextmanager
+    def _turned(self) -> Iterator[None]:
+        self._take_turn()
         try:
             yield
         finally:
@@ -387,15 +401,20 @@ class Run:
     def _calling(self, kind: Kind, name: str, version: str) -> Iterator[Step | None]:
         """A call of the program, and its record, if there is one."""
         with self._turned():
-            steps = self._read()
-            found = steps[self._at] if self._at < len(steps) else None
-            if found is None and self._at >= _format.STEPS_MAX:
-                raise Invalid(f'run "{self.id}" has {self._at} steps, the most that a run may have; go on in a new run')
-            if found is not None and (found.kind, found.name, found.version) != (kind, name, version):
+            yield self._found(kind, name, version)
+
+    def _found(self, kind: Kind, name: str, version: str) -> Step | None:
+        steps = self._read()
+        if self._at < len(steps):
+            found = steps[self._at]
+            if (found.kind, found.name, found.version) != (kind, name, version):
                 raise Changed(f'run "{self.id}" has recorded {_text(found.kind, found.name, found.version)} as call '
                               f"{self._at}, and the program calls {_text(kind, name, version)} there: execute the run "
                               "with the code that began it, or begin a new run")
-            yield found
+            return found
+        if self._at >= _format.STEPS_MAX:
+            raise Invalid(f'run "{self.id}" has {self._at} steps, the most that a run may have; go on in a new run')
+        return None
 
     @contextlib.contextmanager
     def _commit(self, weak: bool) -> Iterator[Head]:
@@ -409,8 +428,19 @@ class Run:
         finally:
             self._transaction = None
 
+    def _known(self) -> Head:
+        """The head as it is stored. As long as the record is the one that this object knows, the same Head."""
+        data = self._engine.records.get(self._key)
+        if self._head is None or data != self._head_data:
+            self._head = self._engine.known(self.id) if data is None else Head.unpack(data, self.id)
+            self._head_data = data or b""
+        return self._head
+
+    def _put_head(self, head: Head) -> None:
+        self._head_data = self._engine.put_head(self.id, head)
+
     def _owned(self) -> Head:
-        head = self._engine.known(self.id)
+        head = self._known()
         if head.status is Status.CANCELLED:
             raise Cancelled(f'run "{self.id}" was cancelled')
         if (head.token, head.attempt) != (self._token, self._attempt):
@@ -422,7 +452,7 @@ class Run:
     def _record(self, head: Head, step: Step) -> None:
         """Puts the call's record and the run's position, in one commit: never one without the other."""
         self._put_raised()
-        self._engine.records[_format.step_key(self.id, self._at)] = step.pack(self._at)
+        self._engine.records[self._prefix + self._at.to_bytes(4, "big")] = step.pack(self._at)
         head.position = self._at if step.state is State.INTENT else self._at + 1
         head.failures, head.error = 0, ""
         if self._lease_us:
@@ -431,7 +461,7 @@ class Run:
             else:
                 lease = Lease(self._engine.mark, now_us() + self._lease_us, self._attempt)
                 self._engine.records[_format.lease_key(self.id)] = lease.pack()
-        self._engine.put_head(self.id, head)
+        self._put_head(head)
 
     def _put_raised(self) -> None:
         for position, raised in self._raised.items():
@@ -463,7 +493,7 @@ class Run:
     def _read(self) -> list[Step]:
         if self._steps is None:
             with self._engine.reading(self.weak):
-                head = self._engine.known(self.id)
+                head = self._known()
                 steps = self._engine.steps(self.id)
             newest = len(steps) - 1 if steps and steps[-1].state is State.INTENT else len(steps)
             if head.token == self._token and newest != head.position:
@@ -473,7 +503,7 @@ class Run:
         return self._steps
 
     def _forget(self) -> None:
-        self._steps = None
+        self._steps = self._head = None
 
 
 def _is_past(deadline: int) -> bool:

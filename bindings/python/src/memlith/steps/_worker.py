@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, TypeVar, Union,
 
 from .._errors import Incompatible, Invalid
 from .._store import Store
+from .._ticket import Flag
 from . import _format
 from ._engine import Changed, Engine, Unknown, engine_of, name_of, now_us
 from ._format import Head, Lease, Status
@@ -52,6 +53,7 @@ def _version_of(function: Callable[..., Any]) -> str:
 class _Job(NamedTuple):
     id: str
     head: Head
+    head_data: bytes
     input: bytes
 
 
@@ -80,6 +82,7 @@ class Worker:
         self._taken: collections.deque[_Job] = collections.deque()
         self._taking = threading.Lock()
         self._busy = 0  # threads that execute; guarded by _taking
+        self._idle = Flag()  # none does, and nothing is taken
         self._stopped = False
         self.error: BaseException | None = None  # that ended a thread: the store is closed, full or broken
         self._engine.recover()
@@ -99,20 +102,35 @@ class Worker:
             thread.join()
         if self.error is not None:
             raise self.error
+        self._give_back_taken()
+
+    def _give_back_taken(self) -> None:
+        """Runs that were taken, and that no thread has begun to execute, are due for others."""
+        with self._taking:
+            taken, self._taken = self._taken, collections.deque()
+        if not taken or self._engine.store.closed:
+            return
+        with self._engine.commit(True):
+            for job in taken:
+                if not self._is_taken_away(job):
+                    head = self._engine.known(job.id)
+                    self._engine.drop_lease(job.id)
+                    self._engine.set_due(job.id, head, now_us())
+                    self._engine.put_head(job.id, head)
+        self._engine.notify()
 
     def drain(self, timeout: float | None = None) -> bool:
         """Waits until no run is due or being executed. False after `timeout` seconds. Runs that wait do not count."""
         end = None if timeout is None else time.monotonic() + timeout
-        with self._engine.listening() as flag:
-            while self.error is None:
-                with self._taking:
-                    idle = not self._busy and not self._taken and self._next_due() is None
-                if idle:
-                    return True
-                left = _PAUSE if end is None else min(_PAUSE, end - time.monotonic())
-                if left <= 0:
-                    return False
-                flag.wait(left)
+        while self.error is None:
+            with self._taking:
+                idle = not self._busy and not self._taken and self._next_due() is None
+            if idle:
+                return True
+            left = _PAUSE if end is None else min(_PAUSE, end - time.monotonic())
+            if left <= 0:
+                return False
+            self._idle.wait(left)
         raise self.error
 
     def __enter__(self) -> Worker:
@@ -137,12 +155,14 @@ class Worker:
                     finally:
                         with self._taking:
                             self._busy -= 1
-                        self._engine.notify()
+                            if not self._busy and not self._taken:
+                                self._idle.set()
         except BaseException as error:  # noqa: BLE001 - close() raises it
             if not self._engine.store.closed:
                 self.error = self.error or error
             self._stopped = True
             self._engine.notify()
+            self._idle.set()
 
     def _pause(self) -> float:
         due = min((self._first_due(name) for name in self._workflows), default=0)
@@ -172,7 +192,7 @@ class Worker:
         """Takes the runs that are due, in one commit. It is weak: what comes first in the log is durable first."""
         if self._next_due() is None:
             return
-        taken = []
+        taken: list[_Job] = []
         with self._engine.commit(True):
             now = now_us()
             for name in self._workflows:
@@ -191,16 +211,16 @@ class Worker:
             head.version = _version_of(self._workflows[head.workflow])
         lease = Lease(self._engine.mark, now + self._lease_us, head.attempt)
         self._engine.records[_format.lease_key(name)] = lease.pack()
-        self._engine.put_head(name, head)
-        return _Job(name, head, self._engine.records.get(_format.input_key(name), b""))
+        data = self._engine.put_head(name, head)
+        return _Job(name, head, data, self._engine.records.get(_format.input_key(name), b""))
 
     def _execute(self, job: _Job) -> None:
-        name, head = job.id, job.head
+        name, head, failures = job.id, job.head, job.head.failures
         function = self._workflows[head.workflow]
         try:
             coder = self._engine.coder_named(head.codec)
             check_match(name, head, _version_of(function), head.codec)
-            run = Run(self._engine, name, head, coder, self._weak, self._lease_us)
+            run = Run(self._engine, name, head, coder, self._weak, self._lease_us, job.head_data)
             given = coder.loads(job.input)
             if coder.name == "raw":
                 positional, named = [given], {}
@@ -215,7 +235,7 @@ class Worker:
             if isinstance(error, (Changed, Incompatible, Unknown)):
                 self._give_back(job, Status.STOPPED, str(error), 0)
             else:
-                wait_us = round(self._backoff * 2 ** min(head.failures, 30) * 1e6)
+                wait_us = round(self._backoff * 2 ** min(failures, 30) * 1e6)
                 self._give_back(job, Status.READY, f"{type(error).__name__}: {error}", wait_us)
 
     def _is_taken_away(self, job: _Job) -> bool:
@@ -238,6 +258,7 @@ class Worker:
             self._engine.set_due(job.id, head, now_us() + wait_us if head.status is Status.READY else 0)
             self._engine.drop_lease(job.id)
             self._engine.put_head(job.id, head)
+        self._engine.notify()
 
 
 def worker(store: Store, workflows: Workflows, *, threads: int = 4, lease: float = 3600, retries: int = 3,
