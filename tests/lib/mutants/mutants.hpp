@@ -217,6 +217,7 @@
   X(kv_lost_update, kv, "a write does not look at the records that others have read")                              \
   X(kv_reads_not_validated, kv, "the keeper commits a proposal, whatever has become of the records that it read")     \
   X(kv_ranges_not_validated, kv, "the keeper commits a proposal, whatever has come into the ranges that it read")     \
+  X(kv_view_of_unfinished, kv, "a snapshot that is taken during a commit is of the state that the commit makes")      \
   X(kv_snapshot_moves, kv, "a read-only transaction sees the newest state, not that of its beginning")
 // Those of readers beside a writer, which tests/readers looks for.
 #define MEMLITH_READER_MUTANT_LIST(X)                                                                               \
@@ -260,7 +261,8 @@
   X(capture_after_release, shared, "a commit's ranges are released before their bytes are copied")                 \
   X(living_owner_robbed, shm, "a waiter takes the mutex from an owner that lives")                                 \
   X(dead_owner_kept, shm, "the mutex stays with an owner that has died")                                           \
-  X(repair_left_out, shm, "the owner behind one that has died finds what that one left")
+  X(repair_left_out, shm, "the owner behind one that has died finds what that one left")                           \
+  X(kv_snapshots_of_dead_kept, processes, "the snapshots of a client that died stay, and keep copies of pages")
 // Those of the SQLite plugin, which its own tests look for; shared_: of mode shared.
 #define MEMLITH_SQLITE_MUTANT_LIST(X)                                                                              \
   X(skip_persist, sqlite, "a commit is not waited for")                                                            \

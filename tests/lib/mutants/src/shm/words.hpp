@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "base/threads.hpp"
 
@@ -20,9 +21,28 @@ namespace memlith::core::shm {
 
 inline void (*observer)() = nullptr;  // null: nothing happens
 
+inline thread_local bool unseen = false;
+
 inline void observe() {
-  if (controller == nullptr && observer != nullptr) observer();
+  if (controller == nullptr && observer != nullptr && !unseen) observer();
 }
+// This thread's doings meanwhile are no steps, if that is asked for: of many that are alike, one shows all.
+class Unseen {
+ public:
+  explicit Unseen(bool is)
+      : before_(std::exchange(unseen, unseen || is)),
+        controller_(std::exchange(controller, is ? nullptr : controller)) {}
+  ~Unseen() {
+    unseen = before_;
+    controller = controller_;
+  }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+
+ private:
+  const bool before_;
+  Controller* const controller_;
+};
 inline void step(const char* what) {
   if (controller != nullptr) controller->point(what, nullptr);
   observe();
