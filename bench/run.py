@@ -5,17 +5,16 @@
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
 NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, `applog`, `shared`, `replica`, `bbolt`,
-`etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, `steps`, or a command of `memlith
-bench`. Files go to
-build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
---json can be piped.
+`etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, `steps`, `transparent`, or a command of
+`memlith bench`. Files go to build/bench unless --dir names another folder. What a benchmark prints is all there is on
+standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
-mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `kvcalls`, `files`, `applog`, `pmdk`, `python`, `sqlite
-writers` and `instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs every benchmark of the
-engine once and writes Markdown (--out FILE.md), with --report FILE.html a page with pictures, and then those of the
-heap (heap.md beside it). `heap SUITE`, `ycsb`, `dbbench`, `kvcalls` and `applog` are suites of `memlith-kv-bench`;
-`heap` and `heap all`, all of the heap as Markdown.
+mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `kvcalls`, `files`, `applog`, `pmdk`, `python`,
+`transparent`, `sqlite writers` and `instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs
+every benchmark of the engine once and writes Markdown (--out FILE.md), with --report FILE.html a page with pictures,
+and then those of the heap (heap.md beside it). `heap SUITE`, `ycsb`, `dbbench`, `kvcalls` and `applog` are suites of
+`memlith-kv-bench`, and `transparent` ends with one; `heap` and `heap all`, all of the heap as Markdown.
 """
 import argparse
 import os
@@ -210,6 +209,32 @@ def run_kv(suite):
     return run
 
 
+def run_transparent(programs, words):
+    """The price of saying nothing of one's stores: `memlith bench transparent`, of pages, then the suite `entries` of
+    `memlith-kv-bench`, of maps. Takes the options of both, and --quick for figures that mean nothing."""
+    if "--help" in words:
+        return max(subprocess.run([programs / "memlith", "bench", "transparent", "--help"], check=False).returncode,
+                   subprocess.run([programs / "memlith-kv-bench", "entries", "--help"], check=False).returncode)
+    pages, rest = Options("region-mib", "pages", "bytes-per-page", "filled-mib", "log-mib").split(words)
+    entries, rest = Options("keys", "value-bytes", "changes", "sides").split(rest)
+    options, rest = Options("dir", "plot").split(rest)
+    commands = [[programs / "memlith", "bench", "transparent"], [programs / "memlith-kv-bench", "entries"]]
+    if "--quick" in rest:
+        rest = [*(word for word in rest if word != "--quick"), "--rounds", "20"]
+        pages.region_mib, pages.filled_mib = pages.region_mib or "2,4", pages.filled_mib or "2"
+        entries.keys = entries.keys or "500"
+    for command, own in zip(commands, (pages, entries)):
+        command += [word for name, value in vars(own).items() if value
+                    for word in (f"--{name.replace('_', '-')}", value)]
+        command += [*rest, "--dir", folder_of(options.dir)]
+    if not options.plot:
+        return max(subprocess.run(command, check=False).returncode for command in commands)
+    record = pathlib.Path(options.plot).with_suffix(".jsonl")
+    with open(record, "w", encoding="utf-8") as out:
+        status = max(subprocess.run([*command, "--json"], stdout=out, check=False).returncode for command in commands)
+    return status or bars("p50_us", record, options.plot)
+
+
 def run_redis(programs, words):
     """integrations/redis/bench/bench.py, with Redis built before."""
     redis = programs.resolve().parent / "redis"
@@ -385,13 +410,15 @@ SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memli
             "pmdk": ("memlith memlith_track_runtime", run_pmdk),
             "python": ("memlith memlith_static memlith_sqlite", run_python),
             "steps": ("memlith_static memlith_sqlite", run_steps),
+            "transparent": (f"bin/memlith {KV_TARGET}", run_transparent),
             "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
 
 
 def packages_of(name):
     """The packages that cmake/packages.sh names for the peers, or for memlith-cc."""
     groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "dbbench": ("kv",),
-              "kvcalls": ("kv",), "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"),
+              "kvcalls": ("kv",), "transparent": ("pass", "kv"),
+              "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"),
               "redis": ("redis",), "rocksdb": ("rocksdb",), "postgres": ("postgres",),
               "pmdk": ("pass", "heap_bench")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)

@@ -1,9 +1,10 @@
 // memlith bench transparent: what plain memory costs that says nothing of its stores.
 //
 // A region with the default tracker, opened at its size, and one that has grown to it in the same run; a round stores
-// to random pages and persists, and the stores count. Beside them, in turn: pwrite + fsync of the pages, the least that
-// any program can do (kit/bare_capture.hpp), and raw. A region beyond --filled-mib is sparse: only what rounds store to
-// is in memory. The sides beside it work on a file and on memory of --filled-mib.
+// to random pages and persists, and the stores count. Beside them, in turn: regions of programs that say what they
+// store, pwrite + fsync of the pages, the least that any program can do (kit/bare_capture.hpp), and raw. A region
+// beyond --filled-mib is sparse: only what rounds store to is in memory. The sides beside it work on regions, on a file
+// and on memory of at most --filled-mib.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "bench_store.hpp"
 #include "cli/clock.hpp"
+#include "cli/trackers.hpp"
 #include "commands.hpp"
 #include "kit/bare_capture.hpp"
 #include "kit/measure.hpp"
@@ -27,8 +29,25 @@ namespace {
 
 constexpr std::uint64_t kFirstRounds = 300;  // of one page, before a region is measured: its tracker may change
 
+struct OurKind {
+  const char* side;
+  std::uint32_t tracker;
+  bool grows;
+  bool may_be_sparse;
+};
+constexpr OurKind kOurs[] = {{"auto", MEMLITH_TRACKER_AUTO, false, true},
+                             {"auto, grown", MEMLITH_TRACKER_AUTO, true, true},
+                             {"explicit", MEMLITH_TRACKER_EXPLICIT, false, false},
+                             {"instrumented", MEMLITH_TRACKER_INSTRUMENTED, false, false}};
+
+struct PageChange {
+  std::uint64_t pages = 0;
+  std::uint64_t bytes_per_page = 0;
+};
+
 struct Ours {
-  std::string side;
+  const OurKind* kind;
+  std::uint64_t region_mib = 0;
   StoreHandle store;
   memlith_region* region = nullptr;
   std::vector<Workload> workload;  // one
@@ -40,9 +59,8 @@ class Transparent {
 
   MaybeFailure run() {
     print_heading(arguments_.format, arguments_.folder,
-                  fmt::format("{} bytes in each of random pages, stores included, one round of each side in turn; "
-                              "ratio: over raw",
-                              arguments_.bytes_per_page));
+                  "bytes in each of random pages, stores included, one round of each side in turn; ratio_per_turn: "
+                  "time over that of raw");
     for (const std::uint64_t region_mib : arguments_.region_mib) {
       if (MaybeFailure failure = run_size(region_mib)) return failure;
     }
@@ -53,11 +71,11 @@ class Transparent {
   [[nodiscard]] std::uint64_t filled_mib(std::uint64_t region_mib) const {
     return std::min(region_mib, arguments_.filled_mib);
   }
-  [[nodiscard]] RoundShape shape_of(std::uint64_t pages) const {
+  [[nodiscard]] static RoundShape shape_of(const PageChange& change, std::uint32_t tracker) {
     RoundShape shape;
-    shape.pages = pages;
-    shape.bytes_per_page = arguments_.bytes_per_page;
-    shape.tracker = MEMLITH_TRACKER_AUTO;
+    shape.pages = change.pages;
+    shape.bytes_per_page = change.bytes_per_page;
+    shape.tracker = tracker;
     shape.scope = Scope::stores;
     shape.process_scope = true;
     return shape;
@@ -67,19 +85,23 @@ class Transparent {
   MaybeFailure run_size(std::uint64_t region_mib) {
     Result<ScratchFolder> scratch = ScratchFolder::make(arguments_.folder);
     if (!scratch.ok()) return std::move(scratch.failure());
-    const std::uint64_t beside = 2 * filled_mib(region_mib) * kMiB + kRawFileBytes + 5 * pages_max() * kPageBytes;
-    const std::uint64_t needed = 2 * (region_mib * kMiB + kStoreSlackBytes) + beside;
+    std::vector<Ours> ours;
+    std::uint64_t needed = filled_mib(region_mib) * kMiB + kRawFileBytes + 5 * pages_max() * kPageBytes;
+    for (const OurKind& kind : kOurs) {
+      ours.push_back({&kind, kind.may_be_sparse ? region_mib : filled_mib(region_mib), {}, nullptr, {}});
+      needed += ours.back().region_mib * kMiB + kStoreSlackBytes;
+    }
     if (MaybeFailure failure = require_space(scratch->path(), needed)) return failure;
-    std::vector<Ours> ours(2);
     for (Ours& each : ours) {
-      each.side = &each == ours.data() ? "auto" : "auto, grown";
-      if (MaybeFailure failure = make_ours(*scratch, region_mib, each)) return failure;
+      if (MaybeFailure failure = make_ours(*scratch, each)) return failure;
     }
     Result<PeerFile> file = PeerFile::create(scratch->path_of("pwrite"), filled_mib(region_mib) * kMiB);
     if (!file.ok()) return std::move(file.failure());
-    std::vector<Line> lines;
     for (const std::uint64_t pages : arguments_.pages) {
-      if (MaybeFailure failure = measure(*scratch, region_mib, pages, ours, *file, lines)) return failure;
+      for (const std::uint64_t bytes : arguments_.bytes_per_page) {
+        if (MaybeFailure failure = measure(*scratch, region_mib, {pages, bytes}, ours, *file)) return failure;
+        if (pages == 0) break;
+      }
     }
     for (Ours& each : ours) {
       if (MaybeFailure failure = close_store(std::move(each.store))) return failure;
@@ -87,21 +109,23 @@ class Transparent {
     return {};
   }
 
-  MaybeFailure make_ours(const ScratchFolder& scratch, std::uint64_t region_mib, Ours& ours) {
-    const bool grown = ours.side != "auto";
-    Result<StoreHandle> store = make_bench_store(scratch.path_of(grown ? "store-grown" : "store"), arguments_.log_mib);
+  MaybeFailure make_ours(const ScratchFolder& scratch, Ours& ours) {
+    const std::string path = scratch.path_of(fmt::format("store-{}", ours.kind - kOurs));
+    Result<StoreHandle> store = make_bench_store(path, arguments_.log_mib);
     if (!store.ok()) return std::move(store.failure());
     ours.store = std::move(*store);
     memlith_region_options options{};
     options.struct_size = sizeof options;
     options.flags = MEMLITH_CREATE | MEMLITH_EXCLUSIVE | MEMLITH_REGION_PROCESS_SCOPE;
-    options.size = (grown ? 1 : region_mib) * kMiB;
-    options.max_size = region_mib * kMiB;
+    options.tracker = ours.kind->tracker;
+    options.size = (ours.kind->grows ? 1 : ours.region_mib) * kMiB;
+    options.max_size = ours.region_mib * kMiB;
     std::int32_t code = memlith_region_open(ours.store.get(), "transparent", &options, &ours.region);
-    if (code == MEMLITH_OK) code = memlith_region_grow(ours.region, region_mib * kMiB);
+    if (code == MEMLITH_OK) code = memlith_region_grow(ours.region, ours.region_mib * kMiB);
     if (code != MEMLITH_OK) return library_failure(code, "making a region");
-    ours.workload.emplace_back(ours.store.get(), ours.region, shape_of(pages_max()), kSeed);
-    if (region_mib <= arguments_.filled_mib) {
+    ours.workload.emplace_back(ours.store.get(), ours.region, shape_of({pages_max(), kPageBytes}, ours.kind->tracker),
+                               kSeed);
+    if (ours.region_mib <= arguments_.filled_mib) {
       if (MaybeFailure failure = ours.workload.front().fill()) return failure;
     }
     ours.workload.front().set_pages(1);
@@ -112,8 +136,9 @@ class Transparent {
     return code == MEMLITH_OK ? MaybeFailure{} : library_failure(code, "persisting a region");
   }
 
-  MaybeFailure measure(const ScratchFolder& scratch, std::uint64_t region_mib, std::uint64_t pages,
-                       std::vector<Ours>& ours, PeerFile& file, std::vector<Line>& lines) {
+  MaybeFailure measure(const ScratchFolder& scratch, std::uint64_t region_mib, const PageChange& change,
+                       std::vector<Ours>& ours, PeerFile& file) {
+    const std::uint64_t pages = change.pages;
     std::vector<Side> sides;
     const auto add = [&sides](std::function<MaybeFailure(std::uint64_t& ns)> round) {
       sides.emplace_back();
@@ -121,12 +146,13 @@ class Transparent {
     };
     for (Ours& each : ours) {
       each.workload.front().set_pages(pages);
+      each.workload.front().set_bytes_per_page(change.bytes_per_page);
       add([&each](std::uint64_t& ns) { return each.workload.front().round(ns); });
     }
     std::vector<RawWriter> writers;
     std::vector<BareCapture> captures;
     if (pages > 0) {
-      const RoundShape shape = shape_of(pages);
+      const RoundShape shape = shape_of(change, MEMLITH_TRACKER_AUTO);
       for (const char* name : {"captured", "raw"}) {
         const std::string path = scratch.path_of(fmt::format("{}-{}", name, pages));
         Result<RawWriter> writer = RawWriter::create(path, kRawFileBytes, shape.bytes());
@@ -147,41 +173,50 @@ class Transparent {
     const TurnLimits limits =
         arguments_.rounds > 0 ? TurnLimits{arguments_.rounds, 0} : TurnLimits{kTurnsMin, duration_ns};
     if (MaybeFailure failure = measure_in_turns(sides, limits)) return failure;
-    lines.clear();
+    std::vector<Line> lines;
     for (std::size_t i = 0; i < sides.size(); ++i) {
-      lines.push_back(line_of(region_mib, pages, i < ours.size() ? &ours[i] : nullptr, i, sides[i]));
+      lines.push_back(i < ours.size() ? line_of_ours(ours[i]) : line_beside(i - ours.size()));
+      lines.back().suite = "transparent";
+      lines.back().workload = workload_of(change);
+      lines.back().durability = "sync";
+      lines.back().requested = {
+          {"region_mib", region_mib}, {"pages", pages}, {"bytes_per_page", pages > 0 ? change.bytes_per_page : 0}};
+      if (pages > 0) lines.back().found["ratio_per_turn"] = ratio_per_turn(sides[i], sides.back());
     }
-    print_lines(arguments_.format, fmt::format("{} MiB, {} pages", region_mib, pages), lines, "raw");
+    for (std::size_t i = 0; i < sides.size(); ++i) lines[i].repetitions.push_back(repetition_of(sides[i]));
+    print_lines(arguments_.format, fmt::format("{} MiB, {}", region_mib, workload_of(change)), lines, "raw");
     for (const char* name : {"captured", "raw"}) {
       if (pages > 0) scratch.remove(fmt::format("{}-{}", name, pages));
     }
     return {};
   }
 
-  Line line_of(std::uint64_t region_mib, std::uint64_t pages, const Ours* ours, std::size_t number, Side& side) const {
+  static std::string workload_of(const PageChange& change) {
+    if (change.pages == 0) return "nothing";
+    return fmt::format("{} x {} bytes", change.pages, change.bytes_per_page);
+  }
+  static Line line_of_ours(const Ours& ours) {
+    memlith_region_info info{};
+    info.struct_size = sizeof info;
+    (void)memlith_region_get_info(ours.region, &info);
+    Line line;
+    line.side = ours.kind->side;
+    line.version = memlith_version();
+    line.does = info.tracker_detail;
+    for (const TrackerName& each : kTrackers) {
+      if (each.tracker == info.tracker) line.found["tracker"] = each.name;
+    }
+    return line;
+  }
+  static Line line_beside(std::size_t number) {
     constexpr const char* kBeside[] = {"pwrite+fsync", "captured", "raw"};
     constexpr const char* kDoes[] = {"a pwrite of each page, then one fsync",
                                      "copy, checksum, one write, one fdatasync",
                                      "one write of as many bytes, one fdatasync"};
     Line line;
-    line.suite = "transparent";
-    line.workload = fmt::format("{} pages", pages);
-    line.durability = "sync";
-    line.requested = {{"region_mib", region_mib}, {"pages", pages}, {"bytes_per_page", arguments_.bytes_per_page}};
-    if (ours == nullptr) {
-      line.side = kBeside[number - 2];
-      line.does = kDoes[number - 2];
-      line.found = {{"tracker", "none"}};
-    } else {
-      memlith_region_info info{};
-      info.struct_size = sizeof info;
-      (void)memlith_region_get_info(ours->region, &info);
-      line.side = ours->side;
-      line.version = memlith_version();
-      line.does = info.tracker_detail;
-      line.found = {{"tracker", info.tracker == MEMLITH_TRACKER_SCAN ? "scan" : "fault"}};
-    }
-    line.repetitions.push_back(repetition_of(side));
+    line.side = kBeside[number];
+    line.does = kDoes[number];
+    line.found = {{"tracker", "none"}};
     return line;
   }
 

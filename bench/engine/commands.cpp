@@ -176,7 +176,8 @@ void add_bench_transparent(CLI::App* bench, CommandLine& line) {
       ->delimiter(',');
   add_number(command, "--pages", arguments->pages, 0, kRegionMibMax * 256, "Pages stored to in a round: 0,1,16,256")
       ->delimiter(',');
-  add_number(command, "--bytes-per-page", arguments->bytes_per_page, 1, 4096, "Bytes changed in each page");
+  add_number(command, "--bytes-per-page", arguments->bytes_per_page, 1, 4096, "Bytes changed in each page: 4,4096")
+      ->delimiter(',');
   add_number(command, "--filled-mib", arguments->filled_mib, 1, kRegionMibMax,
              "Larger regions are sparse: only what rounds store to is in memory");
   add_number(command, "--log-mib", arguments->log_mib, 0, kLogMibMax, "Size of the store's log. 0: the default");

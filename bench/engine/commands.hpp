@@ -64,7 +64,7 @@ struct BenchTransparentArguments {
   std::string folder = ".";
   std::vector<std::uint64_t> region_mib{64, 1024, 16384};
   std::vector<std::uint64_t> pages{0, 1, 16, 256};
-  std::uint64_t bytes_per_page = 4096;
+  std::vector<std::uint64_t> bytes_per_page{4, 4096};
   std::uint64_t filled_mib = 1024;  // larger regions are sparse
   std::uint64_t log_mib = 0;        // 0: the library's own choice
   double seconds = 2;

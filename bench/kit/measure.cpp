@@ -12,6 +12,7 @@
 #include "cli/interrupt.hpp"
 #include "cli/output.hpp"
 #include "memlith/memlith.h"
+#include "stats.hpp"
 
 namespace memlith::tool {
 
@@ -138,6 +139,14 @@ MaybeFailure measure_in_turns(std::span<Side> sides, const TurnLimits& limits) {
     done += rounds;
   }
   return {};
+}
+
+double ratio_per_turn(const Side& side, const Side& base) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < side.samples_ns.size(); ++i) {
+    ratios.push_back(ratio_of(static_cast<double>(side.samples_ns[i]), static_cast<double>(base.samples_ns[i])));
+  }
+  return rounded(median_of(std::move(ratios)));
 }
 
 MaybeFailure measure_in_phases(std::span<Side> sides, const PhaseLimits& limits) {

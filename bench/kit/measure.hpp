@@ -38,6 +38,10 @@ struct TurnLimits {
 };
 [[nodiscard]] MaybeFailure measure_in_turns(std::span<Side> sides, const TurnLimits& limits);
 
+// The median of a side's samples, each over the sample of `base` in the same turn. Both were measured in turns of one
+// round.
+[[nodiscard]] double ratio_per_turn(const Side& side, const Side& base);
+
 struct PhaseLimits {
   std::size_t threads = 1;
   std::uint64_t alternations = 1;

@@ -69,8 +69,9 @@ class Workload {
   // Stores to every page and persists that, so that rounds measure memory and a home file that have been in use.
   [[nodiscard]] MaybeFailure fill();
 
-  // From now on a round changes `pages` pages; at most as many as at the beginning.
+  // From now on a round changes `pages` pages, at most as many as at the beginning; and so many bytes in each.
   void set_pages(std::uint64_t pages);
+  void set_bytes_per_page(std::uint64_t bytes) { shape_.bytes_per_page = bytes; }
 
   // One round: choose, store, persist. `elapsed_ns` is what the scope covers of it.
   [[nodiscard]] MaybeFailure round(std::uint64_t& elapsed_ns);

@@ -31,6 +31,8 @@ struct KvBenchArguments {
   // table2, table2-large
   std::uint64_t operations = 1000;
   std::uint64_t turn = 100;  // operations of a side, one after the other
+  // entries
+  std::vector<std::uint64_t> changes{1, 10, 100};  // of a round
   // allocate, open
   std::uint64_t trace_mib = 32;       // bytes in use in the trace
   std::uint64_t heap_mib = 4096;      // of the heap
@@ -61,6 +63,7 @@ struct KvBenchArguments {
 
 [[nodiscard]] MaybeFailure run_table2(const KvBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_table2_large(const KvBenchArguments& arguments);
+[[nodiscard]] MaybeFailure run_entries(const KvBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_threads(const KvBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_allocate(const KvBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_open(const KvBenchArguments& arguments);

@@ -96,6 +96,17 @@ void add_heap_suites(CLI::App& app, CommandLine& line) {
       .value_bytes()
       .number("--turn", &Arguments::turn, 1, 1'000'000, turn)
       .number("--operations", &Arguments::operations, 1, 10'000'000, "Operations of each kind");
+  Suite(app, line, "entries", "Replace some of many values at once with the default tracker, beside a plain write",
+        run_entries,
+        std::string("memlith-auto, memlith-btree-auto, memlith-hash-auto, memlith-gcc, memlith-instrumented, "
+                    "memlith, ") +
+            kPeerSides,
+        {.records = 100'000, .seconds = 2})
+      .keys("Keys that are there")
+      .value_bytes()
+      .number("--changes", &Arguments::changes, 1, 10'000, "Values that a round replaces; or several: 1,10,100")
+      .number("--rounds", &Arguments::rounds, 1, kMany, "Rounds of each side, instead of --seconds")
+      .seconds("Of each number of changes");
   Suite(app, line, "threads", "Replace values, and allocate, with several threads", run_threads,
         "those of table2 and of allocate", {.records = 1000, .value_bytes = 1024, .seconds = 1, .threads = {1, 2, 4}})
       .word("--durability", &Arguments::durability, durabilities, durability)

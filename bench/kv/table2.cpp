@@ -1,4 +1,4 @@
-// Suites table2, table2-large and threads: a map on a heap beside key-value stores.
+// Suites table2, table2-large, entries and threads: a map on a heap beside key-value stores.
 //
 // All sides do the same operations on the same keys in the same order, in turns of a few operations, in an order of
 // sides that is drawn anew for each turn. Each side's contents are compared with what they must be afterwards; a side
@@ -12,8 +12,10 @@
 #include "cli/clock.hpp"
 #include "cli/interrupt.hpp"
 #include "contender.hpp"
+#include "kit/raw_device.hpp"
 #include "kit/stats.hpp"
 #include "kit/try.hpp"
+#include "kit/workload.hpp"
 #include "records.hpp"
 
 namespace memlith::tool {
@@ -42,6 +44,14 @@ std::vector<KvPeer> heap_sides(KvDurability durability) {
   return sides;
 }
 
+// Those of `entries`: what a program gets that says nothing of its stores, the kv store, and the peers.
+std::vector<KvPeer> entries_sides() {
+  std::vector<KvPeer> sides = heap_map_default_sides();
+  sides.push_back(memlith_side());
+  std::ranges::move(kv_peers(), std::back_inserter(sides));
+  return sides;
+}
+
 std::vector<KvDurability> durabilities_of(const KvBenchArguments& arguments) {
   if (arguments.durability == "both") return {KvDurability::sync, KvDurability::none};
   return {arguments.durability == "sync" ? KvDurability::sync : KvDurability::none};
@@ -52,7 +62,8 @@ constexpr const char* kChangeNames[] = {"insert", "replace", "delete"};
 
 class HeapRun {
  public:
-  HeapRun(const KvBenchArguments& arguments, const ScratchFolder& scratch, std::string suite, KvDurability durability)
+  HeapRun(const KvBenchArguments& arguments, const ScratchFolder& scratch, std::string suite, KvDurability durability,
+          std::vector<KvPeer> peers)
       : arguments_(arguments),
         scratch_(scratch),
         suite_(std::move(suite)),
@@ -61,7 +72,7 @@ class HeapRun {
         options_{
             .durability = durability,
             .bytes_expected = (arguments.records + arguments.operations) * (arguments.value_bytes + kTextKeyBytes)} {
-    for (KvPeer& peer : heap_sides(durability_)) {
+    for (KvPeer& peer : peers) {
       if (arguments.wants(peer.name)) contenders_.push_back({.peer = std::move(peer), .durability = durability_});
     }
     for (std::vector<Line>& lines : lines_) {
@@ -161,7 +172,76 @@ class HeapRun {
     return {};
   }
 
+  // The values of `changes` random keys are replaced and made durable at once, beside a plain write of a page.
+  [[nodiscard]] MaybeFailure measure_entries(std::uint64_t changes) {
+    MEMLITH_TOOL_GET(RawWriter raw, RawWriter::create(scratch_.path_of("raw"), kRawFileBytes, kPageBytes));
+    raw.set_round_bytes(kPageBytes);
+    std::vector<Changes> rounds(contenders_.size());
+    std::vector<Side> sides(contenders_.size() + 1);
+    sides.back().round = [&raw](std::size_t, std::uint64_t& elapsed_ns) { return raw.round(elapsed_ns); };
+    for (std::size_t i = 0; i < contenders_.size(); ++i) {
+      sides[i].round = [this, changes, &round = rounds[i], &contender = contenders_[i]](std::size_t,
+                                                                                        std::uint64_t& elapsed_ns) {
+        choose(round, changes);
+        const std::uint64_t start = now_ns();
+        MaybeFailure failure = contender.session->put_all(round.pairs);
+        elapsed_ns = now_ns() - start;
+        return failure;
+      };
+    }
+    MEMLITH_TOOL_TRY(measure_in_turns(sides, {kWarmUpTurns, 0}));
+    for (Side& side : sides) side.clear();
+    const std::uint64_t turns = arguments_.rounds > 0 ? arguments_.rounds : kTurnsMin;
+    const double seconds = arguments_.rounds > 0 ? 0 : arguments_.seconds;
+    MEMLITH_TOOL_TRY(measure_in_turns(sides, {.rounds_min = turns,
+                                              .duration_ns_min = static_cast<std::uint64_t>(seconds * 1e9),
+                                              .order_of_sides = &turns_}));
+    std::vector<Line> lines;
+    for (std::size_t i = 0; i < sides.size(); ++i) {
+      if (i < contenders_.size()) MEMLITH_TOOL_TRY(check(contenders_[i], rounds[i].keys, true, rounds[i].version));
+      lines.push_back(entries_line(i, changes));
+      lines.back().found = {{"ratio_per_turn", ratio_per_turn(sides[i], sides.back())}};
+    }
+    for (std::size_t i = 0; i < sides.size(); ++i) lines[i].repetitions.push_back(repetition_of(sides[i]));
+    print_lines(arguments_.format, fmt::format("entries, {} of {} changed", changes, arguments_.records), lines, "raw");
+    scratch_.remove("raw");
+    return {};
+  }
+
  private:
+  // One side's of a round.
+  struct Changes {
+    Random random{kSeed};
+    std::uint64_t version = 0;
+    std::vector<std::uint64_t> keys;
+    std::vector<KvPair> pairs;
+  };
+  void choose(Changes& round, std::uint64_t count) const {
+    ++round.version;
+    round.keys.clear();
+    round.pairs.clear();
+    for (std::uint64_t i = 0; i < count; ++i) {
+      round.keys.push_back(round.random.below(arguments_.records));
+      round.pairs.emplace_back(scattered_key(round.keys.back()), value_of(round.keys.back(), round.version));
+    }
+  }
+  [[nodiscard]] Line entries_line(std::size_t side, std::uint64_t changes) const {
+    const std::string workload = fmt::format("replace {}", changes);
+    Line line;
+    if (side < contenders_.size()) {
+      line = line_of(contenders_[side], workload);
+    } else {
+      line.suite = suite_;
+      line.side = "raw";
+      line.version = memlith_version();
+      line.workload = workload;
+      line.durability = "sync";
+      line.does = "one write of 4 KiB, one fdatasync";
+      line.requested = {{"keys", arguments_.records}, {"value_bytes", arguments_.value_bytes}};
+    }
+    line.requested["changes"] = changes;
+    return line;
+  }
   [[nodiscard]] std::string_view value_of(std::uint64_t key, std::uint64_t version) const {
     return values_.at(Random(key * 8 + version).next());
   }
@@ -225,7 +305,7 @@ MaybeFailure run_table2(const KvBenchArguments& arguments) {
                 fmt::format("{} keys of 16 bytes, values of {} bytes, {} repetitions, all sides in turns",
                             arguments.records, arguments.value_bytes, arguments.repetitions));
   for (const KvDurability durability : durabilities_of(arguments)) {
-    HeapRun run(arguments, scratch, "table2", durability);
+    HeapRun run(arguments, scratch, "table2", durability, heap_sides(durability));
     Random random(kSeed);
     for (std::uint64_t i = 0; i < arguments.repetitions; ++i) {
       MEMLITH_TOOL_TRY(change_all(run, arguments.records, random));
@@ -245,12 +325,25 @@ MaybeFailure run_table2_large(const KvBenchArguments& arguments) {
                 fmt::format("{} keys of 16 bytes, values of {} bytes, {} operations of each kind, all sides in turns",
                             arguments.records, arguments.value_bytes, operations));
   for (const KvDurability durability : durabilities_of(arguments)) {
-    HeapRun run(arguments, scratch, "table2-large", durability);
+    HeapRun run(arguments, scratch, "table2-large", durability, heap_sides(durability));
     Random random(kSeed);
     MEMLITH_TOOL_TRY(change_some(run, arguments.records, operations, random));
     run.print();
   }
   return {};
+}
+
+MaybeFailure run_entries(const KvBenchArguments& arguments) {
+  MEMLITH_TOOL_TRY(check_sides(arguments.sides, names_of(entries_sides())));
+  MEMLITH_TOOL_GET(const ScratchFolder scratch, ScratchFolder::make(arguments.folder));
+  print_heading(arguments.format, arguments.folder,
+                fmt::format("{} keys of 16 bytes, values of {} bytes; some are replaced and made durable at once, one "
+                            "round of each side in turn; ratio_per_turn: time over that of raw",
+                            arguments.records, arguments.value_bytes));
+  HeapRun run(arguments, scratch, "entries", KvDurability::sync, entries_sides());
+  MEMLITH_TOOL_TRY(run.open_loaded());
+  for (const std::uint64_t changes : arguments.changes) MEMLITH_TOOL_TRY(run.measure_entries(changes));
+  return run.close();
 }
 
 MaybeFailure run_threads(const KvBenchArguments& arguments) {
@@ -263,7 +356,7 @@ MaybeFailure run_threads(const KvBenchArguments& arguments) {
                             arguments.value_bytes, arguments.records, kPhaseNs / 1'000'000));
   for (const KvDurability durability : durabilities_of(arguments)) {
     for (const std::uint64_t threads : arguments.threads) {
-      HeapRun run(arguments, scratch, "threads", durability);
+      HeapRun run(arguments, scratch, "threads", durability, heap_sides(durability));
       MEMLITH_TOOL_TRY(run.open_loaded());
       MEMLITH_TOOL_TRY(run.measure_threads(threads));
       MEMLITH_TOOL_TRY(run.close());

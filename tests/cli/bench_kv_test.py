@@ -15,8 +15,11 @@ import unittest
 
 PROGRAM, SCRIPTS = sys.argv[1], pathlib.Path(sys.argv[2])
 SANITIZED = "asan" in PROGRAM or "tsan" in PROGRAM
-INSTRUMENTED = pathlib.Path(PROGRAM).parents[1] / "lib/libmemlith-heap-map-instrumented.so"  # where memlith-c++ is
-OURS = (["memlith-instrumented"] if INSTRUMENTED.exists() else []) + [
+LIBRARIES = pathlib.Path(PROGRAM).parents[1] / "lib"
+# Sides of builds that have memlith-c++, or memlith-g++.
+INSTRUMENTED, GCC = ([f"memlith-{name}"] if (LIBRARIES / f"libmemlith-heap-map-{name}.so").exists() else []
+                     for name in ("instrumented", "gcc"))
+OURS = INSTRUMENTED + [
     f"memlith-{kind}{tracker}" for kind in ("", "btree-", "hash-") for tracker in ("fault", "scan")]
 WINDOWS = ["memlith-fault-window", "memlith-scan-window"]
 TIMES = ["p50_us", "p99_us", "p999_us", "max_us"]
@@ -68,6 +71,32 @@ class Heap(Bench):
 
     def test_table2_large(self):
         self.check_map(self.rows("table2-large", "--keys", "150", "--operations", "15"), "table2-large", 15)
+
+    def test_entries(self):
+        rows = self.rows("entries", "--keys", "300", "--changes", "1,10", "--rounds", "20")
+        ours = ["memlith-auto", "memlith-btree-auto", "memlith-hash-auto", *GCC, *INSTRUMENTED, "memlith"]
+        sides = [row["side"] for row in rows if row["changes"] == 1]
+        self.assertEqual(sides[:len(ours)], ours)
+        self.assertEqual(sides[-1], "raw")
+        self.assertEqual([(row["changes"], row["side"]) for row in rows],
+                         [(changes, side) for changes in (1, 10) for side in sides])
+        for row in rows:
+            self.assertEqual((row["suite"], row["durability"], row["samples"]), ("entries", "sync", 20))
+            self.assertGreater(row["ratio_per_turn"], 0)
+            if row["side"] == "raw":
+                self.assertEqual(row["ratio_per_turn"], 1)
+
+    @unittest.skipIf(SANITIZED, "the program ran above, and a sanitizer makes this slow")
+    def test_pages_and_entries_are_one_benchmark(self):
+        done = subprocess.run([sys.executable, "-B", SCRIPTS / "run.py", "--bin", pathlib.Path(PROGRAM).parent,
+                               "transparent", "--quick", "--json", "--sides", "memlith-auto", "--pages", "0,4", "--dir",
+                               self.folder], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual({(row["suite"], row["region_mib"]) for row in rows if "region_mib" in row},
+                         {("transparent", 2), ("transparent", 4)})
+        self.assertEqual([(row["changes"], row["side"]) for row in rows if row["suite"] == "entries"],
+                         [(changes, side) for changes in (1, 10, 100) for side in ("memlith-auto", "raw")])
 
     def test_allocate(self):
         rows = self.rows("allocate", "--rounds", "100", "--trace-mib", "32")

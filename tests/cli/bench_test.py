@@ -244,12 +244,19 @@ class Transparent(Bench):
     def test_all_sides_take_turns(self):
         rows = [json.loads(line) for line in run(self.folder, "transparent", "--region-mib", "1,3", "--filled-mib", "2",
                                                  "--pages", "0,4", "--rounds", "20", "--json")]
-        ours, beside = ["auto", "auto, grown"], ["pwrite+fsync", "captured", "raw"]
-        self.assertEqual([row["side"] for row in rows], 2 * (ours + ours + beside))
+        ours = ["auto", "auto, grown", "explicit", "instrumented"]
+        beside = ["pwrite+fsync", "captured", "raw"]
+        self.assertEqual([row["side"] for row in rows], 2 * (ours + 2 * (ours + beside)))
+        self.assertEqual([(row["pages"], row["bytes_per_page"]) for row in rows if row["side"] == "auto"],
+                         2 * [(0, 0), (4, 4), (4, 4096)])
         for row in rows:
             self.assertEqual(row["samples"], 20)
             self.check_rising(row, PERCENTILES)
             self.assertEqual(row["tracker"] == "none", row["side"] in beside)
+            if row["side"] in ("explicit", "instrumented"):
+                self.assertEqual(row["tracker"], row["side"])
+            if row["side"] == "raw":
+                self.assertEqual(row["ratio_per_turn"], 1)
         self.check_nothing_left()
 
     def test_pages_that_do_not_fit_are_refused(self):

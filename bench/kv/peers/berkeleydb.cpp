@@ -64,10 +64,15 @@ class BerkeleySession final : public KvSession {
   BerkeleySession(DB_ENV* env, DB* db) : env_(env), db_(db) {}
 
   MaybeFailure put(std::string_view key, std::string_view value) override {
+    return change([&](DB_TXN* transaction) { return put_in(transaction, key, value); });
+  }
+  MaybeFailure put_all(std::span<const KvPair> pairs) override {
     return change([&](DB_TXN* transaction) {
-      DBT name = db_text(key);
-      DBT content = db_text(value);
-      return db_->put(db_, transaction, &name, &content, 0);
+      int code = 0;
+      for (std::size_t i = 0; i < pairs.size() && code == 0; ++i) {
+        code = put_in(transaction, pairs[i].first, pairs[i].second);
+      }
+      return code;
     });
   }
   MaybeFailure remove(std::string_view key) override {
@@ -101,6 +106,11 @@ class BerkeleySession final : public KvSession {
   }
 
  private:
+  int put_in(DB_TXN* transaction, std::string_view key, std::string_view value) {
+    DBT name = db_text(key);
+    DBT content = db_text(value);
+    return db_->put(db_, transaction, &name, &content, 0);
+  }
   template <class Act>
   MaybeFailure change(const Act& act) {
     for (;;) {

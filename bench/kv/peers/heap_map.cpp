@@ -2,7 +2,7 @@
 // the tracker finds what the map changed. Threads share the map under one lock, and persist as docs/threads.md says.
 // The map is a memlith::map, or one of the maps that are made for pages, with keys that lie in their elements.
 //
-// Compiled twice: with everything else, and with memlith-c++ into a library of its own (instrumented.cmake), in which
+// Also compiled with memlith-c++ and with memlith-g++, each into a library of its own (instrumented.cmake), in which
 // the compiler records the stores.
 #include <fmt/format.h>
 
@@ -111,9 +111,11 @@ class HeapMapStore final : public KvStore {
     explicit Session(HeapMapStore& store) : store_(store) {}
 
     MaybeFailure put(std::string_view key, std::string_view value) override {
+      return store_.change([&](Map& map) { put_in(map, key, value); });
+    }
+    MaybeFailure put_all(std::span<const KvPair> pairs) override {
       return store_.change([&](Map& map) {
-        const auto [at, inserted] = map.try_emplace(key, value);
-        if (!inserted) at->second.assign(value);
+        for (const auto& [key, value] : pairs) put_in(map, key, value);
       });
     }
     MaybeFailure remove(std::string_view key) override {
@@ -144,6 +146,11 @@ class HeapMapStore final : public KvStore {
     MaybeFailure finish() override { return store_.finish(); }
 
    private:
+    static void put_in(Map& map, std::string_view key, std::string_view value) {
+      const auto [at, inserted] = map.try_emplace(key, value);
+      if (!inserted) at->second.assign(value);
+    }
+
     HeapMapStore& store_;
   };
 
@@ -174,9 +181,9 @@ template <Tracker kTracker>
 
 }  // namespace
 
-#ifdef MEMLITH_STORES_ARE_RECORDED
-__attribute__((visibility("default"))) KvPeer heap_map_instrumented_side() {
-  return heap_map_side<Map, Tracker::instrumented>("", "instrumented");
+#ifdef MEMLITH_RECORDED_SIDE
+__attribute__((visibility("default"))) KvPeer MEMLITH_RECORDED_SIDE() {
+  return heap_map_side<Map, Tracker::instrumented>("", MEMLITH_RECORDED_NAME);
 }
 #else
 std::vector<KvPeer> heap_map_sides() {
@@ -190,6 +197,20 @@ std::vector<KvPeer> heap_map_sides() {
       heap_map_side<BtreeMap, Tracker::scan>("btree-", "scan"),
       heap_map_side<FlatHashMap, Tracker::fault>("hash-", "fault"),
       heap_map_side<FlatHashMap, Tracker::scan>("hash-", "scan")};
+}
+
+std::vector<KvPeer> heap_map_default_sides() {
+  return {
+      heap_map_side<Map, Tracker::automatic>("", "auto"),
+      heap_map_side<BtreeMap, Tracker::automatic>("btree-", "auto"),
+      heap_map_side<FlatHashMap, Tracker::automatic>("hash-", "auto"),
+#ifdef MEMLITH_WITH_GCC
+      heap_map_gcc_side(),
+#endif
+#ifdef MEMLITH_WITH_INSTRUMENTED
+      heap_map_instrumented_side(),
+#endif
+  };
 }
 
 std::vector<KvPeer> heap_map_window_sides() {

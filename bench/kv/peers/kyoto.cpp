@@ -55,6 +55,13 @@ class KyotoSession final : public KvSession {
       return db.set(key.data(), key.size(), value.data(), value.size());
     });
   }
+  MaybeFailure put_all(std::span<const KvPair> pairs) override {
+    return store_.change([&](kyotocabinet::TreeDB& db) {
+      return std::ranges::all_of(pairs, [&](const KvPair& pair) {
+        return db.set(pair.first.data(), pair.first.size(), pair.second.data(), pair.second.size());
+      });
+    });
+  }
   MaybeFailure remove(std::string_view key) override {
     return store_.change([&](kyotocabinet::TreeDB& db) {
       return db.remove(key.data(), key.size()) || db.error() == kyotocabinet::BasicDB::Error::NOREC;

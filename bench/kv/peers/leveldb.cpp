@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <leveldb/cache.h>
 #include <leveldb/db.h>
+#include <leveldb/write_batch.h>
 
 #include "lsm.hpp"
 
@@ -12,6 +13,7 @@ namespace {
 struct LeveldbTypes {
   using Db = leveldb::DB;
   using Slice = leveldb::Slice;
+  using WriteBatch = leveldb::WriteBatch;
   using WriteOptions = leveldb::WriteOptions;
   using Iterator = leveldb::Iterator;
   static constexpr char kName[] = "leveldb";

@@ -58,6 +58,15 @@ class LmdbSession final : public KvSession {
   MaybeFailure put(std::string_view key, std::string_view value) override {
     return lmdb_change(env_, [&](MDB_txn* transaction) { return lmdb_put(transaction, table_, key, value); });
   }
+  MaybeFailure put_all(std::span<const KvPair> pairs) override {
+    return lmdb_change(env_, [&](MDB_txn* transaction) {
+      int code = MDB_SUCCESS;
+      for (std::size_t i = 0; i < pairs.size() && code == MDB_SUCCESS; ++i) {
+        code = lmdb_put(transaction, table_, pairs[i].first, pairs[i].second);
+      }
+      return code;
+    });
+  }
   MaybeFailure remove(std::string_view key) override {
     return lmdb_change(env_, [&](MDB_txn* transaction) {
       MDB_val name = lmdb_value(key);

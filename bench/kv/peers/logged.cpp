@@ -63,6 +63,9 @@ class LoggedSession final : public MemlithSession {
   LoggedSession(LoggedStore& store, const KvUse& use, KvTransaction writer, KvTransaction reader)
       : MemlithSession(use, std::move(writer), std::move(reader)), store_(store) {}
   MaybeFailure put(std::string_view key, std::string_view value) override { return store_.log(kPut, key, value); }
+  MaybeFailure put_all(std::span<const KvPair>) override {
+    return tool_failure(MEMLITH_INVALID, "an application log takes changes one by one");
+  }
   MaybeFailure remove(std::string_view key) override { return store_.log(kRemove, key, {}); }
   MaybeFailure finish() override { return store_.wait_until_moved(); }
 

@@ -7,7 +7,7 @@
 
 namespace memlith::tool {
 
-// `Types` names the library's own: Db, Slice, WriteOptions, Iterator; and kName.
+// `Types` names the library's own: Db, Slice, WriteBatch, WriteOptions, Iterator; and kName.
 template <class Types>
 class LsmStore : public KvStore {
  public:
@@ -34,6 +34,11 @@ class LsmStore : public KvStore {
 
     MaybeFailure put(std::string_view key, std::string_view value) override {
       return result_of(db_.Put(write_, slice(key), slice(value)), "Put");
+    }
+    MaybeFailure put_all(std::span<const KvPair> pairs) override {
+      typename Types::WriteBatch batch;
+      for (const auto& [key, value] : pairs) (void)batch.Put(slice(key), slice(value));
+      return result_of(db_.Write(write_, &batch), "Write");
     }
     MaybeFailure get(std::string_view key, std::string& value, bool& found) override {
       const auto status = db_.Get({}, slice(key), &value);

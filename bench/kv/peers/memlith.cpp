@@ -183,6 +183,15 @@ MaybeFailure MemlithSession::put(std::string_view key, std::string_view value) {
   return use_.change(writer_, [&] { return writer_.put(use_.map, key, value); });
 }
 
+MaybeFailure MemlithSession::put_all(std::span<const KvPair> pairs) {
+  return use_.change(writer_, [&]() -> memlith::Result<void> {
+    for (const auto& [key, value] : pairs) {
+      if (auto put = writer_.put(use_.map, key, value); !put) return put;
+    }
+    return {};
+  });
+}
+
 MaybeFailure MemlithSession::remove(std::string_view key) {
   return use_.change(writer_, [&]() -> memlith::Result<void> {
     auto removed = writer_.remove(use_.map, key);

@@ -60,6 +60,7 @@ class MemlithSession : public KvSession {
   MemlithSession(const KvUse& use, KvTransaction writer, KvTransaction reader)
       : use_(use), writer_(std::move(writer)), reader_(std::move(reader)) {}
   MaybeFailure put(std::string_view key, std::string_view value) override;
+  MaybeFailure put_all(std::span<const KvPair> pairs) override;
   MaybeFailure remove(std::string_view key) override;
   MaybeFailure get(std::string_view key, std::string& value, bool& found) override;
   MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override;

@@ -11,8 +11,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/failure.hpp"
@@ -35,6 +37,8 @@ struct KvOptions {
   Backend backend = {};              // of memlith's sides
 };
 
+using KvPair = std::pair<std::string, std::string_view>;
+
 // One thread's use of a store. Each change is a transaction of its own; what it promises is the store's durability.
 class KvSession {
  public:
@@ -43,6 +47,8 @@ class KvSession {
   virtual ~KvSession() = default;
   // Inserts, or replaces the value.
   [[nodiscard]] virtual MaybeFailure put(std::string_view key, std::string_view value) = 0;
+  // Each of them, as one change: after a crash all are there, or none. A heap's are, if one persist covers them.
+  [[nodiscard]] virtual MaybeFailure put_all(std::span<const KvPair> pairs) = 0;
   [[nodiscard]] virtual MaybeFailure get(std::string_view key, std::string& value, bool& found) = 0;
   // No failure where there is no such key.
   [[nodiscard]] virtual MaybeFailure remove(std::string_view key) = 0;
@@ -153,6 +159,10 @@ KvPeer logged_side();
 std::vector<KvPeer> heap_map_sides();
 // Without sync only: each operation is captured by an asynchronous persist, in order, and is durable within a second.
 std::vector<KvPeer> heap_map_window_sides();
+// The same with the default tracker: memlith-auto, memlith-btree-auto, memlith-hash-auto; and memlith-gcc and
+// memlith-instrumented, whose stores memlith-g++ or memlith-c++ records, if this build has them.
+std::vector<KvPeer> heap_map_default_sides();
+KvPeer heap_map_gcc_side();
 KvPeer heap_map_instrumented_side();
 
 }  // namespace memlith::tool

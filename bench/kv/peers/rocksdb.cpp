@@ -14,6 +14,7 @@ namespace {
 struct RocksdbTypes {
   using Db = rocksdb::DB;
   using Slice = rocksdb::Slice;
+  using WriteBatch = rocksdb::WriteBatch;
   using WriteOptions = rocksdb::WriteOptions;
   using Iterator = rocksdb::Iterator;
   static constexpr char kName[] = "rocksdb";

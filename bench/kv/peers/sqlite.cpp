@@ -44,6 +44,8 @@ class SqliteSession final : public KvSession {
   [[nodiscard]] MaybeFailure prepare() {
     const std::pair<SqliteStatement*, const char*> wanted[] = {
         {&put_, "INSERT INTO kv VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"},
+        {&begin_, "BEGIN IMMEDIATE"},
+        {&commit_, "COMMIT"},
         {&get_, "SELECT value FROM kv WHERE key = ?1"},
         {&remove_, "DELETE FROM kv WHERE key = ?1"},
         {&scan_, "SELECT key, value FROM kv WHERE key >= ?1 ORDER BY key LIMIT ?2"}};
@@ -55,13 +57,19 @@ class SqliteSession final : public KvSession {
     return {};
   }
   MaybeFailure put(std::string_view key, std::string_view value) override {
-    sqlite_bind(put_, 1, key);
-    sqlite_bind(put_, 2, value);
-    return change(put_);
+    const std::lock_guard lock(writers_);
+    return put_one(key, value);
+  }
+  MaybeFailure put_all(std::span<const KvPair> pairs) override {
+    const std::lock_guard lock(writers_);
+    MEMLITH_TOOL_TRY(step(begin_));
+    for (const auto& [key, value] : pairs) MEMLITH_TOOL_TRY(put_one(key, value));
+    return step(commit_);
   }
   MaybeFailure remove(std::string_view key) override {
+    const std::lock_guard lock(writers_);
     sqlite_bind(remove_, 1, key);
-    return change(remove_);
+    return step(remove_);
   }
   MaybeFailure get(std::string_view key, std::string& value, bool& found) override {
     sqlite_bind(get_, 1, key);
@@ -85,8 +93,12 @@ class SqliteSession final : public KvSession {
   }
 
  private:
-  MaybeFailure change(const SqliteStatement& statement) {
-    const std::lock_guard lock(writers_);
+  MaybeFailure put_one(std::string_view key, std::string_view value) {
+    sqlite_bind(put_, 1, key);
+    sqlite_bind(put_, 2, value);
+    return step(put_);
+  }
+  MaybeFailure step(const SqliteStatement& statement) {
     MaybeFailure failure = ::sqlite3_step(statement.get()) == SQLITE_DONE ? MaybeFailure() : failed("writing");
     ::sqlite3_reset(statement.get());
     return failure;
@@ -95,6 +107,8 @@ class SqliteSession final : public KvSession {
 
   SqliteDb db_;
   std::mutex& writers_;
+  SqliteStatement begin_;
+  SqliteStatement commit_;
   SqliteStatement put_;
   SqliteStatement get_;
   SqliteStatement remove_;

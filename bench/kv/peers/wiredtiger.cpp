@@ -40,11 +40,13 @@ class WiredSession final : public KvSession {
     return wt_result(session_->open_cursor(session_, kTable, nullptr, "overwrite=true", &cursor_), "open_cursor");
   }
   MaybeFailure put(std::string_view key, std::string_view value) override {
+    return change([&] { return insert(key, value); });
+  }
+  MaybeFailure put_all(std::span<const KvPair> pairs) override {
     return change([&] {
-      set_key(key);
-      WT_ITEM content = wt_text(value);
-      cursor_->set_value(cursor_, &content);
-      return cursor_->insert(cursor_);
+      int code = 0;
+      for (std::size_t i = 0; i < pairs.size() && code == 0; ++i) code = insert(pairs[i].first, pairs[i].second);
+      return code;
     });
   }
   MaybeFailure remove(std::string_view key) override {
@@ -87,6 +89,12 @@ class WiredSession final : public KvSession {
   void set_key(std::string_view key) {
     key_ = wt_text(key);
     cursor_->set_key(cursor_, &key_);
+  }
+  int insert(std::string_view key, std::string_view value) {
+    set_key(key);
+    WT_ITEM content = wt_text(value);
+    cursor_->set_value(cursor_, &content);
+    return cursor_->insert(cursor_);
   }
   template <class Act>
   MaybeFailure change(const Act& act) {
