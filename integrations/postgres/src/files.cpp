@@ -2,16 +2,33 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <system_error>
 
 namespace memlith_postgres {
+
+namespace {
+
+// File systems whose syncfs() waits for all of their files.
+bool is_of_this_machine(int folder) {
+  constexpr std::array<std::uint64_t, 5> kKnown{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,
+                                                TMPFS_MAGIC};
+  struct statfs status{};
+  return ::fstatfs(folder, &status) == 0 &&
+         std::find(kKnown.begin(), kKnown.end(), static_cast<std::uint64_t>(status.f_type)) != kKnown.end();
+}
+
+}  // namespace
 
 Error errno_error(const std::string& what) {
   const int why = errno;
@@ -46,6 +63,29 @@ Result<void> flush_folder(const std::string& path) {
   const Result<Descriptor> folder = open_file(path, O_RDONLY | O_DIRECTORY);
   if (!folder) return folder.error();
   return flush_file(*folder, path);
+}
+
+std::vector<std::uint64_t> settle(const std::vector<std::string>& folders) {
+  std::vector<std::uint64_t> settled;
+  for (const std::string& path : folders) {
+    const Result<Descriptor> folder = open_file(path, O_RDONLY | O_DIRECTORY);
+    struct stat status{};
+    if (!folder || ::fstat(folder->get(), &status) != 0) continue;
+    if (std::find(settled.begin(), settled.end(), status.st_dev) != settled.end()) continue;
+    if (!is_of_this_machine(folder->get())) continue;
+    // The second call for file systems that leave the disk's cache alone when only bytes of files had changed.
+    if (::syncfs(folder->get()) == 0 && ::fsync(folder->get()) == 0) settled.push_back(status.st_dev);
+  }
+  return settled;
+}
+
+std::vector<std::string> entries_of(const std::string& folder) {
+  std::vector<std::string> entries;
+  std::error_code error;
+  for (std::filesystem::directory_iterator next(folder, error), end; !error && next != end; next.increment(error)) {
+    entries.push_back(next->path());
+  }
+  return entries;
 }
 
 Result<std::optional<std::string>> read_file(const std::string& path) {

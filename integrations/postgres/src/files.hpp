@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/descriptor.hpp"
 #include "base/status.hpp"
@@ -28,6 +29,11 @@ using memlith::core::Descriptor;
 Result<Descriptor> open_file(const std::string& path, int flags);
 Result<void> flush_file(const Descriptor& file, const std::string& path);
 Result<void> flush_folder(const std::string& path);
+// Makes durable whatever the kernel's cache has of the file systems of these folders. Returns their devices, without
+// those of other file systems than ext4, XFS, Btrfs, F2FS and tmpfs, and those whose flush has failed.
+std::vector<std::uint64_t> settle(const std::vector<std::string>& folders);
+// The folder's entries, with their paths; none if there is no such folder.
+std::vector<std::string> entries_of(const std::string& folder);
 // The whole content of a small file. Nothing if there is none.
 Result<std::optional<std::string>> read_file(const std::string& path);
 // Replaces the file, all or nothing, with the permissions of the one that is there; durable on return.

@@ -78,6 +78,7 @@ class Keeper {
     // Before the first batch: from the first page that only the log has on, a PostgreSQL without memlith must not open
     // the directory.
     if (Result<void> marked = cluster_.mark(); !marked) return marked;
+    settle_files();
     pages_.memory().started.store(1);
     return {};
   }
@@ -101,6 +102,18 @@ class Keeper {
   }
 
  private:
+  // ORDER settled-before-differences: a difference is logged of a page that is durable. PostgreSQL's pages are so after
+  // its clean stop, and those of a log after its replay; but not those of a server that was killed without memlith, nor
+  // of a directory that was just restored. No process of the server writes yet. [test
+  // PagesTest.PagesThatWereDurableAtTheStartAreVouchedFor]
+  void settle_files() {
+    std::vector<std::string> folders = entries_of(cluster_.data() + "/pg_tblspc");
+    folders.push_back(cluster_.data());
+    const std::vector<std::uint64_t> devices = settle(folders);
+    const Pages::Lock lock(pages_);
+    auto& settled = pages_.memory().settled;
+    std::copy_n(devices.begin(), std::min(devices.size(), settled.size()), settled.begin());
+  }
   Result<void> finish() {
     if (Result<void> finished = page_log_.finish(pages_); !finished) return finished;
     // The mark goes last: the log of a directory without the mark is never replayed, so it has to be empty.

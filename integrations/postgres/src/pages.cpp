@@ -170,11 +170,19 @@ std::optional<std::uint32_t> Pages::take_entry() {
     const std::uint32_t index = memory_->reuse++ % PageLimits::kFiles;
     SharedFile& file = memory_->file[index];
     if (file.state != FileState::unused && is_in_log(file)) continue;
-    if (file.state == FileState::live) unchain(index);
+    if (file.state == FileState::live) {
+      unchain(index);
+      memory_->settled = {};  // the file may come back, with pages that are not those of the start
+    }
     file.state = FileState::unused;
     return index;
   }
   return {};
+}
+
+bool Pages::is_settled(std::uint64_t device) const {
+  const auto& settled = memory_->settled;
+  return device != 0 && std::find(settled.begin(), settled.end(), device) != settled.end();
 }
 
 FileRef Pages::add_file(std::uint64_t device, std::uint64_t inode, std::string_view path, std::uint32_t blocks,
@@ -187,9 +195,15 @@ FileRef Pages::add_file(std::uint64_t device, std::uint64_t inode, std::string_v
   if (!index || path.size() > kPathBytesMax) return {};
   SharedFile& file = memory_->file[*index];
   const std::uint32_t serial = file.serial + 1 == 0 ? 1 : file.serial + 1;
-  // Pages that were written before may be torn: until the file was flushed, each page is logged whole.
-  file = SharedFile{
-      .device = device, .inode = inode, .serial = serial, .blocks = blocks, .asks = 1, .unlogged = unlogged ? 1U : 0U};
+  // Pages that were written before may be torn, unless they were durable at the start: until the file was flushed, each
+  // page is logged whole.
+  file = SharedFile{.device = device,
+                    .inode = inode,
+                    .serial = serial,
+                    .blocks = blocks,
+                    .vouched = is_settled(device) ? blocks : 0,
+                    .asks = 1,
+                    .unlogged = unlogged ? 1U : 0U};
   std::copy(path.begin(), path.end(), file.path.begin());
   memory_->files = std::max(memory_->files, *index + 1);
   std::atomic_signal_fence(std::memory_order_release);  // repair() looks for entries that are live

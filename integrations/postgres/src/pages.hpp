@@ -37,6 +37,7 @@ struct PageLimits {
   static constexpr std::uint32_t kPages = 2048;  // of a batch
   static constexpr std::uint32_t kFiles = 32768;
   static constexpr std::uint32_t kRecordBytes = 4 << 20;
+  static constexpr std::size_t kDevices = 16;
 };
 
 enum class FileState : std::uint32_t { unused, live, gone };  // gone: was removed; its records are still in the log
@@ -98,7 +99,7 @@ struct Staged {
 };
 
 struct SharedMemory {
-  static constexpr std::uint64_t kLayout = 1;
+  static constexpr std::uint64_t kLayout = 2;
   using Counter = shm::Shared<std::uint64_t>;
   shm::RobustMutex mutex;
   shm::RobustMutex keeper_starting;  // held by the process that looks after the keeper's life
@@ -118,6 +119,8 @@ struct SharedMemory {
   shm::Word keepers{0};           // that were started
   std::array<char, 1024> data{};  // the data directory, and the folder of its log; constant
   std::array<char, 1024> log{};
+  // Devices on which every file was durable as it was when the server started; 0: none more. Set by the first keeper.
+  std::array<std::uint64_t, PageLimits::kDevices> settled{};
   std::uint32_t files = 0;   // entries that were ever used
   std::uint32_t gone = 0;    // entries of removed files, or more
   std::uint32_t reuse = 0;   // where the search for an entry to use again goes on
@@ -157,7 +160,8 @@ class Pages {
   [[nodiscard]] bool has_keeper() { return self().lives(memory_->keeper.load()); }
 
   // ---- with the lock held
-  // The file's entry, which is new if the file has none. Nothing if all entries are in use.
+  // The file's entry, which is new if the file has none. Nothing if all entries are in use. A file with pages that has
+  // no entry yet is as it was when the server started: the process that makes a file adds it without pages.
   FileRef add_file(std::uint64_t device, std::uint64_t inode, std::string_view path, std::uint32_t blocks,
                    bool unlogged = false);
   FileRef find_file(std::uint64_t device, std::uint64_t inode);
@@ -225,6 +229,7 @@ class Pages {
   [[nodiscard]] bool fresh_is_empty() const { return filling_batch().records == 0; }
   [[nodiscard]] Batch& filling_batch() const { return memory_->batch[memory_->filling.load() % 2]; }
   [[nodiscard]] Batch* sealed_batch() const;
+  [[nodiscard]] bool is_settled(std::uint64_t device) const;
   std::optional<std::uint32_t> take_entry();
   void unchain(std::uint32_t index);
   void stage_record(const RecordHead& head, std::uint32_t slot);

@@ -2,6 +2,8 @@
 // and the log have of both.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sim_cluster.hpp"
 
 namespace memlith_postgres::test {
@@ -69,6 +71,33 @@ TEST(FileCallsTest, PagesOfAnUnloggedFileGoHomeAtOnceAndAreFlushedThere) {
   world.write(1, 4);
   EXPECT_EQ(world.calls.flush(world.file, *world.access), 0);
   EXPECT_EQ(world.access->flushes, 2);
+}
+
+// The first changes after a start, of pages that were durable by then, and of others.
+TEST(FileCallsTest, OfAPageThatWasDurableAtTheStartTheDifferenceIsLogged) {
+  for (const bool settled : {true, false}) {
+    CallsWorld world;
+    constexpr std::uint32_t kPages = 16;
+    const std::string path = "base/5/9";
+    ASSERT_TRUE(world.volume.open(path, core::OpenMode::create, core::Caching::buffered).ok());
+    CountedAccess access(world.volume, path);
+    for (std::uint32_t block = 0; block < kPages; ++block) {
+      ASSERT_EQ(access.write(block, page_of(static_cast<int>(block) + 1).data()), 0);
+    }
+    if (settled) world.shared.memory().settled[0] = 1;
+    const FileRef file = world.shared.add(9, path, kPages);
+    for (std::uint32_t block = 0; block < kPages; ++block) {
+      PageBytes page = page_of(static_cast<int>(block) + 1);
+      std::fill_n(page.begin() + 100, 200, std::byte{0xff});
+      ASSERT_EQ(world.calls.write(file, access, block, page.data()), 0);
+    }
+    const std::uint32_t bytes = world.shared.memory().batch[world.shared.memory().filling.load() % 2].bytes;
+    if (settled) {
+      EXPECT_LE(bytes, kPages * 256);
+    } else {
+      EXPECT_GE(bytes, kPages * kPageBytes);
+    }
+  }
 }
 
 TEST(FileCallsTest, APageOnItsWayStaysThereWhenItsFileBecomesUnlogged) {

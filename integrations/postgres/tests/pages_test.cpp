@@ -76,6 +76,19 @@ TEST(PagesTest, EntriesAreUsedAgain) {
   EXPECT_NE(world.pages().file(files.back()), nullptr);
 }
 
+TEST(PagesTest, PagesThatWereDurableAtTheStartAreVouchedFor) {
+  SharedWorld world;
+  EXPECT_EQ(world.memory().file[world.add(10, "base/5/1", 4).index].vouched, 0u);
+  world.memory().settled[0] = 2;
+  EXPECT_EQ(world.memory().file[world.add(11, "base/5/2", 4).index].vouched, 0u) << "another device";
+  world.memory().settled[1] = 1;
+  EXPECT_EQ(world.memory().file[world.add(12, "base/5/3", 4).index].vouched, 4u);
+  EXPECT_EQ(world.memory().file[world.add(13, "base/5/4").index].vouched, 0u) << "it has just been made";
+  // An entry that another file takes: the first file comes back with what was written to it.
+  for (std::uint64_t inode = 100; inode < 101 + PageLimits::kFiles; ++inode) world.add(inode, "base/6/1");
+  EXPECT_EQ(world.memory().file[world.add(12, "base/5/3", 4).index].vouched, 0u);
+}
+
 // Runs in a child, which is killed at a random moment.
 template <class Body>
 void kill_while(useconds_t microseconds, const Body& body) {
