@@ -49,15 +49,16 @@ std::string one_word(std::string_view path) {
 
 // ---- the file ----------------------------------------------------------------------------------------------------
 
-std::uint64_t Database::read(std::uint64_t offset, void* target, std::uint64_t bytes) const {
+core::Result<std::uint64_t> Database::read(std::uint64_t offset, void* target, std::uint64_t bytes) const {
   const std::uint64_t end = size();
   const std::uint64_t got = offset < end ? std::min(bytes, end - offset) : 0;
-  if (got > 0) image_->read(offset, target, got);
+  MEMLITH_TRY(image_->load(offset, got));
+  image_->read(offset, target, got);
   return got;
 }
 
 const std::byte* Database::fetch(std::uint64_t offset, std::uint64_t bytes) const {
-  return offset + bytes <= size() ? image_->find(offset, bytes) : nullptr;
+  return offset + bytes <= size() && image_->load(offset, bytes).ok() ? image_->find(offset, bytes) : nullptr;
 }
 
 Status Database::write(std::uint64_t offset, const void* source, std::uint64_t bytes) {
@@ -68,6 +69,7 @@ Status Database::write(std::uint64_t offset, const void* source, std::uint64_t b
     MEMLITH_TRY(reserve(end));
     if (offset > now) zero_between(now, offset);
   }
+  MEMLITH_TRY(image_->load(offset, bytes));
   const std::uint64_t kept = kept_bytes(offset, bytes);
   const auto* const from = static_cast<const std::byte*>(source);
   undo_.write(*image_, offset, from, kept);

@@ -105,7 +105,7 @@ class Database final : private Used {
   // ---- the file
   [[nodiscard]] std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
   // Returns the number of bytes read; the rest of the target is unchanged.
-  std::uint64_t read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
+  core::Result<std::uint64_t> read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
   core::Status write(std::uint64_t offset, const void* source, std::uint64_t bytes);
   core::Status truncate(std::uint64_t bytes);
   // The address of the bytes, valid until the database is closed; null if there is no single address.

@@ -130,13 +130,17 @@ int main_close(sqlite3_file* file) {
   });
 }
 
+int read_database(const Main& state, void* target, int bytes, sqlite3_int64 offset) {
+  const auto got = state.database.read(static_cast<std::uint64_t>(offset), target, static_cast<std::uint64_t>(bytes));
+  return got.ok() ? read_result(target, *got, bytes) : state.report(got.status());
+}
+
 // SQLite looks at the beginning of the file, without a lock, when it opens a database. An empty answer is one of the
 // possible ones: SQLite looks again under its lock.
 int read_without_lock(Main& state, void* target, int bytes, sqlite3_int64 offset) {
   const Database::Use used(state.database, state.holder);
-  const auto count = static_cast<std::uint64_t>(bytes);
-  const std::uint64_t got = used ? state.database.read(static_cast<std::uint64_t>(offset), target, count) : 0;
-  return read_result(target, got, bytes);
+  if (!used) return read_result(target, 0, bytes);
+  return read_database(state, target, bytes, offset);
 }
 
 int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
@@ -146,8 +150,7 @@ int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset)
   if (const Status status = state.database.await_page(state.holder, offset < kPageOneEnd); !status.ok()) {
     return state.report(status);
   }
-  const auto count = static_cast<std::uint64_t>(bytes);
-  return read_result(target, state.database.read(static_cast<std::uint64_t>(offset), target, count), bytes);
+  return read_database(state, target, bytes, offset);
 }
 
 // SQLite writes under a lock. A write without a lock comes from a VFS that splits a database into several files

@@ -19,11 +19,15 @@ using core::kPageBytes;
 using core::Status;
 
 #ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
 
 Image::~Image() {
-  for (std::uint64_t i = 0; i < segments_; ++i) ::munmap(segment(i), kSegmentBytes);
+  for (std::uint64_t i = 0; i < segments_; ++i) {
+    const std::unique_ptr<Segment> gone(&whole_segment(i));
+    ::munmap(gone->memory, kSegmentBytes);
+  }
   for (auto& table : tables_) delete table.load(std::memory_order_relaxed);
 }
 
@@ -46,10 +50,42 @@ Status Image::cover(std::uint64_t bytes) {
     // Not for a forked child: the mapping would keep the file open there, with its locks, and change with the parent's
     // checkpoints.
     (void)::madvise(memory, kSegmentBytes, MADV_DONTFORK);
-    (*slot.load(std::memory_order_relaxed))[segments_ % 1024].store(static_cast<std::byte*>(memory),
+    (*slot.load(std::memory_order_relaxed))[segments_ % 1024].store(new Segment{static_cast<std::byte*>(memory), {}},
                                                                     std::memory_order_release);
   }
   return kOk;
+}
+
+Status Image::load(std::uint64_t offset, std::uint64_t bytes) const {
+  const std::uint64_t end = bytes == 0 ? 0 : offset + bytes;
+  for (std::uint64_t page = offset / kPageBytes; page * kPageBytes < end; ++page) {
+    Segment& segment = whole_segment(page / kSegmentPages);
+    const std::uint64_t inside = page % kSegmentPages;
+    if ((segment.loaded[inside / 64].load(std::memory_order_relaxed) >> inside % 64 & 1) != 0) continue;
+    if (!load_page(segment, inside)) {
+      return fail_errno(errno, Detail::read,
+                        "the page at offset {} of the database cannot be read; `dmesg` names the disk, and `memlith "
+                        "verify` finds all such places",
+                        page * kPageBytes);
+    }
+  }
+  return kOk;
+}
+
+// With its neighbours, as the kernel's own read-ahead does; alone, if one of them cannot be read, or lies behind the
+// end of the file.
+bool Image::load_page(Segment& segment, std::uint64_t page) {
+  for (const std::uint64_t pages : {std::uint64_t{16}, core::host_page_bytes() / kPageBytes}) {
+    const std::uint64_t first = core::round_down(page, pages);
+    const bool loaded =
+        ::madvise(segment.memory + first * kPageBytes, pages * kPageBytes, MADV_POPULATE_READ) == 0 ||
+        (errno != EFAULT && errno != EHWPOISON && errno != EIO);  // not tried: the access shows what the page is
+    if (loaded) {
+      segment.loaded[first / 64].fetch_or(((std::uint64_t{1} << pages) - 1) << first % 64, std::memory_order_relaxed);
+      return true;
+    }
+  }
+  return false;
 }
 
 std::byte* Image::find(std::uint64_t offset, std::uint64_t bytes) const {

@@ -34,6 +34,9 @@ class Image {
 
   // Makes the first `bytes` addressable. The home must be that long before they are touched.
   core::Status cover(std::uint64_t bytes);
+  // Loads what was not loaded yet, before it is used: a sector that the disk cannot read is an error here, and would be
+  // a signal (SIGBUS) at the access. Before Linux 5.14 it is the signal.
+  [[nodiscard]] core::Status load(std::uint64_t offset, std::uint64_t bytes) const;
 
   // Within what is covered.
   void read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
@@ -61,11 +64,18 @@ class Image {
   core::Status release();
 
  private:
-  using Table = std::array<std::atomic<std::byte*>, 1024>;
-  [[nodiscard]] std::byte* segment(std::uint64_t index) const {
+  static constexpr std::uint64_t kSegmentPages = kSegmentBytes / core::kPageBytes;
+  struct Segment {
+    std::byte* memory;
+    std::array<std::atomic<std::uint64_t>, kSegmentPages / 64> loaded;  // a bit a page; independent of all else
+  };
+  using Table = std::array<std::atomic<Segment*>, 1024>;
+  [[nodiscard]] Segment& whole_segment(std::uint64_t index) const {
     // Acquire; pairs with the stores in cover().
-    return (*tables_[index / 1024].load(std::memory_order_acquire))[index % 1024].load(std::memory_order_acquire);
+    return *(*tables_[index / 1024].load(std::memory_order_acquire))[index % 1024].load(std::memory_order_acquire);
   }
+  [[nodiscard]] std::byte* segment(std::uint64_t index) const { return whole_segment(index).memory; }
+  static bool load_page(Segment& segment, std::uint64_t page);  // else with errno
 
   int descriptor_;
   std::uint64_t segments_ = 0;                      // of the one that covers
