@@ -7,6 +7,7 @@
 // Each knows those before it only. Readers read beside the writer, without a lock.
 #pragma once
 
+#include "kv/ascending_runs.hpp"
 #include "kv/kept.hpp"
 #include "kv/words.hpp"
 #include "kv/writer.hpp"
@@ -27,6 +28,7 @@ struct Pages {
   Words words;
   Kept kept{words};
   Writer writer{words, kept};
+  AscendingRuns runs MEMLITH_GUARDED_BY(writing);
 
   // Lives while a reader reads pages in place.
 #ifdef MEMLITH_KV_READERS_WAIT

@@ -5,12 +5,13 @@
 
 namespace memlith::core::kv {
 
-// A split of a leaf splits, on the way up, at most one page of each level, and the tree may become higher. Beyond one
-// split of each page that there is, a page must have been filled by a third before it is split again.
+// A split of a leaf splits, on the way up, at most one page of each level, and the tree may become higher. Beyond three
+// splits of each page that there is - a run of rising keys may leave a full page on its left, one cell in the next, and
+// on its right a page that has hardly room - a page must have been filled by a third before it is split again.
 std::uint64_t TreeWriter::pages_needed(std::uint64_t splits, std::uint64_t cell_bytes, std::uint64_t pages_now,
                                        std::uint64_t depth) {
   if (splits == 0) return 0;
-  return std::min(splits * (depth + 1), pages_now + 8 + 8 * (cell_bytes / kPageBytes + 1)) + depth + 2;
+  return std::min(splits * (depth + 1), 3 * pages_now + 8 + 8 * (cell_bytes / kPageBytes + 1)) + depth + 2;
 }
 
 void SplitCount::add(const Write& write, const TreeWriter::Found& found) {

@@ -43,7 +43,7 @@ struct Path {
 
 class TreeWriter {
  public:
-  TreeWriter(Pages& pages, PageNumber map) : words_(pages.words), writer_(pages.writer), map_(map) {}
+  TreeWriter(Pages& pages, PageNumber map) : pages_(pages), words_(pages.words), writer_(pages.writer), map_(map) {}
 
   // Where a write belongs, and what is there.
   struct Found {
@@ -94,6 +94,8 @@ class TreeWriter {
   void remove(Path& path) MEMLITH_REQUIRES(writing);
   void insert(Path& path, std::uint32_t level_index, const Cell& cell) MEMLITH_REQUIRES(writing);
   void split(Path& path, std::uint32_t level_index, const Cell& cell) MEMLITH_REQUIRES(writing);
+  [[nodiscard]] std::uint32_t split_at(const Path& path, std::uint32_t level_index, const std::byte* page,
+                                       const Cell& cell) const MEMLITH_REQUIRES(writing);
   void split_root(Path& path) MEMLITH_REQUIRES(writing);
   void place(PageNumber page, std::uint32_t index, const Cell& cell) MEMLITH_REQUIRES(writing);
   void merge(Path& path, std::uint32_t level_index) MEMLITH_REQUIRES(writing);
@@ -107,6 +109,7 @@ class TreeWriter {
   void free_overflow(const Cell& cell) MEMLITH_REQUIRES(writing);
   [[nodiscard]] bool rightmost(const Path& path, std::uint32_t level_index) const MEMLITH_REQUIRES(writing);
 
+  Pages& pages_;
   Words& words_;
   Writer& writer_;
   PageNumber map_;

@@ -265,8 +265,9 @@ void TreeWriter::place(PageNumber page, std::uint32_t index, const Cell& cell) {
 void TreeWriter::insert(Path& path, std::uint32_t level_index, const Cell& cell) {
   Path::Step& step = path.steps[level_index];
   MEMLITH_ASSERT(level_index < path.depth && cell.bytes() <= kCellBytesMax);
-  if (fits(words_.bytes_of(step.page), cell.bytes())) return place(step.page, step.index, cell);
-  split(path, level_index, cell);
+  if (!fits(words_.bytes_of(step.page), cell.bytes())) return split(path, level_index, cell);
+  place(step.page, step.index, cell);
+  pages_.runs.note(step.page, step.index);
 }
 
 bool TreeWriter::rightmost(const Path& path, std::uint32_t level_index) const {
@@ -296,7 +297,34 @@ void TreeWriter::split_root(Path& path) {
   path.steps[1].page = child;
 }
 
-// Splits the page on the path, puts the cell into one of the halves, and the new one into the parent.
+// How many of the cells, the new one among them, stay in a page that is split; `page` is as it was. Keys that only rise
+// leave full pages behind: at the end of the map, and where a run of them goes on before cells with higher keys. These
+// go to the new page then, so that the run fills the page, and the next one.
+std::uint32_t TreeWriter::split_at(const Path& path, std::uint32_t level_index, const std::byte* page,
+                                   const Cell& cell) const {
+  const auto [number, index] = path.steps[level_index];
+  const std::uint32_t count = header_of(page).count;
+  if (rightmost(path, level_index)) return count;
+  const std::uint64_t own = cell.bytes() + kSlotBytes;
+  const auto bytes_at = [&](std::uint32_t i) {
+    return i == index ? own : cell_of(page, i < index ? i : i - 1).bytes() + kSlotBytes;
+  };
+  std::uint64_t left = 0;
+  std::uint32_t at = 0;
+  if (pages_.runs.continues(number, index)) {
+    for (; at <= index; ++at) left += bytes_at(at);
+    return left <= kRoomBytes ? index + 1 : index;
+  }
+  const std::uint64_t total = used_bytes(page) + own;
+  for (; at < count; ++at) {
+    const std::uint64_t bytes = bytes_at(at);
+    if (at > 0 && left + bytes / 2 > total / 2) break;
+    left += bytes;
+  }
+  return at;
+}
+
+// Splits the page on the path, puts the cell into one of the two, and the new one into the parent.
 void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) {
   if (level_index == 0) {
     split_root(path);
@@ -312,16 +340,7 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
     if (i == index) return cell;
     return cell_of(old, i < index ? i : i - 1);
   };
-  std::uint32_t at = header.count;  // keys that only rise leave full pages behind
-  if (!rightmost(path, level_index)) {
-    const std::uint64_t total = used_bytes(old) + cell.bytes() + kSlotBytes;
-    std::uint64_t left_bytes = 0;
-    for (at = 0; at < header.count; ++at) {
-      const std::uint64_t bytes = all(at).bytes() + kSlotBytes;
-      if (at > 0 && left_bytes + bytes / 2 > total / 2) break;
-      left_bytes += bytes;
-    }
-  }
+  const std::uint32_t at = split_at(path, level_index, old, cell);
   MEMLITH_ASSERT(at > 0 && at <= header.count);  // neither half is empty
   const PageNumber right = writer_.allocate();
   std::byte* const target = writer_.change(right);
@@ -341,7 +360,12 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
   // Also where all cells stay: what remembers the page has to learn that it ends earlier.
   (void)writer_.change(left);
   if (kept < header.count) cut(left, kept);
-  if (index < at) place(left, index, cell);
+  if (index < at) {
+    place(left, index, cell);
+    pages_.runs.note(left, index);
+  } else {
+    pages_.runs.note_moved(left, index, right, index - at);
+  }
   // In the parent, behind the page that was split.
   ++path.steps[level_index - 1].index;
   insert(path, level_index - 1, {between, bytes_of_number(right), false});
