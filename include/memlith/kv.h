@@ -229,9 +229,10 @@ MEMLITH_API int32_t memlith_kv_put_if(memlith_kv_txn* txn, memlith_kv_map map, c
                                       const memlith_bytes* expected, const memlith_bytes* value, int32_t* done);
 
 /* Removes the records with from <= key < to. Null `from`: from the first on; null `to`: up to the last. `count`, which
- * may be null, tells how many were removed. No other transaction puts a record there before this one has ended. Takes
- * memory and log for each record; a map as a whole is removed with memlith_kv_map_remove. Errors: those of
- * memlith_kv_remove. After one, `count` records were removed, the first of the range; a savepoint undoes that. */
+ * may be null, tells how many were removed. No other transaction reads or puts a record there before this one has
+ * ended. Memory, log and the time of the commit do not grow with the number of records: the commit takes whole pages
+ * out of the map, and frees them in steps, beside other commits, before it returns. Errors: those of memlith_kv_remove;
+ * on one nothing was removed. */
 MEMLITH_API int32_t memlith_kv_remove_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
                                             const memlith_bytes* to, uint64_t* count);
 

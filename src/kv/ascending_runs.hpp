@@ -1,8 +1,9 @@
 // Where records come in the order of their keys. Floor: kv.
 //
-// A page that is split in the middle stays half empty if all that follows has higher keys. So the last inserts into a
-// page are remembered: cells that came one behind the other make a run, which ends in a full page (TreeWriter::split()).
-// In memory of the process, and a hint: a run that is forgotten costs room in pages, nothing else.
+// A page that is split in the middle stays half empty if all that follows has higher keys. The last insert into a page
+// is therefore remembered: cells that came one behind the other make a run, which fills its page before the page is
+// split (TreeWriter::split_at()). This is memory of the process, and a hint: a run that is forgotten costs room in
+// pages, nothing else.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +37,7 @@ class AscendingRuns {
     std::uint16_t run = 0;  // cells
   };
   static std::uint16_t at(std::uint32_t index) { return static_cast<std::uint16_t>(index); }
-  // Of the run that a cell at `index` continues, or begins.
+  // Cells of the run that a cell at `index` continues, or begins.
   [[nodiscard]] std::uint16_t length(PageNumber page, std::uint32_t index) const {
     const Last& last = last_[page % kPages];
     if (last.page != page || last.index + 1u != index) return 1;

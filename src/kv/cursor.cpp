@@ -142,6 +142,7 @@ Result<bool> Cursor::go(bool forward, Start start) {
 }
 
 Result<bool> Cursor::move(bool forward, Start start) {
+  std::optional<Start> first;  // own writes are looked for from here on, where removed records are passed over
   for (;;) {
     MEMLITH_TRY(find_in_tree(forward, start));
     found_ = found_ && inside(candidate_);
@@ -150,9 +151,16 @@ Result<bool> Cursor::move(bool forward, Start start) {
       MEMLITH_TRY_ASSIGN(const bool locked, lock_to_candidate(forward, start));
       if (!locked) continue;
       const std::string in_tree = candidate_;
-      const bool own = take_own_write(forward, start);
-      const auto pending =
-          found_ && !own ? transaction_.locks_.writes.find({map_, in_tree}) : transaction_.locks_.writes.end();
+      const bool own = take_own_write(forward, first.has_value() ? *first : start);
+      const bool removed = found_ && !own && transaction_.is_in_removed({map_, in_tree});
+      if (removed) {
+        if (!first.has_value()) first = start;
+        if (pass_removed(forward, start)) continue;
+        found_ = false;
+        take_own_write(forward, *first);
+      }
+      const auto pending = found_ && !own && !removed ? transaction_.locks_.writes.find({map_, in_tree})
+                                                      : transaction_.locks_.writes.end();
       if (pending != transaction_.locks_.writes.end() && pending->second.kind == Pending::Kind::remove) {
         start = {in_tree, true, false};
         continue;
@@ -167,6 +175,15 @@ Result<bool> Cursor::move(bool forward, Start start) {
     key_ = candidate_;
     return true;
   }
+}
+
+// The range that has the candidate was removed: the step goes on beyond. False: nothing lies there.
+bool Cursor::pass_removed(bool forward, Start& start) const {
+  const auto range = transaction_.locks_.removed.below_bound({map_, candidate_});
+  MEMLITH_ASSERT(range.has_value());
+  if (forward ? !range->has_high : range->low.empty()) return false;
+  start = {std::string(forward ? range->high : range->low), true, forward};
+  return true;
 }
 
 Status Cursor::set_bounds(std::optional<std::string_view> from, std::optional<std::string_view> to) {
@@ -264,7 +281,8 @@ Result<bool> Cursor::on_a_record() {
   if (position_ != Position::at) return false;
   if (transaction_.read_only_) return true;
   const auto own = transaction_.locks_.writes.find({map_, key_});
-  return own == transaction_.locks_.writes.end() || own->second.kind != Pending::Kind::remove;
+  const bool has_own = own != transaction_.locks_.writes.end() && own->second.kind != Pending::Kind::none;
+  return has_own ? own->second.kind == Pending::Kind::put : !transaction_.is_in_removed({map_, key_});
 }
 
 Result<std::optional<std::string_view>> Cursor::current_key() {

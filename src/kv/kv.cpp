@@ -187,12 +187,20 @@ Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
   SplitCount splits;
   std::uint64_t more_overflow = 0;
   std::uint64_t depth = 0;
+  std::uint64_t ranges_log_bytes = 0;
+  MEMLITH_TRY(each_removed(locks, [&](TreeWriter& tree, const KeyRange& range) MEMLITH_REQUIRES(writing) -> Status {
+    MEMLITH_TRY_ASSIGN(const std::uint64_t needed, tree.range_needs(range));
+    ranges_log_bytes += needed;
+    return kOk;
+  }));
+  if (locks.removed.size() > 0) splits.expect_any_leaves();
   for (const auto& [record, pending] : locks.writes) {
     if (pending.kind == Pending::Kind::none) continue;
     const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
     TreeWriter tree(pages_, record.map);
     TreeWriter::Found found;
     MEMLITH_TRY(tree.check(write, found));
+    if (locks.removed.below_bound(record).has_value()) found = {found.leaf, found.used, 0, 0, false};
     depth = std::max<std::uint64_t>(depth, tree.depth());
     splits.add(write, found);
     const LogNeed own = LogNeed::of(record.key, {pending.kind, found.in_place, pending.value});
@@ -203,7 +211,7 @@ Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
   // are.
   estimate.pages =
       TreeWriter::pages_needed(splits.most(), need.cell_bytes, pages_.words.count(), depth) + more_overflow;
-  estimate.log_bytes = need.log_bytes(pages_.words.count());
+  estimate.log_bytes = need.log_bytes(pages_.words.count()) + ranges_log_bytes;
   return kOk;
 }
 
@@ -225,6 +233,7 @@ Status Kv::make_ready(const Estimate& estimate) {
 // Most writes change one leaf each, and nothing else. Where they belong is found beside other commits; under the lock
 // it is enough that none of the leaves has changed since. False: there are too many writes, or some meet.
 bool Kv::find_leaves(const LockSet& locks, Leaves& leaves) {
+  if (locks.removed.size() > 0) return false;
   for (const auto& [record, pending] : locks.writes) {
     if (pending.kind == Pending::Kind::none) continue;
     if (leaves.count == Leaves::kMax) return false;
@@ -246,8 +255,20 @@ bool Kv::leaves_take(const LockSet& locks, const Leaves& leaves) {
   return true;
 }
 
+template <class Act>
+Status Kv::each_removed(const LockSet& locks, Act&& act) {
+  Status status = kOk;
+  locks.removed.for_each([&](const KeyRange& range) MEMLITH_REQUIRES(writing) {
+    TreeWriter tree(pages_, range.map);
+    if (status.ok()) status = act(tree, range);
+  });
+  return status;
+}
+
 Status Kv::write_all(const LockSet& locks, const Leaves* leaves) {
   std::uint32_t i = 0;
+  MEMLITH_TRY(each_removed(locks, [](TreeWriter& tree, const KeyRange& range)
+                                      MEMLITH_REQUIRES(writing) { return tree.remove_range(range); }));
   for (const auto& [record, pending] : locks.writes) {
     if (pending.kind == Pending::Kind::none) continue;
     TreeWriter tree(pages_, record.map);

@@ -134,16 +134,17 @@ class Kv final : public RegionUser, public OpenKv {
   Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(writing);
   bool find_leaves(const LockSet& locks, Leaves& leaves);
   bool leaves_take(const LockSet& locks, const Leaves& leaves) MEMLITH_REQUIRES(writing);
+  template <class Act>
+  Status each_removed(const LockSet& locks, Act&& act) MEMLITH_REQUIRES(writing);
   Status write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(writing);
   Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
-  // The entry that a removal of a map takes out of the catalogue.
-  struct Removal {
-    MapEntry* map = nullptr;
-    Write write;
-  };
-  Status free_some_of(PageNumber root, const Removal* removal);
-  // Frees what removed maps have left, in steps.
+  // The commit that takes a map's name away. `lost`: why pages of it stay lost.
+  Status take_map_out(MapEntry& map, std::string_view name, Status& lost);
+  // Frees what removed maps and ranges have left, in steps. Errors: corrupt - and all that is sound was freed.
   Status free_removed() MEMLITH_REQUIRES(removal_mutex_);
+  Status free_step() MEMLITH_REQUIRES(removal_mutex_);
+  // The same after a commit, whose answer it is not.
+  void free_removed_later() noexcept;
   // One commit: `change`, which returns a Status, changes pages, for which there is room. Errors: no_memory, and those
   // of `change` - nothing has changed, but a number of a commit was used up.
   template <class Change>
@@ -159,7 +160,7 @@ class Kv final : public RegionUser, public OpenKv {
   bool stopped_ = true;         // also before it runs: then there is nothing to make durable
   bool joint_applied_ = false;  // between prepare_joint() and the end of that commit
   WriterPace pace_ MEMLITH_GUARDED_BY(writing);
-  Mutex removal_mutex_;  // held while a map is removed and its pages are freed
+  Mutex removal_mutex_;  // held while a map is removed, and while pages of removed ones are freed
   std::uint64_t removal_step_ = kRemovalStep;
   std::function<void()> after_removal_step_;
   std::unordered_map<PageNumber, MapNumber> number_of_root_ MEMLITH_GUARDED_BY(maps_mutex_);  // of maps that are there

@@ -3,8 +3,8 @@
 // Strong strict two-phase locking: a transaction takes locks as it goes and keeps them until it ends; a lock that
 // conflicts with another transaction's is refused, at once or when the transaction has waited as long as it may. A lock
 // is an entry in the lists of its transaction: the record is in `writes` (exclusive) or in `reads` (shared), or lies in
-// one of `ranges` (shared, gaps included). So a transaction that leaves takes all its locks with it, and a key that is
-// not there can be locked like one that is.
+// one of `ranges` (shared, gaps included) or of `removed` (exclusive). So a transaction that leaves takes all its locks
+// with it, and a key that is not there can be locked like one that is.
 //
 // No transactions wait for each other in a circle: each waits for one other at a time, and the one that would close a
 // circle is refused. A transaction that several others are in the way of looks for the next of them when the first has
@@ -40,10 +40,12 @@ struct Pending {
 // The locks of one transaction. Others look at them under the mutex of Locks; only the transaction changes them, under
 // the mutex, and may read them without.
 struct LockSet {
-  explicit LockSet(std::pmr::memory_resource* memory) : writes(memory), reads(memory), ranges(memory) {}
+  explicit LockSet(std::pmr::memory_resource* memory)
+      : writes(memory), reads(memory), ranges(memory), removed(memory) {}
   std::pmr::map<RecordKey, Pending> writes;
   std::pmr::set<RecordKey> reads;
   RangeSet ranges;
+  RangeSet removed;  // the records of these go, but for those above them, before `writes`; all of them are in `ranges`
   bool entered = false;                                               // others look at it; from its first lock on
   std::chrono::milliseconds wait_max{0};                              // for the holder of a lock
   const LockSet* waits_for = nullptr;                                 // of Locks: whose end it waits for
@@ -54,6 +56,7 @@ struct LockSet {
     writes.clear();
     reads.clear();
     ranges.clear();
+    removed.clear();
     kept = false;
     lost.store(false, std::memory_order_relaxed);
     used.store(SteadyClock::duration{0}, std::memory_order_relaxed);
@@ -98,7 +101,9 @@ class Locks {
   // The bytes of the key belong to the transaction already.
   Taken read(LockSet& own, const RecordKey& record) {
     const LockGuard lock(mutex_);
-    const Taken free = free_of(own, [&](const LockSet& other) { return other.writes.contains(record); });
+    const Taken free = free_of(own, [&](const LockSet& other) {
+      return other.writes.contains(record) || other.removed.contains(record);
+    });
     if (free != Taken::yes) return free;
     enter(own);
     own.reads.insert(record);
@@ -116,14 +121,30 @@ class Locks {
   }
   Taken reach(LockSet& own, const KeyRange& wanted) {
     const LockGuard lock(mutex_);
-    const Taken free = free_of(own, [&](const LockSet& other) {
-      const auto first = other.writes.lower_bound({wanted.map, wanted.low});
-      return first != other.writes.end() && wanted.contains(first->first);
-    });
+    const Taken free =
+        free_of(own, [&](const LockSet& other) { return any_in(other.writes, wanted) || other.removed.meets(wanted); });
     if (free != Taken::yes) return free;
     enter(own);
     own.ranges.add(wanted);
     return Taken::yes;
+  }
+  // The records of the range will go.
+  Taken remove(LockSet& own, const KeyRange& range) {
+    const LockGuard lock(mutex_);
+    const Taken free = free_of(own, [&](const LockSet& other) {
+      return any_in(other.writes, range) || any_in(other.reads, range) || other.ranges.meets(range);
+    });
+    if (free != Taken::yes) return free;
+    enter(own);
+    own.ranges.add(range);
+    own.removed.add(range);
+    return Taken::yes;
+  }
+  // The ranges whose records will go are these from now on; the others are locked as what was read.
+  void set_removed(LockSet& own, const std::vector<KeyRange>& left) {
+    const LockGuard lock(mutex_);
+    own.removed.clear();
+    for (const KeyRange& each : left) own.removed.add(each);
   }
   // Changes a pending write; its lock is there already.
   void set(LockSet& own, const RecordKey& record, const Pending& pending) {
@@ -154,6 +175,13 @@ class Locks {
     LockSet* own = nullptr;
     ConditionVariable ended;
   };
+  static const RecordKey& key_of(const RecordKey& key) { return key; }
+  static const RecordKey& key_of(const std::pair<const RecordKey, Pending>& write) { return write.first; }
+  template <class Records>
+  static bool any_in(const Records& records, const KeyRange& range) {
+    const auto first = records.lower_bound(RecordKey{range.map, range.low});
+    return first != records.end() && range.contains(key_of(*first));
+  }
   void enter(LockSet& own) MEMLITH_REQUIRES(mutex_) {
     if (own.entered || validates_) return;
     MEMLITH_ASSERT(!own.lost.load(std::memory_order_relaxed));

@@ -17,7 +17,13 @@ struct LogNeed {
   std::uint64_t overflow_pages = 0;  // of these
   std::uint64_t in_place_writes = 0;
   std::uint64_t in_place_bytes = 0;
+  std::uint64_t ranges = 0;  // whose records go; the commit reckons anew with the pages that are there
 
+  static LogNeed of_ranges(std::uint64_t count) {
+    LogNeed need;
+    need.ranges = count;
+    return need;
+  }
   static LogNeed of(std::string_view key, const Pending& pending) {
     LogNeed need;
     if (pending.kind == Pending::Kind::none) return need;
@@ -36,6 +42,7 @@ struct LogNeed {
   LogNeed& operator-=(const LogNeed& other) {
     MEMLITH_ASSERT(other.writes <= writes && other.cell_bytes <= cell_bytes && other.overflow_pages <= overflow_pages);
     MEMLITH_ASSERT(other.in_place_writes <= in_place_writes && other.in_place_bytes <= in_place_bytes);
+    MEMLITH_ASSERT(other.ranges <= ranges);
     return add(other, ~std::uint64_t{0});
   }
 
@@ -43,7 +50,7 @@ struct LogNeed {
   [[nodiscard]] std::uint64_t log_bytes(std::uint64_t pages) const {
     const std::uint64_t laid_out = std::min(2 * writes, pages) + cell_bytes / kKiB + 4;
     return (laid_out + overflow_pages) * (kPageBytes + 64) + 2 * cell_bytes + 128 * writes + in_place_bytes +
-           32 * in_place_writes;
+           32 * in_place_writes + 2 * kPageBytes * ranges;
   }
 
  private:
@@ -53,6 +60,7 @@ struct LogNeed {
     overflow_pages += factor * other.overflow_pages;
     in_place_writes += factor * other.in_place_writes;
     in_place_bytes += factor * other.in_place_bytes;
+    ranges += factor * other.ranges;
     return *this;
   }
 };

@@ -12,7 +12,7 @@ namespace memlith::core::kv {
 namespace {
 constexpr std::uint64_t kNameBytesMax = 255;
 constexpr std::uint64_t kFreedPageLogBytes = 64;    // at most
-constexpr std::uint64_t kPrunedPageLogBytes = 128;  // likewise, with what changes in its parent
+constexpr std::uint64_t kPrunedPageLogBytes = 160;  // likewise, with what changes in the list
 constexpr std::uint64_t kCatalogueLogBytes = 8 * kPageBytes;
 constexpr std::chrono::milliseconds kRestMax{2};  // between the steps of a removal
 }  // namespace
@@ -91,16 +91,12 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   });
 }
 
-// The commit that takes the name out of the catalogue is the removal. The pages, which cannot be reached any more, are
-// freed by it and by further commits, so that the commits of others wait for a few pages only. The header names the
-// root meanwhile: the next opening after a crash goes on.
+// The commit that takes the name out of the catalogue is the removal. The pages, which cannot be reached any more, go
+// to the list of what was removed, and are freed by further commits, so that the commits of others wait for a few pages
+// only. The list is a part of the store: the next opening after a crash goes on with it.
 Status Kv::remove_map(std::string_view name) {
   const LockGuard alone(removal_mutex_);
-  // Pages of the map before. Damaged pages of that one stay lost, and prevent no further removal.
-  if (!read_only()) {
-    const Status before = free_removed();
-    if (!before.ok() && before.category != Errc::corrupt) return before;
-  }
+  Status lost = kOk;
   MEMLITH_TRY_ASSIGN(const MapNumber number, open_map(name, false, false));
   if (read_only()) return fail(Errc::read_only, Detail::kv, "opened read-only, so map \"{}\" cannot be removed", name);
   {
@@ -111,71 +107,101 @@ Status Kv::remove_map(std::string_view name) {
       return fail(Errc::not_found, Detail::kv, "there is no map \"{}\"; another thread removed it", name);
     }
     map.going.store(true);  // pairs with confirm_map()
-    const Removal removal{&map, {name, {}, true}};
-    const Status removed = free_some_of(map.root, &removal);
+    const Status removed = take_map_out(map, name, lost);
     map.going.store(false);
     MEMLITH_TRY(removed);
     number_of_root_.erase(map.root);
   }
   const Status freed = free_removed();
   MEMLITH_TRY(weak_commits_.make_durable(newest()));
-  return freed;
+  return lost.ok() ? freed : lost;
+}
+
+Status Kv::take_map_out(MapEntry& map, std::string_view name, Status& lost) {
+  const Write write{name, {}, true};
+  TreeWriter catalogue(pages_, kCatalogue);
+  TreeWriter tree(pages_, map.root);
+  MEMLITH_TRY(weak_commits_.keep_up());
+  for (;;) {
+    {
+      const LockGuard lock(pages_.writer.mutex());
+      MEMLITH_TRY(region().store().failure());
+      if (locks_.in_use(map.root)) {
+        return fail(Errc::conflict, Detail::kv, "a transaction uses map \"{}\"; remove the map when it has ended",
+                    name);
+      }
+      TreeWriter::Found found;
+      MEMLITH_TRY(catalogue.check(write, found));
+      MEMLITH_TRY_ASSIGN(const std::uint64_t freed, tree.remove_all_needs());
+      const Estimate estimate{0, freed * kFreedPageLogBytes + kCatalogueLogBytes};
+      if (weak_commits_.has_room_for(estimate.log_bytes)) {
+        const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready(estimate); });
+        if (!ready.ok()) weak_commits_.commit_failed();
+        MEMLITH_TRY(ready);
+        const auto number = change_map([&]() MEMLITH_REQUIRES(writing) -> Status {
+          MEMLITH_TRY(catalogue.apply(write));
+          pages_.writer.count_records(1);  // maps are no records
+          lost = tree.remove_all();
+          return kOk;
+        });
+        MEMLITH_TRY(number.status());
+        map.removed.store(pages_.kept.newest());  // before another map may get the page
+        return kOk;
+      }
+    }
+    MEMLITH_TRY(weak_commits_.hand_over(~std::uint64_t{0}, false).status());
+  }
+}
+
+void Kv::free_removed_later() noexcept {
+  const LockGuard alone(removal_mutex_);
+  const KeptSentence sentence;  // what is left now, the next removal or the next opening frees
+  (void)no_throw([&]() MEMLITH_REQUIRES(removal_mutex_) { return free_removed(); });
 }
 
 Status Kv::free_removed() {
+  Status status = kOk;
   for (;;) {
     if (after_removal_step_) after_removal_step_();
     const auto begin = SteadyClock::now();
-    const PageNumber root = header().removing;
-    if (root == 0) return kOk;
+    if (header().removing == 0) return status;
     MEMLITH_TRY(weak_commits_.keep_up());
-    MEMLITH_TRY(free_some_of(root, nullptr));
+    const Status freed = free_step();
+    if (!freed.ok() && freed.category != Errc::corrupt) return freed;
+    if (status.ok()) status = freed;
     keep_to_memory();
     // As long as others had to wait, so that they come first.
     std::this_thread::sleep_for(std::min<SteadyClock::duration>(SteadyClock::now() - begin, kRestMax));
   }
 }
 
-// One step. With `removal`, the map goes.
-Status Kv::free_some_of(PageNumber root, const Removal* removal) {
-  TreeWriter catalogue(pages_, kCatalogue);
-  TreeWriter tree(pages_, root);
+// One commit. Memory for it is reserved, so that no page is copied to be put back.
+Status Kv::free_step() {
+  RemovedList list(pages_);
   for (;;) {
     {
       const LockGuard lock(pages_.writer.mutex());
       MEMLITH_TRY(region().store().failure());
-      if (removal != nullptr) {
-        if (locks_.in_use(root)) {
-          return fail(Errc::conflict, Detail::kv, "a transaction uses map \"{}\"; remove the map when it has ended",
-                      removal->write.key);
-        }
-        TreeWriter::Found found;
-        MEMLITH_TRY(catalogue.check(removal->write, found));
-      }
-      MEMLITH_TRY_ASSIGN(const std::uint64_t least, tree.prune_needs());
       // A small log takes smaller steps.
-      const std::uint64_t step = std::clamp(log_bytes_max() / 4 / kPrunedPageLogBytes, std::uint64_t{1}, removal_step_);
-      const std::uint64_t pages = std::max(least, step);
-      const Estimate estimate{0, step * kPrunedPageLogBytes + least * kFreedPageLogBytes + kCatalogueLogBytes};
+      const std::uint64_t pages =
+          std::clamp(log_bytes_max() / 4 / kPrunedPageLogBytes, std::uint64_t{1}, removal_step_);
+      const std::uint64_t most = pages + list.least();
+      const Estimate estimate{0, most * kPrunedPageLogBytes + 2 * kPageBytes};
       if (weak_commits_.has_room_for(estimate.log_bytes)) {
-        const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready(estimate); });
+        const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) {
+          pages_.writer.reserve_changes(2 * most);
+          return make_ready(estimate);
+        });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
-        Status pruned = kOk;
-        const auto number = change_map([&]() MEMLITH_REQUIRES(writing) -> Status {
-          if (removal != nullptr) {
-            MEMLITH_TRY(catalogue.apply(removal->write));
-            pages_.writer.count_records(1);  // maps are no records
-          }
-          bool done = false;
-          pruned = tree.prune(pages, done);
-          pages_.writer.note_removing(done ? 0 : root);
+        Status freed = kOk;
+        const auto number = change_pages(true, [&]() MEMLITH_REQUIRES(writing) {
+          freed = list.free_some(pages);
           return kOk;
         });
+        weak_commits_.committed(false);  // also if it failed: its number was used up
         MEMLITH_TRY(number.status());
-        if (removal == nullptr) return pruned;
-        removal->map->removed.store(pages_.kept.newest());  // before another map may get the page
-        return kOk;
+        return freed;
       }
     }
     MEMLITH_TRY(weak_commits_.hand_over(~std::uint64_t{0}, false).status());

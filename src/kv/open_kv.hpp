@@ -110,6 +110,11 @@ class Transaction {
   std::string_view keep(std::string_view bytes);
   char* room(std::uint64_t bytes);
   [[nodiscard]] bool writes() const;
+  Result<std::uint64_t> count_in(const KeyRange& range);
+  void forget_writes_in(const KeyRange& range);
+  void drop_removals(std::size_t kept);
+  // The record, but for what was written since, goes with a range.
+  [[nodiscard]] bool is_in_removed(const RecordKey& record) const;
   [[nodiscard]] const LockSet& locks() const { return locks_; }
   // It sees the state of its beginning.
   [[nodiscard]] bool has_snapshot() const;
@@ -131,8 +136,13 @@ class Transaction {
   alignas(16) std::byte first_room_[2048];
   std::pmr::monotonic_buffer_resource memory_{first_room_, sizeof first_room_};
   LockSet locks_{&memory_};
-  std::vector<std::size_t> savepoints_;  // lengths of undo_
+  struct Savepoint {
+    std::size_t undo = 0;  // lengths
+    std::size_t removals = 0;
+  };
+  std::vector<Savepoint> savepoints_;
   std::vector<Undo> undo_;
+  std::vector<KeyRange> removals_;  // the ranges whose records go, in the order of the calls
 };
 
 // Stands on a record, or on none. Owned by its opener; its transaction lives longer.
@@ -179,6 +189,7 @@ class Cursor {
   // True if the locked range reaches the candidate; if not, it does afterwards.
   Result<bool> lock_to_candidate(bool forward, const Start& start);
   bool take_own_write(bool forward, const Start& start);
+  bool pass_removed(bool forward, Start& start) const;
   Result<bool> go(bool forward, Start start);
   [[nodiscard]] bool usable(const Start& start, bool forward) const;
   [[nodiscard]] bool inside(std::string_view key) const { return key >= lower_ && (!has_upper_ || key < upper_); }

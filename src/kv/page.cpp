@@ -45,6 +45,15 @@ class CellBytes {
  private:
   std::array<std::uint64_t, kPageBytes / 64> words_{};
 };
+
+std::string_view fault_of_list(const std::byte* page, PageNumber pages) {
+  const RemovedHeader list = removed_of(page);
+  if (list.count > kRemovedMax || list.next >= pages || list.map == 0 || list.map >= pages) return "it is no list";
+  for (std::uint32_t i = 0; i < list.count; ++i) {
+    if (removed_at(page, i) <= kCatalogue || removed_at(page, i) >= pages) return "it lists a page that does not exist";
+  }
+  return {};
+}
 }  // namespace
 
 CellSearch find_cell(const std::byte* page, std::string_view key) {
@@ -76,6 +85,7 @@ std::string_view fault_of_page(const std::byte* page, PageNumber self, PageNumbe
     if (chain.next >= pages || chain.bytes > kChainBytes) return "its chain leads nowhere";
     return {};
   }
+  if (header.kind == PageKind::removed) return fault_of_list(page, pages);
   if (header.kind != PageKind::leaf && header.kind != PageKind::inner) return "its kind is unknown";
   const bool inner = header.kind == PageKind::inner;
   if (header.level >= kLevelsMax || inner != (header.level > 0)) return "its level is wrong";
@@ -180,14 +190,16 @@ void remove_cell(std::byte* page, std::uint32_t index) {
   set_header(page, header);
 }
 
-void cut_cells(std::byte* page, std::uint32_t from) {
+void cut_cells(std::byte* page, std::uint32_t from, std::uint32_t to) {
   PageHeader header = header_of(page);
-  MEMLITH_ASSERT(from <= header.count);
+  MEMLITH_ASSERT(from <= to && to <= header.count);
   std::uint64_t dropped = 0;
-  for (std::uint32_t i = from; i < header.count; ++i) dropped += cell_of(page, i).bytes();
+  for (std::uint32_t i = from; i < to; ++i) dropped += cell_of(page, i).bytes();
   header.garbage = static_cast<std::uint16_t>(header.garbage + dropped);
   MEMLITH_ASSERT(header.garbage <= kPageBytes - header.cells_begin);
-  header.count = static_cast<std::uint16_t>(from);
+  std::byte* const slots = page + sizeof(PageHeader);
+  std::memmove(slots + kSlotBytes * from, slots + kSlotBytes * to, kSlotBytes * (header.count - to));
+  header.count = static_cast<std::uint16_t>(header.count - (to - from));
   set_header(page, header);
 }
 

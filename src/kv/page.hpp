@@ -45,13 +45,13 @@ struct StoreHeader {
   std::uint32_t pages;      // in use and free, page 0 included; the region may be longer
   std::uint32_t free_head;  // the first free page; 0: none
   std::uint32_t free_pages;
-  std::uint32_t removing;  // the root of a map that was removed, and has pages left; 0: none
+  std::uint32_t removing;  // the first page of the list of what was removed and has pages left; 0: there is nothing
   std::uint64_t commits;   // the number of the newest commit that this state holds
   std::uint64_t records;   // of all maps
 };
 static_assert(sizeof(StoreHeader) == 48);
 
-enum class PageKind : std::uint8_t { none = 0, leaf = 1, inner = 2, overflow = 3, free = 4 };
+enum class PageKind : std::uint8_t { none = 0, leaf = 1, inner = 2, overflow = 3, free = 4, removed = 5 };
 
 struct PageHeader {
   PageNumber self;
@@ -75,6 +75,20 @@ struct ChainHeader {
 };
 static_assert(sizeof(ChainHeader) == 16);
 inline constexpr std::uint64_t kChainBytes = kPageBytes - sizeof(ChainHeader);
+
+// A page of the list of what was removed: the numbers of pages of one map follow, each with all that lies below it.
+// Nothing else leads to these pages. A store of earlier builds may have the root of a removed map instead of the first
+// page of the list.
+struct RemovedHeader {
+  PageNumber self;
+  PageKind kind;
+  std::uint8_t level;
+  std::uint16_t count;
+  PageNumber next;  // 0: the last
+  PageNumber map;
+};
+static_assert(sizeof(RemovedHeader) == 16);
+inline constexpr std::uint32_t kRemovedMax = (kPageBytes - sizeof(RemovedHeader)) / sizeof(PageNumber);
 
 // The page can hold the next part of a value, of which so many bytes are left: each page but the last is full, and none
 // follows the last. So no chain comes back to a page, and none is longer than its value.
@@ -113,6 +127,10 @@ T load_as(const std::byte* from) {
 }
 inline PageHeader header_of(const std::byte* page) { return load_as<PageHeader>(page); }
 inline ChainHeader chain_of(const std::byte* page) { return load_as<ChainHeader>(page); }
+inline RemovedHeader removed_of(const std::byte* page) { return load_as<RemovedHeader>(page); }
+inline PageNumber removed_at(const std::byte* page, std::uint32_t index) {
+  return load_as<PageNumber>(page + sizeof(RemovedHeader) + sizeof(PageNumber) * index);
+}
 
 inline std::uint32_t slot_of(const std::byte* page, std::uint32_t index) {
   return load_as<std::uint16_t>(page + sizeof(PageHeader) + kSlotBytes * index);
@@ -199,8 +217,8 @@ void insert_cell_at(std::byte* page, std::uint32_t index, const Cell& cell, std:
 std::uint64_t hole_for(const std::byte* page, std::uint64_t bytes);
 inline constexpr std::uint32_t kHolesCellsMax = 64;
 void remove_cell(std::byte* page, std::uint32_t index);
-// Drops cells [from, count).
-void cut_cells(std::byte* page, std::uint32_t from);
+// Drops cells [from, to).
+void cut_cells(std::byte* page, std::uint32_t from, std::uint32_t to);
 // Lays the page out anew, without garbage.
 void compact(std::byte* page);
 

@@ -21,6 +21,7 @@ Result<FrameNeed> KvPart::prepare() {
   }
   MEMLITH_TRY(transaction_->need_active());
   writes_ = transaction_->writes();
+  removes_ = transaction_->locks().removed.size() > 0;
   FrameNeed need;
   if (!writes_) return need;
   MEMLITH_TRY(transaction_->keep_locks());
@@ -54,6 +55,10 @@ void KvPart::cancel() noexcept {
 void KvPart::give_up() noexcept {
   if (writes_) kv_.give_up_joint();
   transaction_->end();
+}
+
+void KvPart::settle() noexcept {
+  if (removes_) kv_.free_removed_later();
 }
 
 void KvPart::abort() noexcept {

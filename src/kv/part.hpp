@@ -27,6 +27,7 @@ class KvPart final : public Participant {
   void cancel() noexcept override;
   void give_up() noexcept override;
   void abort() noexcept override;
+  void settle() noexcept override;
 
   // The program has freed the transaction, whose changes are dropped.
   void lose_transaction() { transaction_ = nullptr; }
@@ -36,6 +37,7 @@ class KvPart final : public Participant {
   Kv& kv_;
   Region& region_;
   bool writes_ = false;
+  bool removes_ = false;  // ranges
   Batch::Front front_;
 };
 

@@ -53,6 +53,33 @@ struct Taker {
 
 }  // namespace
 
+namespace {
+
+void put_ranges(std::string& bytes, const RangeSet& ranges) {
+  put(bytes, static_cast<std::uint32_t>(ranges.size()));
+  ranges.for_each([&](const KeyRange& range) {
+    put(bytes, range.map);
+    put(bytes, static_cast<std::uint8_t>(range.has_high));
+    put_text(bytes, range.low);
+    put_text(bytes, range.high);
+  });
+}
+
+template <class Take>
+void take_ranges(Taker& from, Take&& take) {
+  for (auto count = from.take<std::uint32_t>(); from.good && count > 0; --count) {
+    KeyRange range;
+    range.map = from.take<PageNumber>();
+    range.has_high = from.take<std::uint8_t>() != 0;
+    range.low = from.take_text();
+    range.high = from.take_text();
+    from.good = from.good && (!range.has_high || range.low <= range.high);
+    if (from.good) take(range);
+  }
+}
+
+}  // namespace
+
 std::string Proposal::bytes_of(Stamp view, const LockSet& locks) {
   std::string bytes;
   put(bytes, view);
@@ -61,13 +88,8 @@ std::string Proposal::bytes_of(Stamp view, const LockSet& locks) {
     put(bytes, each.map);
     put_text(bytes, each.key);
   }
-  put(bytes, static_cast<std::uint32_t>(locks.ranges.size()));
-  locks.ranges.for_each([&](const KeyRange& range) {
-    put(bytes, range.map);
-    put(bytes, static_cast<std::uint8_t>(range.has_high));
-    put_text(bytes, range.low);
-    put_text(bytes, range.high);
-  });
+  put_ranges(bytes, locks.ranges);
+  put_ranges(bytes, locks.removed);
   for (const auto& [record, pending] : locks.writes) {
     if (pending.kind == Pending::Kind::none) continue;
     put(bytes, pending.kind);
@@ -82,14 +104,8 @@ Status Proposal::read(std::string_view bytes) {
   Taker from{bytes};
   view = from.take<Stamp>();
   for (auto count = from.take<std::uint32_t>(); from.good && count > 0; --count) locks.reads.insert(from.take_key());
-  for (auto count = from.take<std::uint32_t>(); from.good && count > 0; --count) {
-    KeyRange range;
-    range.map = from.take<PageNumber>();
-    range.has_high = from.take<std::uint8_t>() != 0;
-    range.low = from.take_text();
-    range.high = from.take_text();
-    ranges.push_back(range);
-  }
+  take_ranges(from, [&](const KeyRange& range) { ranges.push_back(range); });
+  take_ranges(from, [&](const KeyRange& range) { locks.removed.add(range); });
   while (from.good && !from.rest.empty()) {
     Pending pending;
     pending.kind = from.take<Pending::Kind>();
@@ -198,6 +214,11 @@ Status Kv::validate(const Proposal& proposal) {
     if (!same) return changed();
   }
   for (const auto& each : proposal.locks.writes) MEMLITH_TRY(check_map_of(each.first.map, proposal.view));
+  Status removed = kOk;
+  proposal.locks.removed.for_each([&](const KeyRange& range) {
+    if (removed.ok()) removed = check_map_of(range.map, proposal.view);
+  });
+  MEMLITH_TRY(removed);
   return kOk;
 }
 
@@ -212,6 +233,7 @@ Result<std::uint64_t> Kv::commit_proposal(const Proposal& proposal, Durability d
     weak_commits_.ask_for(left.wish);
     region().store().stats()->kv_weak_commits.fetch_add(1, std::memory_order_relaxed);
   }
+  if (proposal.locks.removed.size() > 0) free_removed_later();
   return number;
 }
 

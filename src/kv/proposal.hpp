@@ -19,7 +19,7 @@ struct Proposal {
   explicit Proposal(std::pmr::memory_resource* memory) : locks(memory) {}
   Stamp view = 0;                // of the snapshot, which is active until the proposal was answered
   std::vector<KeyRange> ranges;  // that were read
-  LockSet locks;                 // the records that were read, and the writes
+  LockSet locks;                 // the records that were read, the ranges that were removed, and the writes
 
   // As bytes of a message, and back. What is made of bytes has keys and values that lie in them. Errors: invalid - the
   // bytes are none of a proposal, or a key or a value is too long.

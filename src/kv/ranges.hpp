@@ -6,6 +6,7 @@
 #include <compare>
 #include <map>
 #include <memory_resource>
+#include <optional>
 #include <string_view>
 
 #include "kv/page.hpp"
@@ -60,6 +61,19 @@ class RangeSet {
   [[nodiscard]] bool contains(const RecordKey& record) const {
     const auto at = last_from(record);
     return at != all_.end() && reaches(at->second, record.key);
+  }
+  // The range that has the record, where bounds above are not included; null: there is none.
+  [[nodiscard]] std::optional<KeyRange> below_bound(const RecordKey& record) const {
+    const auto at = last_from(record);
+    if (at == all_.end() || (at->second.bounded && record.key >= at->second.key)) return std::nullopt;
+    return KeyRange{record.map, at->second.bounded, at->first.key, at->second.key};
+  }
+  // True if some key is in the range and in one of these.
+  [[nodiscard]] bool meets(const KeyRange& range) const {
+    const auto before = last_from({range.map, range.low});
+    if (before != all_.end() && reaches(before->second, range.low)) return true;
+    const auto next = all_.lower_bound({range.map, range.low});
+    return next != all_.end() && range.contains(next->first);
   }
   // True if all of the range is in one of these.
   [[nodiscard]] bool covers(const KeyRange& range) const {

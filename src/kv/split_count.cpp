@@ -42,7 +42,7 @@ void SplitCount::close_leaf() {
 // two leaves of puts that just had room.
 std::uint64_t SplitCount::most() {
   close_leaf();
-  return std::min(puts_, splits_ + 14 * removals_);
+  return any_leaves_ ? puts_ : std::min(puts_, splits_ + 14 * removals_);
 }
 
 }  // namespace memlith::core::kv

@@ -54,6 +54,7 @@ void Transaction::end() {
   }
   locks_.clear();
   undo_.clear();
+  removals_.clear();
   savepoints_.clear();
   need_ = {};
   looked_ = false;
@@ -161,6 +162,7 @@ Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::
   const bool has_lock = own != locks_.writes.end();
   if (has_lock && own->second.kind == Pending::Kind::put) return std::optional(own->second.value);
   if (has_lock && own->second.kind == Pending::Kind::remove) return std::optional<std::string_view>();
+  if (is_in_removed({map, key})) return std::optional<std::string_view>();
   if ((!has_lock || kv_.validates_) && !locks_.reads.contains({map, key})) {
     MEMLITH_TRY(took(kv_.locks_.read(locks_, {map, keep(key)})));
   }
@@ -236,7 +238,10 @@ Status Transaction::reckon(const RecordKey& record, const Pending* before, Pendi
     if (log_bytes() <= kv_.log_bytes_max()) return kOk;
     MEMLITH_TRY(look_for_places());  // from now on at every write
   }
-  MEMLITH_TRY_ASSIGN(pending.in_place, is_in_place(kv_.pages_, record, pending));
+  pending.in_place = false;
+  if (!is_in_removed(record)) {
+    MEMLITH_TRY_ASSIGN(pending.in_place, is_in_place(kv_.pages_, record, pending));
+  }
   const std::uint64_t needed = log_bytes();
   return needed <= kv_.log_bytes_max() ? kOk : kv_.too_large(needed);
 }
@@ -302,20 +307,87 @@ Result<bool> Transaction::put_if(MapNumber number, std::string_view key, std::op
 Status Transaction::remove_range(MapNumber number, std::optional<std::string_view> from,
                                  std::optional<std::string_view> to, std::uint64_t& removed) {
   if (read_only_ && active_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
-  const auto cursor = std::make_unique<Cursor>(*this, number);
-  MEMLITH_TRY(cursor->set_bounds(from, to));
-  for (;;) {
-    MEMLITH_TRY_ASSIGN(const bool found, cursor->next());
-    if (!found) return kOk;
-    MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, cursor->key()));
-    MEMLITH_TRY(write(number, map, cursor->key(), {Pending::Kind::remove, false, {}}));
-    ++removed;
+  MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, "k"));
+  if (to.has_value() && from.value_or("") >= *to) return kOk;
+  const KeyRange range{map, to.has_value(), keep(from.value_or("")), keep(to.value_or(""))};
+  need_ += LogNeed::of_ranges(1);
+  const std::uint64_t needed = need_.log_bytes(kv_.pages_.words.count());
+  Status possible = needed <= kv_.log_bytes_max() ? kOk : kv_.too_large(needed);
+  if (possible.ok()) possible = took(kv_.locks_.remove(locks_, range));
+  if (possible.ok()) possible = confirm_map(number);
+  if (!possible.ok()) {
+    if (active_) drop_removals(removals_.size());
+    return possible;
+  }
+  const auto counted = count_in(range);
+  const auto had = counted.ok() ? had_locks() : counted.error();
+  if (had.ok() && *counted > 0) {
+    removals_.push_back(range);
+    forget_writes_in(range);
+    removed += *counted;
+  } else if (active_) {
+    drop_removals(removals_.size());
+  }
+  return had;
+}
+
+// Those behind the first `kept`.
+void Transaction::drop_removals(std::size_t kept) {
+  MEMLITH_ASSERT(kept <= removals_.size());
+  removals_.resize(kept);
+  need_ -= LogNeed::of_ranges(need_.ranges - kept);
+  kv_.locks_.set_removed(locks_, removals_);
+}
+
+bool Transaction::is_in_removed(const RecordKey& record) const {
+  return !removals_.empty() && locks_.removed.below_bound(record).has_value();
+}
+
+// The records that the transaction sees in a range of a tree in which no other transaction changes any.
+Result<std::uint64_t> Transaction::count_in(const KeyRange& range) {
+  TreeReader reader(kv_.pages_, range.map, view_);
+  MEMLITH_TRY_ASSIGN(std::uint64_t found, reader.count(range));
+  RangeSet before(&memory_);
+  for (const KeyRange& each : removals_) before.add(each);
+  Status status = kOk;
+  before.for_each([&](const KeyRange& each) {
+    KeyRange both{range.map, range.has_high || each.has_high, std::max(range.low, each.low), {}};
+    both.high = !range.has_high ? each.high : !each.has_high ? range.high : std::min(range.high, each.high);
+    if (!status.ok() || each.map != range.map || (both.has_high && both.low >= both.high)) return;
+    const auto gone = reader.count(both);
+    status = gone.status();
+    if (status.ok()) found -= *gone;
+  });
+  MEMLITH_TRY(status);
+  for (auto own = locks_.writes.lower_bound({range.map, range.low}); own != locks_.writes.end(); ++own) {
+    const auto& [record, pending] = *own;
+    if (record.map != range.map || (range.has_high && record.key >= range.high)) break;
+    if (pending.kind == Pending::Kind::none) continue;
+    bool in_tree = false;
+    if (!before.below_bound(record).has_value()) {
+      MEMLITH_TRY_ASSIGN(in_tree, reader.get(record.key, [](const Cell&) {}));
+    }
+    found += pending.kind == Pending::Kind::put ? 1 : 0;
+    found -= in_tree ? 1 : 0;
+  }
+  return found;
+}
+
+// The commit removes the range, and puts what was written then.
+void Transaction::forget_writes_in(const KeyRange& range) {
+  for (auto own = locks_.writes.lower_bound({range.map, range.low}); own != locks_.writes.end(); ++own) {
+    const auto& [record, pending] = *own;
+    if (record.map != range.map || (range.has_high && record.key >= range.high)) return;
+    if (pending.kind == Pending::Kind::none) continue;
+    if (!savepoints_.empty()) undo_.push_back({record, pending});
+    need_ -= LogNeed::of(record.key, pending);
+    kv_.locks_.set(locks_, record, {});
   }
 }
 
 Result<std::uint64_t> Transaction::savepoint() {
   MEMLITH_TRY(need_active());
-  savepoints_.push_back(undo_.size());
+  savepoints_.push_back({undo_.size(), removals_.size()});
   return std::uint64_t{savepoints_.size()};
 }
 
@@ -325,8 +397,9 @@ Status Transaction::undo_to(std::uint64_t savepoint) {
     return fail(Errc::invalid, Detail::argument, "the transaction has {} savepoints, and no number {}",
                 savepoints_.size(), savepoint);
   }
-  const std::size_t length = savepoints_[savepoint - 1];
+  const auto [length, removals] = savepoints_[savepoint - 1];
   MEMLITH_ASSERT(length <= undo_.size());
+  if (removals < removals_.size()) drop_removals(removals);
   while (undo_.size() > length) {
     const Undo& last = undo_.back();
     const auto own = locks_.writes.find(last.record);
@@ -341,8 +414,8 @@ Status Transaction::undo_to(std::uint64_t savepoint) {
 }
 
 bool Transaction::writes() const {
-  return std::any_of(locks_.writes.begin(), locks_.writes.end(),
-                     [](const auto& each) { return each.second.kind != Pending::Kind::none; });
+  return !removals_.empty() || std::any_of(locks_.writes.begin(), locks_.writes.end(),
+                                           [](const auto& each) { return each.second.kind != Pending::Kind::none; });
 }
 
 Result<std::uint64_t> Transaction::commit(Durability durability, Lsn* ticket) {
@@ -355,6 +428,7 @@ Result<std::uint64_t> Kv::commit(Transaction& transaction, Durability durability
   // A weak commit, or one that only reads, takes less time than two looks at the clock are worth.
   std::optional<PersistTimer> timer;
   if (changes && durability == Durability::sync) timer.emplace();
+  const bool removes = !transaction.removals_.empty();
   std::uint64_t number = 0;
   Left left;
   if (!transaction.read_only_) MEMLITH_TRY(transaction.keep_locks());
@@ -388,6 +462,7 @@ Result<std::uint64_t> Kv::commit(Transaction& transaction, Durability durability
   }
   // Without locks, so that the rest makes no conflicts.
   if (durability == Durability::weak && !manual_ && left.rest_until.has_value()) rest(*left.rest_until);
+  if (removes) free_removed_later();
   return number;
 }
 

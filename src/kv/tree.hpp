@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kv/pages.hpp"
+#include "kv/ranges.hpp"
 
 namespace memlith::core::kv {
 
@@ -73,11 +74,16 @@ class TreeWriter {
     std::uint64_t log_bytes = 0;
   };
   [[nodiscard]] Needs append_needs(std::span<const Write> writes) const;  // after check_end()
-  // Frees the last pages of an unused tree: `pages` at most, but for some levels. `done`: there is none left.
-  // After an error, those that could be freed were.
-  Status prune(std::uint64_t pages, bool& done) MEMLITH_REQUIRES(writing);
-  // The least number of pages with which prune() frees any.
-  Result<std::uint64_t> prune_needs() MEMLITH_REQUIRES(writing);
+  // The most that remove_range() leaves for the log. It needs no new pages. Errors: corrupt.
+  Result<std::uint64_t> range_needs(const KeyRange& range) MEMLITH_REQUIRES(writing);
+  // Takes the records with low <= key < high out of the tree. Pages that have no others go as they are, with all that
+  // lies below them, to the list of what was removed; some are freed at once. Errors: corrupt, and the commit must be
+  // undone.
+  Status remove_range(const KeyRange& range) MEMLITH_REQUIRES(writing);
+  // All of the tree goes in this way, its root too. Errors: corrupt - nothing has changed.
+  Status remove_all() MEMLITH_REQUIRES(writing) { return take_apart(map_); }
+  // The most pages that remove_all() frees.
+  Result<std::uint64_t> remove_all_needs() MEMLITH_REQUIRES(writing);
   static void make_empty(Pages& pages, PageNumber root) MEMLITH_REQUIRES(writing);
 
   // At most so many new pages for so many splits of leaves, by writes that bring so many bytes.
@@ -87,6 +93,10 @@ class TreeWriter {
   static std::uint64_t cell_bytes_of(const Write& write);
 
  private:
+  // Pages this empty are merged with a neighbour, if both together leave room for some more.
+  static constexpr std::uint64_t kMergeBelowBytes = kRoomBytes / 4;
+  static constexpr std::uint64_t kMergedBytesMax = kRoomBytes * 3 / 4;
+  static std::uint64_t overflow_pages_in(const Cell& cell);
   enum class To : std::uint8_t { key, end };
   Status descend(std::string_view key, Path& path, To to = To::key) MEMLITH_REQUIRES(writing);
   Status check_chain(const Cell& cell) MEMLITH_REQUIRES(writing);
@@ -102,12 +112,31 @@ class TreeWriter {
   void merge_pages(Path& path, std::uint32_t parent_index, std::uint32_t left_cell) MEMLITH_REQUIRES(writing);
   void lower_root() MEMLITH_REQUIRES(writing);
   void take_out(PageNumber page, std::uint32_t index) MEMLITH_REQUIRES(writing);
-  void cut(PageNumber page, std::uint32_t kept) MEMLITH_REQUIRES(writing);
+  void cut(PageNumber page, std::uint32_t from, std::uint32_t to) MEMLITH_REQUIRES(writing);
   void note_page(PageNumber page) MEMLITH_REQUIRES(writing);
   void note_slots(PageNumber page, std::uint32_t from) MEMLITH_REQUIRES(writing);
   PageNumber write_overflow(std::string_view value) MEMLITH_REQUIRES(writing);
   void free_overflow(const Cell& cell) MEMLITH_REQUIRES(writing);
   [[nodiscard]] bool rightmost(const Path& path, std::uint32_t level_index) const MEMLITH_REQUIRES(writing);
+
+  // ---- what was removed (kv/tree_remover.cpp)
+  friend class RemovedList;
+  // Cells of a page that a range covers.
+  struct Part {
+    PageNumber page = 0;
+    std::uint32_t from = 0;
+    std::uint32_t to = 0;
+  };
+  using Parts = std::vector<Part>;  // those of leaves come first
+  Result<Parts> parts_of(const KeyRange& range) MEMLITH_REQUIRES(writing);
+  Result<const std::byte*> own_page(PageNumber page) MEMLITH_REQUIRES(writing);
+  Status drop_records(const Part& part) MEMLITH_REQUIRES(writing);
+  Status drop_children(const Part& part) MEMLITH_REQUIRES(writing);
+  Status mend_way(const KeyRange& range, bool to_high) MEMLITH_REQUIRES(writing);
+  [[nodiscard]] std::uint32_t room_in_list() const MEMLITH_REQUIRES(writing);
+  void add_to_list(const std::byte* parent, std::uint32_t from, std::uint32_t to) MEMLITH_REQUIRES(writing);
+  void make_list(PageNumber page) MEMLITH_REQUIRES(writing);
+  Status take_apart(PageNumber page) MEMLITH_REQUIRES(writing);
 
   Pages& pages_;
   Words& words_;
@@ -116,14 +145,37 @@ class TreeWriter {
   std::uint32_t depth_ = 0;
 };
 
+// The list of what was removed.
+class RemovedList {
+ public:
+  explicit RemovedList(Pages& pages) : pages_(pages) {}
+  // Frees `pages` of it, or some more. What is damaged is left out, and stays lost. Errors: corrupt - that happened.
+  Status free_some(std::uint64_t pages) MEMLITH_REQUIRES(writing);
+  // The least number of pages that free_some() frees at a time. They are sound, or it is 1.
+  std::uint64_t least() MEMLITH_REQUIRES(writing);
+
+ private:
+  Status free_next(std::uint64_t pages, std::uint64_t& freed) MEMLITH_REQUIRES(writing);
+  Status free_leaf(TreeWriter& tree, PageNumber leaf, std::uint64_t pages, std::uint64_t& freed)
+      MEMLITH_REQUIRES(writing);
+  Status give_up_list(Status why) MEMLITH_REQUIRES(writing);
+  void take_last(PageNumber page) MEMLITH_REQUIRES(writing);
+  std::uint64_t least_of_root(PageNumber root) MEMLITH_REQUIRES(writing);
+
+  Pages& pages_;
+};
+
 // How often the writes of a commit, which come in the order of maps and keys, may split leaves.
 class SplitCount {
  public:
   void add(const Write& write, const TreeWriter::Found& found);
+  // The writes may meet in other leaves than were found, because ranges go before.
+  void expect_any_leaves() { any_leaves_ = true; }
   [[nodiscard]] std::uint64_t most();
 
  private:
   void close_leaf();
+  bool any_leaves_ = false;
   PageNumber leaf_ = 0;
   std::uint64_t used_ = 0;  // of that leaf, as it is
   std::uint64_t growth_ = 0;
@@ -169,6 +221,7 @@ class TreeReader {
     alignas(8) std::byte bytes[kPageBytes];
     PageNumber page = 0;
     std::uint64_t word = 0;
+    std::uint64_t detached = 0;  // of Words, before
     bool from_copy = false;
     bool has_lower = false;  // the leaf holds the keys from `lower`, inclusive, to `upper`, exclusive
     bool has_upper = false;
@@ -181,9 +234,11 @@ class TreeReader {
   // until it says false or fails. Of a snapshot only: its pages lead to each other, whatever commits change.
   using VisitLeaf = std::function<Result<bool>(const std::byte* leaf)>;
   Status for_each_leaf(std::string_view from, const VisitLeaf& visit);
+  // The records with low <= key < high. Commits that change others change the tree meanwhile, as they will.
+  Result<std::uint64_t> count(const KeyRange& range);
   // The leaf is still what was copied.
   [[nodiscard]] bool unchanged(const Leaf& leaf) const {
-    return leaf.from_copy || pages_.words.word(leaf.page) == leaf.word;
+    return leaf.from_copy || (pages_.words.word(leaf.page) == leaf.word && pages_.words.detached() == leaf.detached);
   }
   // Copies the value of an overflow cell to `target`, which has reference.bytes bytes. False: the pages changed
   // meanwhile.

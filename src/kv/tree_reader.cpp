@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 
 #include "kv/tree.hpp"
 
@@ -121,6 +122,7 @@ Status TreeReader::find_way(const std::string_view* key, Way& way) {
 Status TreeReader::load_leaf(const std::string_view* key, Leaf& leaf, bool before) {
   const Pages::Reading reading(pages_);
   for (;;) {
+    leaf.detached = pages_.words.detached();
     PageView view;
     MEMLITH_TRY_ASSIGN(const bool reached, descend(key, view, &leaf, before));
     if (!reached) continue;
@@ -130,6 +132,31 @@ Status TreeReader::load_leaf(const std::string_view* key, Leaf& leaf, bool befor
     leaf.word = view.word;
     leaf.from_copy = view.copy != nullptr;
     return kOk;
+  }
+}
+
+// From leaf to leaf, of each of which but the first and the last only the number of its records is read.
+Result<std::uint64_t> TreeReader::count(const KeyRange& range) {
+  const Pages::Reading reading(pages_);
+  const auto fences = std::make_unique<Leaf>();
+  std::uint64_t found = 0;
+  std::string bound(range.low);
+  for (bool first = true;;) {
+    const std::string_view key = bound;
+    PageView leaf;
+    MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, fences.get()));
+    if (!reached) continue;
+    const bool last = !fences->has_upper || (range.has_high && fences->upper >= range.high);
+    CellSearch begin{0, false, false};
+    CellSearch end{count_of(leaf.bytes), false, false};
+    if (first) begin = find_cell(leaf.bytes, range.low);
+    if (last && range.has_high) end = find_cell(leaf.bytes, range.high);
+    if (!pages_.words.confirmed(leaf)) continue;
+    if (begin.broken || end.broken) return pages_.words.corrupt(leaf.page, "a cell lies outside");
+    found += end.index - std::min(begin.index, end.index);
+    if (last) return found;
+    first = false;
+    bound = fences->upper;
   }
 }
 

@@ -7,10 +7,6 @@ namespace memlith::core::kv {
 
 namespace {
 
-// Pages this empty are merged with a neighbour, if both together leave room for some more.
-constexpr std::uint64_t kMergeBelowBytes = kRoomBytes / 4;
-constexpr std::uint64_t kMergedBytesMax = kRoomBytes * 3 / 4;
-
 // The shortest key that is above `left` and not above `right`.
 std::string_view separator(std::string_view left, std::string_view right) {
   MEMLITH_ASSERT(left < right);
@@ -33,12 +29,6 @@ Cell cell_of_write(const Write& write, const OverflowReference& reference, bool 
   return {write.key, {reinterpret_cast<const char*>(&reference), sizeof reference}, true};
 }
 
-std::uint64_t overflow_pages_in(const Cell& cell) {
-  if (!cell.overflow) return 0;
-  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-  return (reference.bytes + kChainBytes - 1) / kChainBytes;
-}
-
 bool overflows(const Write& write) {
   return !write.removes && sizeof(CellHeader) + write.key.size() + write.value.size() > kCellBytesMax;
 }
@@ -47,6 +37,12 @@ bool overflows(const Write& write) {
 
 std::uint64_t TreeWriter::overflow_pages_of(const Write& write) {
   return overflows(write) ? (write.value.size() + kChainBytes - 1) / kChainBytes : 0;
+}
+
+std::uint64_t TreeWriter::overflow_pages_in(const Cell& cell) {
+  if (!cell.overflow) return 0;
+  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
+  return (reference.bytes + kChainBytes - 1) / kChainBytes;
 }
 
 std::uint64_t TreeWriter::cell_bytes_of(const Write& write) {
@@ -359,7 +355,7 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
   MEMLITH_ASSERT(kept <= header.count);
   // Also where all cells stay: what remembers the page has to learn that it ends earlier.
   (void)writer_.change(left);
-  if (kept < header.count) cut(left, kept);
+  if (kept < header.count) cut(left, kept, header.count);
   if (index < at) {
     place(left, index, cell);
     pages_.runs.note(left, index);
@@ -447,59 +443,10 @@ void TreeWriter::lower_root() {
   }
 }
 
-// ---- removing a map
-
-Result<std::uint64_t> TreeWriter::prune_needs() {
-  Path path;
-  MEMLITH_TRY(descend({}, path, To::end));
-  const auto [leaf, count] = path.leaf();
-  return count == 0 ? 0 : overflow_pages_in(cell_of(words_.bytes_of(leaf), count - 1));
-}
-
-Status TreeWriter::prune(std::uint64_t pages, bool& done) {
-  done = false;
-  for (std::uint64_t freed = 0; freed < pages;) {
-    Path path;
-    MEMLITH_TRY(descend({}, path, To::end));
-    const auto [leaf, count] = path.leaf();
-    Status status = kOk;
-    std::uint32_t kept = count;
-    for (; kept > 0; --kept) {
-      MEMLITH_ASSERT(freed <= pages);
-      const Cell cell = cell_of(words_.bytes_of(leaf), kept - 1);
-      const std::uint64_t own = overflow_pages_in(cell);
-      if (own > pages - freed) break;
-      status = check_chain(cell);
-      if (!status.ok()) break;
-      free_overflow(cell);
-      freed += own;
-    }
-    writer_.count_records(std::int64_t{kept} - count);
-    if (kept > 0) {
-      if (kept < count) cut(leaf, kept);
-      return status;
-    }
-    for (std::uint32_t level = path.depth; level-- > 0;) {
-      writer_.free(path.steps[level].page);
-      ++freed;
-      if (level == 0) {
-        done = true;
-        return kOk;
-      }
-      const Path::Step parent = path.steps[level - 1];
-      if (parent.index > 0) {
-        cut(parent.page, parent.index);
-        break;
-      }
-    }
-  }
-  return kOk;
-}
-
-// Drops the cells from `kept` on.
-void TreeWriter::cut(PageNumber page, std::uint32_t kept) {
-  cut_cells(writer_.change(page), kept);
-  note_slots(page, kept);
+// Drops cells [from, to).
+void TreeWriter::cut(PageNumber page, std::uint32_t from, std::uint32_t to) {
+  cut_cells(writer_.change(page), from, to);
+  note_slots(page, from);
   words_.tag_all(page);
 }
 

@@ -19,7 +19,7 @@ class Verifier {
     report.records = 0;
     for (const auto& [name, map] : maps) MEMLITH_TRY(tree(map));
     report.maps = maps.size();
-    if (const PageNumber rest = header_.removing; rest != 0) MEMLITH_TRY(tree(rest));
+    MEMLITH_TRY(removed());
     MEMLITH_TRY(free_list());
     for (PageNumber page = 0; page < seen_.size(); ++page) {
       if (!seen_[page]) return words_.corrupt(page, "it belongs to no map and is not free");
@@ -101,6 +101,24 @@ class Verifier {
       ++report.overflow_pages;
       done += chain.bytes;
       next = chain.next;
+    }
+    return kOk;
+  }
+
+  // The list of pages that were removed, with all that lies below them.
+  Status removed() MEMLITH_REQUIRES(writing) {
+    for (PageNumber page = header_.removing; page != 0;) {
+      MEMLITH_TRY_ASSIGN(const std::byte* const bytes, words_.sound(page));
+      const RemovedHeader list = removed_of(bytes);
+      if (list.kind == PageKind::leaf || list.kind == PageKind::inner) return tree(page);  // of an earlier build
+      MEMLITH_TRY(take(page).status());
+      if (list.kind != PageKind::removed) {
+        return words_.corrupt(page, "it is in the list of what was removed, and no page of it");
+      }
+      for (std::uint32_t i = 0; i < list.count; ++i) {
+        MEMLITH_TRY(node(list.map, removed_at(bytes, i), kLevelsMax, std::nullopt, std::nullopt));
+      }
+      page = list.next;
     }
     return kOk;
   }

@@ -88,6 +88,9 @@ class Words {
   // Checks a page whose word is 0. Errors: corrupt.
   Status check(PageNumber page);
   [[nodiscard]] Status corrupt(PageNumber page, std::string_view fault) const;
+  // How often pages went without a change of their own: a copy of a leaf may be one of what is there no more. Read
+  // before the way to the leaf.
+  [[nodiscard]] std::uint64_t detached() const { return detached_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t word(PageNumber page) const { return states_[page].word.load(std::memory_order_acquire); }
   // True if the bytes that were read were whole. If not, begin anew from a page that is known.
   [[nodiscard]] bool confirmed(const PageView& view) const {
@@ -123,6 +126,8 @@ class Words {
     MEMLITH_ASSERT(own_word(page) == (stamp << 1 | 1));
     states_[page].word.store(stamp << 1, std::memory_order_release);
   }
+  // Pages that lead to others have been changed.
+  void note_detached() MEMLITH_REQUIRES(writing) { detached_.fetch_add(1, std::memory_order_release); }
   // Tags of a page that is being changed: a cell with the key is at `index` now; the one that was at `index` is not
   // there any more; the cells are others.
   void tag_inserted(PageNumber page, std::uint32_t index, std::string_view key) MEMLITH_REQUIRES(writing);
@@ -140,7 +145,8 @@ class Words {
   std::byte* base_ = nullptr;
   PageState* states_ = nullptr;
   std::uint64_t states_count_ = 0;
-  Mutex check_mutex_;  // held while a page is checked, and so while its first tags are made
+  std::atomic<std::uint64_t> detached_{0};  // pairs with a cursor's look at its leaf
+  Mutex check_mutex_;                       // held while a page is checked, and so while its first tags are made
   std::atomic<PageNumber> own_pages_{0};
   std::atomic<PageNumber>* pages_ = &own_pages_;  // those of the header, for readers
 };

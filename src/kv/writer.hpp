@@ -44,6 +44,9 @@ class Writer {
     batch_.reserve(bytes + sizeof(StoreHeader), extents + 1);
   }
 
+  // The same for the list of the pages that it changes, so many at most.
+  void reserve_changes(std::uint64_t pages) MEMLITH_REQUIRES(writing) { changing_.reserve(pages); }
+
   // ---- a commit
 
   // `stamp` is above all before. `sure`: the memory for the commit was reserved, but for what snapshots need. Otherwise

@@ -10,6 +10,7 @@
 //     finish()    the frame is in the log: the commit has happened, and is durable when the frame is.
 //     give_up()   add_to() failed behind another part, or the log did: the store is poisoned, because memory and log
 //                 differ.
+//     settle()    behind the commit, without locks.
 // abort() follows where the program aborts the transaction, or the transaction is forgotten without a commit.
 //
 // Threads: that of the transaction. From prepare() on it holds the mutex of the store's collectors. The locks that
@@ -51,6 +52,8 @@ class Participant {
   // Also of parts whose add_to() was not called.
   virtual void give_up() noexcept { cancel(); }
   virtual void abort() noexcept {}
+  // Work that the commit, which was finished, has left.
+  virtual void settle() noexcept {}
 };
 
 }  // namespace memlith::core

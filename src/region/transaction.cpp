@@ -132,7 +132,13 @@ Result<Lsn> Transaction::capture(bool will_sync) {
   extents_.clear();
   sources_.clear();
   collect_extents();
-  if (!parts_.empty()) return commit_with_parts(will_sync);
+  if (!parts_.empty()) {
+    auto end = commit_with_parts(will_sync);
+    for (const Part& each : parts_) {
+      if (end.ok()) each.participant->settle();
+    }
+    return end;
+  }
   if (extents_.empty()) {
     MEMLITH_TRY(store_.failure());
     return Lsn{};

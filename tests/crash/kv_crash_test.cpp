@@ -83,8 +83,24 @@ class KvMemory {
     });
     ASSERT_TRUE(kv_->verify().ok()) << last_error_text();
   }
-  // In so many pages a step. Each step is a commit, whose state has to be sound. Returns how many there were.
   int remove_map_in_steps(const std::string& name, std::uint64_t pages) {
+    return in_steps(pages, [&] { EXPECT_TRUE(kv_->remove_map(name).ok()) << last_error_text(); });
+  }
+  // With a record that is put into the range by the same commit.
+  int remove_range_in_steps(PageNumber map, const std::string& from, const std::string& to, std::uint64_t pages) {
+    return in_steps(pages, [&] {
+      Transaction transaction(*kv_, false);
+      ASSERT_TRUE(transaction.begin().ok());
+      std::uint64_t removed = 0;
+      EXPECT_TRUE(transaction.remove_range(map, from, to, removed).ok()) << last_error_text();
+      EXPECT_TRUE(transaction.put(map, from + "new", "new").ok()) << last_error_text();
+      EXPECT_TRUE(transaction.commit(Durability::weak, nullptr).ok()) << last_error_text();
+    });
+  }
+  // A removal, which frees so many pages a step. Each step is a commit, whose state has to be sound. Returns how many
+  // there were.
+  template <class Remove>
+  int in_steps(std::uint64_t pages, Remove&& remove) {
     int steps = 0;
     const auto left_by_step = std::make_shared<std::shared_ptr<std::vector<std::byte>>>();
     const auto next = [this, left_by_step] {
@@ -101,8 +117,9 @@ class KvMemory {
       ended();
       next();
     });
-    EXPECT_TRUE(kv_->remove_map(name).ok()) << last_error_text();
+    remove();
     ended();
+    EXPECT_TRUE(kv_->persist().ok()) << last_error_text();
     world_.acknowledged(newest_);
     kv_->watch_removals(pages, nullptr);
     return steps;
@@ -227,6 +244,36 @@ TEST(KvCrash, OfAMapThatIsRemovedInSteps) {
   options.samples = scaled(6);
   const ExploreResult result = world.explore(options, seed);
   EXPECT_GT(result.distinct, 500u);
+}
+
+// A range that goes as subtrees, with the pages of long values, among weak commits and a checkpoint.
+TEST(KvCrash, OfARangeThatIsRemovedInSteps) {
+  const std::uint64_t seed = seed_for_this_run();
+  CrashWorld world(kv_options());
+  {
+    KvMemory memory(world);
+    memory.open();
+    const PageNumber map = memory.map("map");
+    for (int round = 0; round < 2 && !::testing::Test::HasFatalFailure(); ++round) {
+      for (int i = 0; i < 24; i += 4) {
+        KvMemory::Writes writes;
+        for (int j = i; j < i + 4; ++j) {
+          writes.emplace_back(std::string(700, 'k') + std::to_string(10 + j),
+                              std::string(j % 13 == 5 ? 5000 : 400, 'v'));
+        }
+        memory.commit({{map, writes}}, Durability::weak);
+      }
+      if (round == 1) memory.checkpoint();
+      const auto key = [](int number) { return std::string(700, 'k') + std::to_string(number); };
+      EXPECT_GT(memory.remove_range_in_steps(map, key(12), key(31), 1 + static_cast<std::uint64_t>(round)), 3);
+      memory.commit({{map, {{std::to_string(round), "after"}}}}, Durability::weak);
+    }
+    memory.persist();
+  }
+  ExploreOptions options = sampled();
+  options.samples = scaled(2);
+  const ExploreResult result = world.explore(options, seed);
+  EXPECT_GT(result.distinct, 300u);
 }
 
 // Records that are appended, until the tree has two levels, with long values among them and weak commits between.

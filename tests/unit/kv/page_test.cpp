@@ -100,7 +100,7 @@ TEST(KvPage, HoldsWhatTheModelHolds) {
         const kv::CellSearch search = kv::find_cell(page, key);
         ASSERT_TRUE(search.found);
         if (random.one_in(10)) {
-          kv::cut_cells(page, search.index);
+          kv::cut_cells(page, search.index, kv::header_of(page).count);
           model.erase(model.find(key), model.end());
         } else {
           kv::remove_cell(page, search.index);
