@@ -89,6 +89,14 @@ need_go_modules() {
   return 1
 }
 
+# The crates of others that integrations/openraft needs, in cargo's own cache.
+need_rust_crates() {
+  command -v cargo >/dev/null || return
+  quietly cargo fetch --locked --manifest-path "$root/integrations/openraft/Cargo.toml" && return
+  say "integrations/openraft is not tested: its crates cannot be downloaded, or cargo is too old for them"
+  return 1
+}
+
 # Needed by integrations/etcd and etcd itself.
 need_etcd_modules() {
   local -x GOTOOLCHAIN=local

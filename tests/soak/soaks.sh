@@ -26,7 +26,7 @@ need_for_soak() {
     python) need "${packages_test[@]}" "${packages_pytorch[@]}" ;;
     redis-suite) need tcl ;;
     rocksdb) need "${packages_rocksdb[@]}" ;;
-    replica) need_go_modules && need e2fsprogs ;;
+    openraft | replica) need_go_modules && need e2fsprogs ;;
     bbolt-suite) need_go_modules ;;
     etcd | etcd-suite) need_go_modules && need_etcd_modules ;;
     rocksdb-suite) need "${packages_rocksdb[@]}" "${packages_rocksdb_suite[@]}" ;;
@@ -131,6 +131,20 @@ soak_replica() {
     go -C "$root/integrations/raft" build -o "$work/kvsoak" ./cmd/kvsoak || return
   "$work/kvsoak" -node "$work/kvnode" -work "$work/nodes" -disk "$bin/power-disk" -no-flush "$bin/power-no-flush.so" \
     -runs 200 -rounds 500 -cuts 100 "$@"
+}
+
+# Three nodes of openraft on integrations/openraft under the faults of soak_replica, but those of clocks; and a node
+# that is killed while it appends, and while it installs snapshots.
+soak_openraft() {
+  local work=$root/build/openraft crate=$root/integrations/openraft
+  command -v cargo >/dev/null || need "${packages_rust[@]}" || return
+  need_rust_crates && build_preset release memlith memlith_static power_disk power_no_flush &&
+    mkdir -p "$work" && go -C "$root/integrations/raft" build -o "$work/kvsoak" ./cmd/kvsoak || return
+  local -x CARGO_TARGET_DIR=$work/target MEMLITH_INCLUDE_DIR=$root/include MEMLITH_LIB_DIR=$root/build/release/lib
+  MEMLITH_KILLS=40 cargo test --release --locked --manifest-path "$crate/Cargo.toml" -- kill &&
+    cargo build --release --locked --manifest-path "$crate/Cargo.toml" --example kvnode || return
+  "$work/kvsoak" -openraft -node "$work/target/release/examples/kvnode" -work "$work/nodes" -disk "$bin/power-disk" \
+    -no-flush "$bin/power-no-flush.so" -runs 100 -rounds 100 -cuts 40 "$@"
 }
 
 # bbolt's own tests with bbolt, and with integrations/bbolt in its place.

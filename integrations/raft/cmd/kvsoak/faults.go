@@ -18,8 +18,7 @@ type weather struct {
 
 type fault func(w *weather) error
 
-var everyFault = []fault{allKilled, allKilled, oneKilled, onePaused, oneCut, oneHeld, twoCut, twoReturn,
-	clocksJump}
+var faultsOfOpenraft = []fault{allKilled, allKilled, oneKilled, onePaused, oneCut, oneHeld, twoCut, twoReturn}
 
 var faultsOfEtcd = []fault{allKilled, allKilled, oneKilled, onePaused, twoReturn}
 
@@ -179,7 +178,7 @@ func jumpedAndCut(w *weather) error {
 // ---- power and disks -----------------------------------------------------------------------------------------------
 
 var faultsWithDisks = []fault{powerOfAll, powerOfAll, powerOfAll, powerOfOne, powerOfTwo, awayAndPowerOfAll, disksSlow,
-	diskFails, clocksJump, onePaused, oneCut}
+	diskFails, onePaused, oneCut}
 
 const (
 	untilFrozen     = 2 * time.Second

@@ -7,7 +7,8 @@
 // which all three nodes are killed, and then runs until the power was cut -cuts times under all three nodes: each has a
 // file system on a disk of its own (-disk), which loses what was not flushed, and is slow or fails at times. With
 // -planted FAULT the nodes, or the clients of etcd, have a fault, and the check has to find it. The ways between etcd's
-// members are not cut, and their clocks and disks are this machine's.
+// members are not cut, and their clocks and disks are this machine's. With -openraft the nodes are those of
+// integrations/openraft, whose clocks are this machine's.
 //
 // kvnode was built with the tag clockjumps. Exit status 77: this machine cannot have such disks.
 package main
@@ -32,6 +33,7 @@ import (
 var (
 	program = flag.String("node", "", "the program kvnode")
 	etcd    = flag.String("etcd", "", "the program etcd, in the place of kvnode")
+	rust    = flag.Bool("openraft", false, "the node is kvnode of integrations/openraft, which has this machine's clock")
 	folder  = flag.String("work", "", "a folder for the nodes' stores, which is emptied")
 	runs    = flag.Int("runs", 200, "runs with faults of every kind")
 	faults  = flag.Int("faults", 4, "of each of these runs")
@@ -109,8 +111,8 @@ func run() error {
 	if *disk != "" && os.Getenv(insideVariable) == "" {
 		return runInside()
 	}
-	if *etcd != "" && *disk != "" {
-		return errors.New("-disk is for kvnode")
+	if *etcd != "" && (*disk != "" || *rust) {
+		return errors.New("-disk and -openraft are for kvnode")
 	}
 	if *disk == "" && (*cuts > 0 || *planted == plantedNoFlush) {
 		return errors.New("power cuts take -disk")
@@ -144,7 +146,7 @@ func run() error {
 	}
 	all = counts{}
 	for all.cutOfAll < *cuts {
-		if err := once(&all, random, plan{faultsOnDisks, faultsWithDisks, true}); err != nil {
+		if err := once(&all, random, plan{faultsOnDisks, faultsOnDisksOf(), true}); err != nil {
 			return err
 		}
 		if all.runs%progressOnDisks == 0 || all.cutOfAll >= *cuts {
@@ -198,7 +200,17 @@ func faultsOf() []fault {
 	if *etcd != "" {
 		return faultsOfEtcd
 	}
-	return everyFault
+	if *rust {
+		return faultsOfOpenraft
+	}
+	return append([]fault{clocksJump}, faultsOfOpenraft...)
+}
+
+func faultsOnDisksOf() []fault {
+	if *rust {
+		return faultsWithDisks
+	}
+	return append([]fault{clocksJump}, faultsWithDisks...)
 }
 
 // findPlanted tries runs until the check finds the fault.
@@ -309,6 +321,9 @@ func begin(random *rand.Rand, p plan) (*nodes.Cluster, error) {
 		if err := c.Disks(*disk); err != nil {
 			return c, err
 		}
+	}
+	if *rust {
+		return c, c.StartAll()
 	}
 	if err := c.Clocks(); err != nil {
 		return c, err
