@@ -217,6 +217,7 @@ void Connection::barrier() {
     }
     if (code == SQLITE_OK) ahead_ = Ahead::waits;
   }
+  write_what_is_published();
   database_->xShmBarrier(database_.file());
 }
 
@@ -400,6 +401,7 @@ int Connection::unlock_write() {
 }
 
 int Connection::release_write() {
+  write_what_is_published();
   ahead_ = Ahead::no;
   // Still under the lock: the newest commit is this connection's, if it has committed.
   if (commits_ || wrote_) made_ = newest();
@@ -421,6 +423,43 @@ void Connection::sleep(std::chrono::microseconds time) {
     (void)real_lock(kWriteLock, 1, kUnlockExclusive);
     return true;
   });
+}
+
+// ---- the log -------------------------------------------------------------------------------------------------------
+
+// SQLite writes the header of a frame, and then its page. Only where it changes the checksum of a frame, which it reads
+// before, it writes the header alone.
+int Connection::write_wal(const void* bytes, int count, sqlite3_int64 offset) {
+  if (!wrote_ && writes_) node_->lock_queue.rouse_next();
+  wrote_header_ = offset == 0;
+  wrote_ = true;
+  const auto* const from = static_cast<const unsigned char*>(bytes);
+  const auto header_bytes = static_cast<sqlite3_int64>(kFrameHeaderBytes);
+  if (kept_at_ >= 0 && offset == kept_at_ + header_bytes) {
+    frame_.insert(frame_.end(), from, from + count);
+    return write_kept();
+  }
+  if (const int code = write_kept(); code != SQLITE_OK) return code;
+  if (!writes_ || count != header_bytes || offset == read_at_) return wal_->xWrite(wal_.file(), bytes, count, offset);
+  frame_.assign(from, from + count);
+  kept_at_ = offset;
+  return SQLITE_OK;
+}
+
+int Connection::write_kept() {
+  const sqlite3_int64 at = std::exchange(kept_at_, -1);
+  return at < 0 ? SQLITE_OK : wal_->xWrite(wal_.file(), frame_.data(), static_cast<int>(frame_.size()), at);
+}
+
+// Others see the frames from now on. SQLite does not look at an answer here.
+void Connection::write_what_is_published() {
+  if (write_kept() != SQLITE_OK) node_->group.poison();
+}
+
+int Connection::read_wal(void* target, int count, sqlite3_int64 offset) {
+  const int code = write_kept();
+  read_at_ = offset;
+  return code != SQLITE_OK ? code : wal_->xRead(wal_.file(), target, count, offset);
 }
 
 // ---- durability ----------------------------------------------------------------------------------------------------
@@ -476,6 +515,7 @@ int Connection::write_again() {
 // first frame; when it has written a commit; and when a checkpoint begins. Only the commit's can come later.
 int Connection::sync_wal(int flags) {
   wal_flags_ = flags;
+  if (const int code = write_kept(); code != SQLITE_OK) return code;
   const bool begins = std::exchange(wrote_header_, false);
   if (node_ != nullptr && writes_ && !begins && !checkpoints_) {
     commits_ = true;

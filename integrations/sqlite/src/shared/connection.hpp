@@ -99,11 +99,11 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int await_page(bool page_one);
   [[nodiscard]] bool must_wait(bool page_one) const;
   int sync_wal(int flags);
-  void note_wal_write(sqlite3_int64 offset) {
-    if (!wrote_ && writes_) node_->lock_queue.rouse_next();
-    wrote_header_ = offset == 0;
-    wrote_ = true;
-  }
+  // ---- the log, in which a frame's header and its page are one write
+  int write_wal(const void* bytes, int count, sqlite3_int64 offset);
+  int read_wal(void* target, int count, sqlite3_int64 offset);
+  // Before anything else is done with the log: what write_wal() kept is written.
+  int write_kept();
   int end_commit();
   // Everything that was committed is durable on SQLITE_OK.
   int persist();
@@ -145,6 +145,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int lock_ahead();
   int unlock_write();
   int release_write();
+  void write_what_is_published();
   bool promise();
   bool watch();
   [[nodiscard]] bool shows_doubt() const { return reads_latest_ || weak_; }
@@ -172,19 +173,22 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   enum class Ahead : std::uint8_t { no, waits, writes };
   Ahead ahead_ = Ahead::no;
   Foresight foresight_;
-  int readings_ = 0;           // readers' locks that it has
-  int reading_lock_ = -1;      // the newest of them
-  bool writes_ = false;        // has the write lock
-  bool checkpoints_ = false;   // has the lock for checkpoints
-  std::uint32_t limit_ = 0;    // of SQLite's own checkpoints, as it was last asked for; 0: unknown, or none
-  bool holds_line_ = false;    // no other one writes until its checkpoint at the end of the commit
-  bool wrote_header_ = false;  // the newest write to the log began a generation
-  bool wrote_ = false;         // to the log, under the write lock
-  bool watched_ = false;       // by the flusher
-  bool committed_ = false;     // SQLite may make a checkpoint by itself next
-  bool commits_ = false;       // SQLite asked for a flush under the write lock
-  bool waits_early_ = false;   // its cache may have pages of a transaction that it did not commit
-  bool is_stale_ = false;      // another commit came between the snapshot and the write lock
+  int readings_ = 0;                  // readers' locks that it has
+  int reading_lock_ = -1;             // the newest of them
+  bool writes_ = false;               // has the write lock
+  bool checkpoints_ = false;          // has the lock for checkpoints
+  std::uint32_t limit_ = 0;           // of SQLite's own checkpoints, as it was last asked for; 0: unknown, or none
+  bool holds_line_ = false;           // no other one writes until its checkpoint at the end of the commit
+  std::vector<unsigned char> frame_;  // its header is kept until its page comes
+  sqlite3_int64 kept_at_ = -1;        // where it belongs; -1: none is kept
+  sqlite3_int64 read_at_ = -1;        // what was read last
+  bool wrote_header_ = false;         // the newest write to the log began a generation
+  bool wrote_ = false;                // to the log, under the write lock
+  bool watched_ = false;              // by the flusher
+  bool committed_ = false;            // SQLite may make a checkpoint by itself next
+  bool commits_ = false;              // SQLite asked for a flush under the write lock
+  bool waits_early_ = false;          // its cache may have pages of a transaction that it did not commit
+  bool is_stale_ = false;             // another commit came between the snapshot and the write lock
   bool reads_latest_;
   bool weak_;
   std::optional<std::uint64_t> window_ms_;

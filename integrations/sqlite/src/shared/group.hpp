@@ -39,6 +39,8 @@ class Group {
   int await(std::optional<Position> position, std::uint32_t mark, Log& log);
   // Flushes, whatever is known to be durable.
   int flush(Log& log);
+  // From now on no commit can be known to be durable, as after a flush that failed.
+  void poison() { control_.failed.store(1, std::memory_order_release); }
   // Asked when a log has been opened, for Log::opened_at().
   [[nodiscard]] std::uint64_t number() const;
   // A commit that is not waited for: a flush is due within `window_ns`. Returns true if none was due before.

@@ -317,17 +317,21 @@ int shared_wal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 o
       const int code = connection->await_page(false);
       if (code != SQLITE_OK) return failed_flush(state_in(file), code);
     }
-    return real->pMethods->xRead(real, target, bytes, offset);
+    return connection != nullptr ? connection->read_wal(target, bytes, offset)
+                                 : real->pMethods->xRead(real, target, bytes, offset);
   });
 }
 int shared_wal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
   return use_wal(file, [&](Connection* connection, sqlite3_file* real) {
-    if (connection != nullptr) connection->note_wal_write(offset);
-    return real->pMethods->xWrite(real, source, bytes, offset);
+    return connection != nullptr ? connection->write_wal(source, bytes, offset)
+                                 : real->pMethods->xWrite(real, source, bytes, offset);
   });
 }
 int shared_wal_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
-  return use_wal(file, [&](Connection*, sqlite3_file* real) { return real->pMethods->xTruncate(real, bytes); });
+  return use_wal(file, [&](Connection* connection, sqlite3_file* real) {
+    const int code = connection != nullptr ? connection->write_kept() : SQLITE_OK;
+    return code == SQLITE_OK ? real->pMethods->xTruncate(real, bytes) : code;
+  });
 }
 int shared_wal_sync(sqlite3_file* file, int flags) {
   return use_wal(file, [&](Connection* connection, sqlite3_file* real) {
@@ -336,7 +340,10 @@ int shared_wal_sync(sqlite3_file* file, int flags) {
   });
 }
 int shared_wal_size(sqlite3_file* file, sqlite3_int64* bytes) {
-  return use_wal(file, [&](Connection*, sqlite3_file* real) { return real->pMethods->xFileSize(real, bytes); });
+  return use_wal(file, [&](Connection* connection, sqlite3_file* real) {
+    const int code = connection != nullptr ? connection->write_kept() : SQLITE_OK;
+    return code == SQLITE_OK ? real->pMethods->xFileSize(real, bytes) : code;
+  });
 }
 int shared_wal_control(sqlite3_file* file, int op, void* argument) {
   return use_wal(file,

@@ -42,8 +42,9 @@ struct Methods {
   }
   static int write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
     Inode& to = inode(file);
-    // The frames' headers are written by themselves; one point for a frame is enough.
-    if (!is_log(to) || bytes <= 32) point(is_log(to) ? "write to the log" : "write to the database");
+    // Plain SQLite writes a frame's page by itself; one point for a frame is enough.
+    if (!is_log(to) || static_cast<std::size_t>(bytes) != kKernelPageBytes)
+      point(is_log(to) ? "write to the log" : "write to the database");
     const auto at = static_cast<std::size_t>(offset);
     const auto end = at + static_cast<std::size_t>(bytes);
     if (to.bytes.size() < end) to.bytes.resize(end);
