@@ -66,11 +66,13 @@ class NoLog final : public sqlite::shared::Log {
  public:
   [[nodiscard]] std::optional<Position> newest() const override { return end; }
   int flush() override {
+    if (during) during();
     ++flushes;
     return code;
   }
+  std::function<void()> during;
   Position end{1, 1};
-  int flushes = 0;
+  std::atomic<int> flushes{0};
   int code = SQLITE_OK;
 };
 
@@ -98,6 +100,33 @@ TEST_F(SharedPage, OneFlushServesAllThatWereThereBefore) {
   EXPECT_EQ(here.await(Position{7, 5}, 0, log), SQLITE_IOERR_FSYNC) << "a failed flush is failed for all";
 }
 
+// A flush is asked for while one is in flight, which may have begun before the last write.
+TEST_F(SharedPage, AFlushInFlightDoesNotCountForWhatWasWrittenSince) {
+  for (const bool planted : {false, true}) {
+    core::active_mutant = planted ? core::Mutant::shared_trust_earlier_flush : core::Mutant::none;
+    write_file(path_, "");
+    const auto page = Sidecar::attach(path_);
+    ASSERT_EQ(page->try_lead(false), 0u);  // one other leader is left
+    const auto mine = Sidecar::attach(path_);
+    const auto others = Sidecar::attach(path_);
+    Group here(*mine);
+    Group there(*others);
+    NoLog log;
+    NoLog other;
+    std::atomic<bool> follows{false};
+    std::thread second;
+    log.during = [&] {
+      at_step() = [&] { follows = true; };
+      second = std::thread([&] { EXPECT_EQ(there.flush(other), SQLITE_OK); });
+      EXPECT_TRUE(comes([&] { return follows.load(); }));
+    };
+    EXPECT_EQ(here.flush(log), SQLITE_OK);
+    second.join();
+    at_step() = nullptr;
+    EXPECT_EQ(other.flushes, planted ? 0 : 1);
+  }
+}
+
 // A leader was killed in its flush, whose failure it alone may have been told.
 TEST_F(SharedPage, CommitsBehindAnAbandonedFlushAreNotBelieved) {
   write_file(path_, "");
@@ -105,7 +134,7 @@ TEST_F(SharedPage, CommitsBehindAnAbandonedFlushAreNotBelieved) {
   Group group(*sidecar);
   NoLog log;
   log.end = {7, 3};
-  sidecar->control().flushing.store(1);
+  sidecar->control().flights[0].number.store(1);
   const std::uint32_t before = group.mark();
   EXPECT_EQ(group.await(Position{7, 3}, before, log), SQLITE_OK);
   EXPECT_EQ(sidecar->control().abandoned.load(), 1u);
@@ -290,6 +319,8 @@ TEST_F(SharedPage, ACommitDuringAFlushNeedsAnother) {
     ASSERT_RUNS(db, transfer(0));  // begins a generation of the log
     Db second = open();
     Db watcher = open("read=latest");
+    const auto page = Sidecar::attach(path_);
+    ASSERT_EQ(page->try_lead(false), 0u);  // one other leader is left
     std::atomic<bool> started{false};
     int at_return = -1;
     std::thread other;
@@ -457,26 +488,32 @@ TEST_F(SharedPage, AForeseenTransactionThatCannotBeginLeavesNoLock) {
   EXPECT_EQ(after_cut(), 4);
 }
 
-// A leader was killed after the system had told it that its flush failed. A descriptor of the log that was open before
-// is told as well; one that is opened later is not.
-TEST_F(SharedPage, WhatAKilledLeaderWasToldIsNotLost) {
-  for (const bool planted : {false, true}) {
-    core::active_mutant = planted ? core::Mutant::shared_believe_late_descriptors : core::Mutant::none;
-    path_ = folder_ / (planted ? "planted.db" : "app.db");
-    Db db = make();
-    Db normal = open("", "normal");
-    ASSERT_RUNS(db, transfer(1));
-    ASSERT_RUNS(normal, transfer(2));
-    ASSERT_RUNS(normal, transfer(3));
-    const auto page = Sidecar::attach(path_);
-    page->control().flushing.store(page->control().begun.fetch_add(1) + 1);
-    Medium::get().forget(path_ + "-wal");
-    Db late = open();
-    EXPECT_EQ(late.all("select v from n"), "3");
-    EXPECT_EQ(after_cut() == 3, !planted);
-    EXPECT_EQ(page->control().doubt.load(), 0u);
-    ASSERT_RUNS(late, transfer(4));
-    EXPECT_EQ(after_cut() == 4, !planted);
+// A leader was killed, or stopped, after the system had told it that its flush failed. A descriptor of the log that was
+// open before is told as well; one that is opened later is not.
+TEST_F(SharedPage, WhatAnotherLeaderWasToldIsNotLost) {
+  using core::Mutant;
+  int round = 0;
+  for (const bool seems_in_flight : {false, true}) {
+    const Mutant believes = seems_in_flight ? Mutant::shared_believe_another_leader : Mutant::shared_trust_abandoned;
+    for (const Mutant mutant : {Mutant::none, Mutant::shared_believe_late_descriptors, believes}) {
+      core::active_mutant = mutant;
+      path_ = folder_ / ("app" + std::to_string(++round) + ".db");
+      Db db = make();
+      Db normal = open("", "normal");
+      ASSERT_RUNS(db, transfer(1));
+      ASSERT_RUNS(normal, transfer(2));
+      ASSERT_RUNS(normal, transfer(3));
+      const auto page = Sidecar::attach(path_);
+      page->control().flights[0].number.store(page->control().begun.fetch_add(1) + 1);
+      if (seems_in_flight) page->control().flights[0].leader.store(1000);
+      Medium::get().forget(path_ + "-wal");
+      Db late = open();
+      EXPECT_EQ(late.all("select v from n"), "3");
+      EXPECT_EQ(after_cut() == 3, mutant == Mutant::none);
+      EXPECT_EQ(page->control().doubt.load(), 0u);
+      ASSERT_RUNS(late, transfer(4));
+      EXPECT_EQ(after_cut() == 4, mutant == Mutant::none);
+    }
   }
 }
 
@@ -487,7 +524,7 @@ TEST_F(SharedPage, WhatTheKernelHasLostIsNotCalledDurable) {
   ASSERT_RUNS(db, transfer(1));
   ASSERT_RUNS(normal, transfer(2));
   const auto page = Sidecar::attach(path_);
-  page->control().flushing.store(page->control().begun.fetch_add(1) + 1);
+  page->control().flights[0].number.store(page->control().begun.fetch_add(1) + 1);
   const std::string log = read_file(path_ + "-wal");
   std::fstream file(path_ + "-wal", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(log.size() - 200));

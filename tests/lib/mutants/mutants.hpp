@@ -299,6 +299,9 @@
   X(shared_promise_for_ever, sqlite, "the lock is kept for a connection that does not come")                       \
   X(shared_follow_without_look, sqlite, "a follower waits for its leader to wake it")                              \
   X(shared_close_beside_checkpoint, sqlite, "a connection is closed while a checkpoint that it left is under way") \
+  X(shared_believe_another_leader, sqlite, "a flush counts while another leader may have been told of a failure")  \
+  X(shared_trust_earlier_flush, sqlite, "a flush that began before counts for what was written since")             \
+  X(shared_wake_no_leader, sqlite, "no follower is woken for the next flush, and none looks")                      \
   X(shared_never_begin_anew, sqlite, "no commit keeps others from the lock until its checkpoint is made")
 // Those of the PostgreSQL plugin, likewise.
 #define MEMLITH_POSTGRES_MUTANT_LIST(X)                                                                            \

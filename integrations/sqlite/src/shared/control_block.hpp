@@ -23,10 +23,11 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-inline constexpr std::uint64_t kControlMagic = 0x4d4d4c5348523034;  // "MMLSHR04": changes with the layout
+inline constexpr std::uint64_t kControlMagic = 0x4d4d4c5348523035;  // "MMLSHR05": changes with the layout
 inline constexpr std::uint32_t kSlots = 62;
 inline constexpr std::uint64_t kControlFileBytes = 12288;
 inline constexpr std::uint32_t kStatements = 4096;
+inline constexpr std::uint32_t kLeaders = 2;  // flushes in flight at a time
 
 // A connection that waits for the write lock. The process that has the slot holds a lock on the slot's byte.
 struct alignas(64) Slot {
@@ -37,6 +38,24 @@ struct alignas(64) Slot {
   std::atomic<std::uint32_t> passed;   // how often a later one got the lock
 };
 
+// The lowest number of a flush whose leader was killed, and a number that each such kill changes.
+struct Doubt {
+  std::uint64_t flush = 0;  // 0: none
+  std::uint64_t kills = 0;
+
+  [[nodiscard]] std::uint64_t word() const { return flush << 8 | (kills & 0xff); }
+  static Doubt of(std::uint64_t word) { return {word >> 8, word & 0xff}; }
+};
+
+// A flush that a leader makes.
+struct Flight {
+  std::atomic<std::uint32_t> leader;  // the process, as Sidecar numbers them; 0: none
+  std::atomic<std::uint64_t> number;  // as long as the result is not stored; 0: none
+  // Position: what the flush serves, for those that choose what to wait for; kAllOfIt until it begins.
+  std::atomic<std::uint64_t> serves;
+};
+inline constexpr std::uint64_t kAllOfIt = UINT64_MAX;
+
 struct ControlBlock {
   std::atomic<std::uint64_t> magic;  // release: the page is initialised
   std::atomic<std::uint64_t>
@@ -44,10 +63,13 @@ struct ControlBlock {
   std::atomic<std::uint32_t> failed;  // a flush failed: until all have closed, no commit can be known to be durable
   std::atomic<std::uint32_t> alone;   // flushes beside a stopped leader; stays too large after a kill
   std::atomic<std::uint64_t> begun;   // the number of the newest flush of a leader
-  std::atomic<std::uint64_t> flushing;         // of the flush whose result is not stored yet; 0: none
-  std::atomic<std::uint64_t> doubt;            // 0, or a flush whose leader was killed: its result is unknown
-  std::atomic<std::uint32_t> abandoned;        // how many leaders were killed in a flush
-  std::atomic<std::uint32_t> ended;            // futex: how many flushes of a leader ended
+  std::atomic<std::uint64_t> begun_ns;   // when it began, as now_ns()
+  std::atomic<std::uint64_t> succeeded;  // the highest number of a flush that succeeded
+  Flight flights[kLeaders];
+  std::atomic<std::uint64_t> doubt;      // Doubt: a flush whose result is unknown; 0: none
+  std::atomic<std::uint32_t> abandoned;  // how many leaders were killed in a flush
+  // Futex: how many flushes of a leader ended. Those that wait name the flush that serves them (group.cpp).
+  std::atomic<std::uint32_t> ended;
   std::atomic<std::uint32_t> followers;        // may be too large after a kill: then a wake-up is in vain
   std::atomic<std::uint32_t> batch;            // commits of the last flush
   std::atomic<std::uint64_t> flush_ns;         // how long a flush takes, about
@@ -66,6 +88,13 @@ struct ControlBlock {
   Slot slots[kSlots];
   std::atomic<std::uint8_t> writes_follow[kStatements];  // foresight.hpp
 };
+// False: there is none, or others have begun and ended since, so that its leader may be gone.
+inline bool seems_in_flight(const ControlBlock& control, const Flight& flight) {
+  if (flight.leader.load(std::memory_order_acquire) == 0) return false;
+  const std::uint64_t number = flight.number.load(std::memory_order_acquire);
+  return number == 0 || number + kLeaders > control.begun.load(std::memory_order_acquire);
+}
+
 static_assert(sizeof(ControlBlock) <= kControlFileBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 

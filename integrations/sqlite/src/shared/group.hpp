@@ -3,7 +3,6 @@
 
 #include <sqlite3.h>
 
-#include <functional>
 #include <optional>
 
 #include "control_block.hpp"
@@ -55,15 +54,20 @@ class Group {
 
  private:
   void claim(Position position);
-  int lead(Log& log, bool gathers);
-  int flush_once(Log& log);
+  int lead(Log& log, std::uint32_t leader, bool gathers);
+  int flush_once(Log& log, std::uint32_t leader);
   int flush_alone(Log& log);
   void clear_due(std::uint64_t due, std::uint64_t begun_ns);
-  [[nodiscard]] bool may_miss_a_failure(const Log& log) const;
+  void note_killed(std::uint64_t flush);
+  void end_leading(std::uint32_t leader, std::uint32_t served);
+  [[nodiscard]] bool may_miss_a_failure(const Log& log, std::uint32_t leader) const;
   [[nodiscard]] std::uint64_t patience() const;
-  void wake_followers();
+  [[nodiscard]] std::uint32_t in_flight_now() const;
+  [[nodiscard]] bool may_lead() const;
+  [[nodiscard]] std::uint64_t served_by(Position position) const;
   void gather() const;
-  void follow(std::uint32_t seen) const;
+  template <class IsOver>
+  bool follow(std::uint32_t seen, std::uint32_t bits, IsOver is_over) const;
 
   Sidecar& sidecar_;
   ControlBlock& control_;

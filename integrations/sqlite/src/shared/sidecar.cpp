@@ -10,9 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
+#include <iterator>
 #include <new>
 #include <string_view>
 
@@ -25,8 +26,9 @@ namespace {
 // Bytes of the file behind the control block that are locked. INVARIANT: the holder of kComing does not wait meanwhile.
 constexpr off_t kComing = 1 << 20;       // attaching or leaving
 constexpr off_t kPresent = kComing + 1;  // shared, by every process that uses the control block
-constexpr off_t kLeading = kComing + 2;
 constexpr off_t kFirstSlot = kComing + 16;
+constexpr off_t kProcesses = kComing + 256;  // a byte for the number of each process that uses the control block
+constexpr std::uint32_t kProcessesMax = 4096;
 
 constexpr std::string_view kSuffix = "-memlith";
 
@@ -37,6 +39,16 @@ bool lock_byte(int fd, int type, off_t at) {
   lock.l_start = at;
   lock.l_len = 1;
   return ::fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+// True if another open file description has the lock.
+bool is_locked(int fd, off_t at) {
+  struct flock lock{};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = at;
+  lock.l_len = 1;
+  return ::fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 // The file may have been removed, and made anew, since it was opened.
@@ -106,7 +118,7 @@ ControlBlock* map_valid(int fd, const std::string& file) {
     control->flush_ns.store(1'000'000, std::memory_order_relaxed);
     if (!is_new) {
       control->begun.store(1, std::memory_order_relaxed);
-      control->doubt.store(1, std::memory_order_relaxed);
+      control->doubt.store(Doubt{1}.word(), std::memory_order_relaxed);
     }
     control->magic.store(kControlMagic, std::memory_order_release);
   } else if (control->magic.load(std::memory_order_acquire) != kControlMagic) {
@@ -114,6 +126,18 @@ ControlBlock* map_valid(int fd, const std::string& file) {
     return nullptr;
   }
   return control;
+}
+
+// A number for this process; 0: there is none. A killed process that had the number leads no more.
+std::uint32_t take_number(int fd, ControlBlock& control) {
+  std::uint32_t number = 1;
+  while (number < kProcessesMax && !lock_byte(fd, F_WRLCK, kProcesses + static_cast<off_t>(number))) ++number;
+  if (number == kProcessesMax) return 0;
+  for (Flight& each : control.flights) {
+    std::uint32_t leader = number;
+    (void)each.leader.compare_exchange_strong(leader, 0);
+  }
+  return number;
 }
 
 timespec timespec_of(std::uint64_t nanoseconds) {
@@ -141,12 +165,14 @@ std::unique_ptr<Sidecar> Sidecar::attach(const std::string& path) {
     }
     ControlBlock* const control = map_valid(fd, file);
     MEMLITH_SHARED_STEP();
-    if (control == nullptr) {
+    const std::uint32_t number = control != nullptr ? take_number(fd, *control) : 0;
+    if (number == 0) {
+      if (control != nullptr) ::munmap(control, kControlFileBytes);
       ::close(fd);
       return nullptr;
     }
     (void)lock_byte(fd, F_UNLCK, kComing);
-    return std::unique_ptr<Sidecar>(new Sidecar(file, fd, control));
+    return std::unique_ptr<Sidecar>(new Sidecar(file, fd, control, number));
   }
   return nullptr;
 }
@@ -157,7 +183,9 @@ Sidecar::~Sidecar() {
   const auto is_in_doubt = [&] {
     struct stat info{};
     const bool has_log = ::stat(log.c_str(), &info) == 0 && info.st_size > 0;
-    return has_log && (control_->failed.load() != 0 || control_->doubt.load() != 0 || control_->flushing.load() != 0);
+    const bool in_flight = std::any_of(std::begin(control_->flights), std::end(control_->flights),
+                                       [](const Flight& each) { return each.number.load() != 0; });
+    return has_log && (control_->failed.load() != 0 || control_->doubt.load() != 0 || in_flight);
   };
   MEMLITH_SHARED_STEP();
   // Looked at when no other process is there any more: one that dies in a flush leaves its doubt.
@@ -170,17 +198,18 @@ Sidecar::~Sidecar() {
   ::close(fd_);
 }
 
-bool Sidecar::try_lead() {
-  if (!leading_.try_lock()) return false;
-  if (lock_byte(fd_, F_WRLCK, kLeading)) return true;
-  leading_.unlock();
-  return false;
+std::uint32_t Sidecar::try_lead(bool looks) {
+  for (std::uint32_t i = 0; i < kLeaders; ++i) {
+    Flight& flight = control_->flights[i];
+    std::uint32_t leader = flight.leader.load(std::memory_order_acquire);
+    const bool may_be_gone = leader != 0 && leader != process_ && (looks || !seems_in_flight(*control_, flight));
+    if (leader != 0 && !(may_be_gone && !is_locked(fd_, kProcesses + static_cast<off_t>(leader)))) continue;
+    if (flight.leader.compare_exchange_strong(leader, process_)) return i;
+  }
+  return kLeaders;
 }
 
-void Sidecar::end_leading() {
-  (void)lock_byte(fd_, F_UNLCK, kLeading);
-  leading_.unlock();
-}
+void Sidecar::end_leading(std::uint32_t leader) { control_->flights[leader].leader.store(0); }
 
 std::uint32_t Sidecar::take_slot() {
   const std::lock_guard guard(slots_mutex_);
@@ -208,14 +237,9 @@ void Sidecar::give_slot(std::uint32_t slot) {
 }
 
 bool Sidecar::is_alive(std::uint32_t slot) const {
-  struct flock lock{};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = kFirstSlot + slot;
-  lock.l_len = 1;
   const std::lock_guard guard(slots_mutex_);
   // Its own locks are no hindrance, so a slot of this process would look free.
-  return (my_slots_ >> slot & 1) != 0 || ::fcntl(fd_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  return (my_slots_ >> slot & 1) != 0 || is_locked(fd_, kFirstSlot + static_cast<off_t>(slot));
 }
 
 void Sidecar::abandon() {
@@ -225,15 +249,16 @@ void Sidecar::abandon() {
   control_ = nullptr;
 }
 
-void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) {
-  MEMLITH_SHARED_ON_MACHINE(wait_for_change(word, seen, nanoseconds));
-  const timespec time = timespec_of(nanoseconds);
-  (void)::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds,
+                     std::uint32_t bits) {
+  MEMLITH_SHARED_ON_MACHINE(wait_for_change(word, seen, nanoseconds, bits));
+  const timespec until = timespec_of(now_ns() + nanoseconds);
+  (void)::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, seen, &until, nullptr, bits);
 }
 
-void wake(std::atomic<std::uint32_t>& word, int count) {
-  MEMLITH_SHARED_ON_MACHINE(wake(word));
-  (void)::syscall(SYS_futex, &word, FUTEX_WAKE, count, nullptr, nullptr, 0);
+void wake(std::atomic<std::uint32_t>& word, int count, std::uint32_t bits) {
+  MEMLITH_SHARED_ON_MACHINE(wake(word, count, bits));
+  (void)::syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, count, nullptr, nullptr, bits);
 }
 
 void give_way() {

@@ -29,9 +29,10 @@ class Sidecar {
 
   [[nodiscard]] ControlBlock& control() const { return *control_; }
 
-  // The right to flush for all. False: another thread or process has it.
-  bool try_lead();
-  void end_leading();
+  // The right to flush for all, as one of kLeaders; kLeaders: other threads or processes have it. `looks`: the leader
+  // of a flush that seems to be in flight may have been killed.
+  std::uint32_t try_lead(bool looks);
+  void end_leading(std::uint32_t leader);
 
   // A slot for a connection of this process; kSlots if there is none.
   std::uint32_t take_slot();
@@ -43,14 +44,14 @@ class Sidecar {
   void abandon();
 
  private:
-  Sidecar(std::string file, int fd, ControlBlock* control)
-      : file_(std::move(file)), fd_(fd), not_for_children_(fd), control_(control) {}
+  Sidecar(std::string file, int fd, ControlBlock* control, std::uint32_t process)
+      : file_(std::move(file)), fd_(fd), not_for_children_(fd), control_(control), process_(process) {}
 
   std::string file_;
   int fd_;
   std::optional<core::NotForChildren> not_for_children_;  // a helper would keep the locks of a process that was killed
   ControlBlock* control_;
-  std::mutex leading_;  // held by the thread that leads, with the lock on the file
+  std::uint32_t process_;  // from 1 on; the process holds a lock on the byte of this number
   mutable std::mutex slots_mutex_;
   std::uint64_t my_slots_ = 0;  // a bit for each; under slots_mutex_
 };
@@ -58,9 +59,11 @@ class Sidecar {
 // How long a waiting thread yields before it sleeps: waking it takes longer than a small transaction.
 inline constexpr std::uint64_t kAwakeNs = 40'000;
 
-// Waits until `word` is not `seen`, at most so long; wakes those that wait.
-void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds);
-void wake(std::atomic<std::uint32_t>& word, int count);
+// Waits until `word` is not `seen` and it is woken with one of `bits`, at most so long; wakes those that wait.
+inline constexpr std::uint32_t kAnyBit = UINT32_MAX;
+void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds,
+                     std::uint32_t bits = kAnyBit);
+void wake(std::atomic<std::uint32_t>& word, int count, std::uint32_t bits = kAnyBit);
 // The thread lets others run, or sleeps.
 void give_way();
 void sleep_ns(std::uint64_t nanoseconds);

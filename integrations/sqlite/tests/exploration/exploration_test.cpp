@@ -318,13 +318,13 @@ constexpr Noticed kMutants[] = {
     {"flush_again", Mutant::shared_flush_again, "commit flush fails"},
     {"skip_checkpoint_flush", Mutant::shared_skip_checkpoint_flush, "truncate"},
     {"never_promise", Mutant::shared_never_promise, "line"},
-    {"trust_abandoned", Mutant::shared_trust_abandoned, "late after a failure"},
     {"made_early", Mutant::shared_made_early, "commits"},
     {"skip_early_wait", Mutant::shared_skip_early_wait, "normal"},
     {"ignore_promise", Mutant::shared_ignore_promise, "line"},
     {"promise_for_ever", Mutant::shared_promise_for_ever, "line"},
     {"close_beside_checkpoint", Mutant::shared_close_beside_checkpoint, "closing behind"},
     {"follow_without_look", Mutant::shared_follow_without_look, "commits"},
+    {"wake_no_leader", Mutant::shared_wake_no_leader, "commits"},
 };
 
 class Mutants : public ::testing::TestWithParam<Noticed> {};

@@ -62,25 +62,29 @@ struct Methods {
     }
     return SQLITE_OK;
   }
-  static void make_durable(Inode& to) {
-    for (const auto& [page, bytes] : to.inside) {
-      const std::size_t at = page * kKernelPageBytes;
-      if (to.durable.size() < at + bytes.size()) to.durable.resize(at + bytes.size());
-      to.durable.replace(at, bytes.size(), bytes);
+  // The pages that a flush, and those that began before it, took.
+  static void make_durable(Inode& to, int flush) {
+    const auto end = to.inside.upper_bound(flush);
+    for (auto each = to.inside.begin(); each != end; each = to.inside.erase(each)) {
+      for (const auto& [page, bytes] : each->second) {
+        const std::size_t at = page * kKernelPageBytes;
+        if (to.durable.size() < at + bytes.size()) to.durable.resize(at + bytes.size());
+        to.durable.replace(at, bytes.size(), bytes);
+      }
     }
-    to.inside.clear();
     if (to.durable.size() > to.bytes.size()) to.durable.resize(to.bytes.size());  // the length is flushed, too
   }
   static int sync(sqlite3_file* file, int) {
     Inode& to = inode(file);
     point("flush");
+    const int flush = ++to.flushes;
     for (const std::size_t page : to.dirty) {
-      to.inside[page] = to.bytes.substr(page * kKernelPageBytes, kKernelPageBytes);
+      to.inside[flush][page] = to.bytes.substr(page * kKernelPageBytes, kKernelPageBytes);
     }
     to.dirty.clear();
     if (disk().hooks.sleep) disk().hooks.sleep(disk().flush_ns);
     if (is_log(to) && disk().hooks.point && disk().log_flushes++ == disk().failing_log_flush) {
-      to.inside.clear();
+      to.inside.erase(to.inside.begin(), to.inside.upper_bound(flush));
       ++to.errors;
       to.error_was_told = false;
     }
@@ -90,7 +94,7 @@ struct Methods {
       to.error_was_told = true;
       code = SQLITE_IOERR_FSYNC;
     } else {
-      make_durable(to);
+      make_durable(to, flush);
       if (disk().hooks.wrote) disk().hooks.wrote(to.name);
     }
     return code;

@@ -29,9 +29,10 @@ struct Inode {
   std::string name;
   std::string bytes;
   std::string durable;
-  std::set<std::size_t> dirty;                // pages
-  std::map<std::size_t, std::string> inside;  // pages of flushes that have begun
-  std::uint32_t errors = 0;                   // failed flushes
+  std::set<std::size_t> dirty;                               // pages
+  std::map<int, std::map<std::size_t, std::string>> inside;  // by number: pages of flushes that have begun
+  int flushes = 0;
+  std::uint32_t errors = 0;  // failed flushes
   bool error_was_told = false;
   std::map<const OpenFile*, int> levels;  // of locks on the file
   std::vector<std::unique_ptr<std::array<unsigned char, 32768>>> index;

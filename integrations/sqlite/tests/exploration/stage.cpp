@@ -291,7 +291,8 @@ std::size_t Stage::place_of(const std::atomic<std::uint32_t>& word) {
   return address - base + 1;
 }
 
-void Stage::wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) {
+void Stage::wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds,
+                            std::uint32_t bits) {
   if (current_ == nullptr || aside_ > 0) {
     time_ += nanoseconds;
     return;
@@ -301,16 +302,19 @@ void Stage::wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen
   if (waits) waits();
   current_->until = nanoseconds > kNever / 4 ? kNever : time_ + nanoseconds;
   current_->word = place_of(word);
+  current_->bits = bits;
   current_->state = State::waits;
   leave("wait", false);
   current_->word = 0;
 }
 
-void Stage::wake(std::atomic<std::uint32_t>& word) {
+void Stage::wake(std::atomic<std::uint32_t>& word, int count, std::uint32_t bits) {
   point("wake");
   const std::size_t place = place_of(word);
   for (Fiber& fiber : fibers_) {
-    if (fiber.state != State::waits || fiber.word != place) continue;
+    if (count == 0) break;
+    if (fiber.state != State::waits || fiber.word != place || (fiber.bits & bits) == 0) continue;
+    --count;
     fiber.until = time_ + kWakeNs;
     fiber.word = 0;
   }

@@ -84,8 +84,9 @@ class Stage final : public sqlite::shared::Machine {
   std::uint64_t now_ns() override { return time_ += 100; }
   void sleep(std::uint64_t nanoseconds) override;
   void give_way() override;
-  void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) override;
-  void wake(std::atomic<std::uint32_t>& word) override;
+  void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds,
+                       std::uint32_t bits) override;
+  void wake(std::atomic<std::uint32_t>& word, int count, std::uint32_t bits) override;
   sqlite::shared::Registry& registry() override { return *processes_.at(process()).registry; }
   bool take_checkpoint(const sqlite::shared::Checkpoint& checkpoint) override;
   void takes_write_lock(bool is_promised_to_another) override;
@@ -109,6 +110,7 @@ class Stage final : public sqlite::shared::Machine {
     State state = State::ready;
     std::uint64_t until = 0;  // waits
     std::size_t word = 0;     // of the page, plus 1; 0: none
+    std::uint32_t bits = 0;   // with which it is woken
     std::uint64_t stopped_until = 0;
     std::shared_ptr<sqlite::shared::Connection> refused;  // what take_refused() of this thread returns
     ucontext_t context{};

@@ -16,8 +16,9 @@ class Machine {
   virtual std::uint64_t now_ns() = 0;
   virtual void sleep(std::uint64_t nanoseconds) = 0;
   virtual void give_way() = 0;
-  virtual void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds) = 0;
-  virtual void wake(std::atomic<std::uint32_t>& word) = 0;
+  virtual void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds,
+                               std::uint32_t bits) = 0;
+  virtual void wake(std::atomic<std::uint32_t>& word, int count, std::uint32_t bits) = 0;
   virtual Registry& registry() = 0;                                // of the process that runs
   virtual bool take_checkpoint(const Checkpoint& checkpoint) = 0;  // by a thread of the process that runs
   virtual void takes_write_lock(bool is_promised_to_another) = 0;
