@@ -139,15 +139,18 @@ std::uint32_t LockQueue::choose() {
 void LockQueue::rouse_next() {
   const std::uint32_t used = std::min(control_.slots_used.load(std::memory_order_relaxed), kSlots);
   Slot* oldest = nullptr;
+  bool any_awake = false;
   for (std::uint32_t i = 0; i < used; ++i) {
     Slot& slot = control_.slots[i];
     if (slot.waiting.load(std::memory_order_acquire) != kSleeps) continue;
-    if (slot.awake.load(std::memory_order_relaxed) != 0) return;
+    any_awake = any_awake || slot.awake.load(std::memory_order_relaxed) != 0;
     const std::uint64_t ticket = slot.ticket.load(std::memory_order_relaxed);
     if (oldest == nullptr || ticket < oldest->ticket.load(std::memory_order_relaxed)) oldest = &slot;
   }
+  // One that is awake comes by itself, unless the lock will be the oldest one's, which was passed over too often.
+  if (oldest == nullptr || (any_awake && oldest->passed.load(std::memory_order_relaxed) < kPassedMax)) return;
   std::uint32_t asleep = 0;
-  if (oldest != nullptr && oldest->wake.compare_exchange_strong(asleep, kRoused)) wake(oldest->wake, 1);
+  if (oldest->wake.compare_exchange_strong(asleep, kRoused)) wake(oldest->wake, 1);
 }
 
 void LockQueue::call(std::uint32_t next) {
