@@ -4,17 +4,17 @@
     run.py --plan NAME [ARGS...]        prints what NAME needs: a line of build targets, a line of Debian packages
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
-NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, `applog`, `shared`, `replica`, `bbolt`,
-`etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, `steps`, `transparent`, or a command of
-`memlith bench`. Files go to build/bench unless --dir names another folder. What a benchmark prints is all there is on
-standard output, so that --json can be piped.
+NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, `applog`, `processes`, `shared`,
+`replica`, `bbolt`, `etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, `steps`, `transparent`, or
+a command of `memlith bench`. Files go to build/bench unless --dir names another folder. What a benchmark prints is all
+there is on standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `kvcalls`, `files`, `applog`, `pmdk`, `python`,
 `transparent`, `sqlite writers` and `instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs
 every benchmark of the engine once and writes Markdown (--out FILE.md), with --report FILE.html a page with pictures,
-and then those of the heap (heap.md beside it). `heap SUITE`, `ycsb`, `dbbench`, `kvcalls` and `applog` are suites of
-`memlith-kv-bench`, and `transparent` ends with one; `heap` and `heap all`, all of the heap as Markdown.
+and then those of the heap (heap.md beside it). `heap SUITE`, `ycsb`, `dbbench`, `kvcalls`, `applog` and `processes`
+are suites of `memlith-kv-bench`, and `transparent` ends with one; `heap` and `heap all`, all of the heap as Markdown.
 """
 import argparse
 import os
@@ -235,6 +235,18 @@ def run_transparent(programs, words):
     return status or bars("p50_us", record, options.plot)
 
 
+def run_processes(programs, words):
+    """`memlith-kv-bench processes`; with redb, if cargo can build it."""
+    redb = folder_of(None) / "redb"
+    has_redb = "--help" not in words and shutil.which("cargo") and subprocess.run(
+        ["cargo", "build", "--quiet", "--release", "--manifest-path", ROOT / "bench/kv/redb/Cargo.toml", "--target-dir",
+         redb], stdout=sys.stderr, check=False).returncode == 0
+    if not has_redb and "--help" not in words:
+        say("redb is not measured: it cannot be built, which takes cargo and crates.io")
+    more = ["--redb", redb / "release/memlith-bench-redb"] if has_redb else []
+    return run_in_folder([programs / "memlith-kv-bench", "processes", *more], words, "ops_per_s")
+
+
 def run_redis(programs, words):
     """integrations/redis/bench/bench.py, with Redis built before."""
     redis = programs.resolve().parent / "redis"
@@ -399,6 +411,7 @@ SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memli
             **{suite: (KV_TARGET, run_kv(suite)) for suite in ("ycsb", "dbbench", "kvcalls", "applog")},
             "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
                       "tycoon_example", run_files),
+            "processes": (KV_TARGET, run_processes),
             "copy": ("memlith memlith_cli", run_copy), "replica": ("memlith", run_replica),
             "bbolt": ("memlith", run_bbolt),
             "etcd": ("memlith", run_etcd),
@@ -417,7 +430,7 @@ SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memli
 def packages_of(name):
     """The packages that cmake/packages.sh names for the peers, or for memlith-cc."""
     groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "dbbench": ("kv",),
-              "kvcalls": ("kv",), "transparent": ("pass", "kv"),
+              "kvcalls": ("kv",), "processes": ("kv",), "transparent": ("pass", "kv"),
               "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"),
               "redis": ("redis",), "rocksdb": ("rocksdb",), "postgres": ("postgres",),
               "pmdk": ("pass", "heap_bench")}.get(name, ())

@@ -4,7 +4,7 @@ import sys
 
 SOURCES = """Types: deb-src
 URIs: http://deb.debian.org/debian
-Suites: bookworm
+Suites: {suite}
 Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 """
@@ -18,10 +18,10 @@ def call(arguments, **more):
     return result.stdout
 
 
-def get_debian_source(work, package, *options):
+def get_debian_source(work, package, *options, suite="bookworm"):
     """Debian's source of a package, to the folder `work`, whatever the machine's own lists of sources say."""
     (work / "lists" / "partial").mkdir(parents=True, exist_ok=True)
-    (work / "source.sources").write_text(SOURCES, encoding="utf-8")
+    (work / "source.sources").write_text(SOURCES.format(suite=suite), encoding="utf-8")
     places = ["-o", f"Dir::Etc::sourcelist={work}/source.sources", "-o", "Dir::Etc::sourceparts=/dev/null",
               "-o", f"Dir::State::lists={work}/lists", "-o", "APT::Sandbox::User=root"]
     call(["apt-get", *places, "update"], cwd=work)

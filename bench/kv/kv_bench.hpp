@@ -53,6 +53,8 @@ struct KvBenchArguments {
   // applog
   std::vector<std::uint64_t> entry_bytes{100, 1024, 4096, 65536};
   std::vector<std::uint64_t> log_mib{1, 4, 16, 64};
+  // processes
+  std::string redb = {};  // the program of that side's processes; empty: the side is left out
   Format format = Format::text;
 
   // Nothing was asked for by name, or this was.
@@ -71,5 +73,6 @@ struct KvBenchArguments {
 [[nodiscard]] MaybeFailure run_dbbench(const KvBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_kvcalls(const KvBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_applog(const KvBenchArguments& arguments);
+[[nodiscard]] MaybeFailure run_processes(const KvBenchArguments& arguments);
 
 }  // namespace memlith::tool

@@ -54,6 +54,10 @@ class Suite {
   }
   Suite& value_bytes() { return number("--value-bytes", &Arguments::value_bytes, 1, 32 * 1024, "Bytes of a value"); }
   Suite& keys(const char* what) { return number("--keys", &Arguments::records, 1, 10'000'000, what); }
+  Suite& program(const char* name, std::string Arguments::* target, const char* what) {
+    command_->add_option(name, (*arguments_).*target, what)->check(CLI::ExistingFile);
+    return *this;
+  }
   Suite& backends() {
     command_->add_option("--backends", arguments_->backends, kBackendsHelp)->delimiter(',')->capture_default_str();
     command_->add_option("--device", arguments_->devices.block, kDeviceHelp);
@@ -202,6 +206,22 @@ void add_applog(CLI::App& app, CommandLine& line) {
       .seconds("Of each side in a line");
 }
 
+void add_processes(CLI::App& app, CommandLine& line) {
+  const std::vector<std::string> workloads{"get", "put", "weak-put"};
+  Suite(app, line, "processes", "A kv store that several processes have open, beside LMDB, SQLite and redb",
+        run_processes,
+        "memlith-shared, memlith (of one process), lmdb, sqlite (WAL, FULL), sqlite-memlith (the same, on memlith), "
+        "redb",
+        {.workloads = workloads, .records = 100'000, .repetitions = 5, .seconds = 5, .threads = {1, 4}})
+      .word("--workloads", &Arguments::workloads, workloads, "What each process does with one record after the other")
+      .number("--processes", &Arguments::threads, 1, 64, "That work at the same time; or several: 1,4")
+      .number("--records", &Arguments::records, 10, 10'000'000, "Records that are there")
+      .value_bytes()
+      .number("--repetitions", &Arguments::repetitions, 1, 1000, "Turns of each side; figures are their medians")
+      .seconds()
+      .program("--redb", &Arguments::redb, "The program of side redb, which is left out without it");
+}
+
 // pmemobj takes memory for persistent memory if this variable was set when the program was started.
 void force_pmem(std::span<char*> words) {
   const auto allocates = [](std::string_view word) { return word == "allocate" || word == "threads"; };
@@ -221,6 +241,7 @@ int run(int count, char** words) {
   add_dbbench(app, line);
   add_kvcalls(app, line);
   add_applog(app, line);
+  add_processes(app, line);
   return parse_and_run(app, count, words, line.run, line.format);
 }
 

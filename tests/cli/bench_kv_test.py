@@ -270,5 +270,42 @@ class AppLog(Bench):
         self.assertIn("nothing", done.stderr)
 
 
+class Processes(Bench):
+    SUITE = ["processes"]
+    SMALL = ["--seconds", "0.04", "--records", "200", "--repetitions", "2"]
+
+    def test_every_workload_of_every_side(self):
+        rows = self.rows(*self.SMALL)
+        seen = {(row["workload"], row["processes"], row["side"]) for row in rows}
+        others = {row["side"] for row in rows} - {"memlith"}
+        self.assertLessEqual({"memlith-shared"}, others)
+        self.assertLessEqual(others, {"memlith-shared", "lmdb", "sqlite", "sqlite-memlith"})
+        self.assertEqual(seen, {(workload, processes, side) for workload in ("get", "put", "weak-put")
+                                for processes in (1, 4)
+                                for side in others | ({"memlith"} if processes == 1 else set())})
+        for row in rows:
+            self.assertEqual(row["base"], "memlith-shared")
+            self.assertGreater(row["ratio"], 0)
+            self.assertEqual(row["durability"] == "sync", row["workload"] != "weak-put", row)
+            values = [row[name] for name in ("p50_us", "p99_us", "p999_us", "max_us")]
+            self.assertEqual(values, sorted(values), row)
+
+    def test_text_and_mistakes(self):
+        done = self.run_it(*self.SMALL, "--workloads", "put", "--processes", "3", "--sides", "memlith-shared")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("put of 3 processes at the same time", done.stdout)
+        for words, told in (["--sides", "redb"], "there is no side redb"), (["--workloads", "z"], "z"), \
+                (["--redb", "/nothing"], "redb"):
+            done = self.run_it(*words)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(told, done.stderr)
+
+    def test_a_process_that_fails(self):
+        """The program of side redb ends at once: the run tells so, and waits for nothing."""
+        done = self.run_it(*self.SMALL, "--redb", "/bin/false", "--sides", "redb")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("a process that uses a store beside others failed", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -187,6 +187,7 @@ class Fields(unittest.TestCase):
         self.check_kv_bench("ycsb", "--records", "50", "--recovery-log-mib", "1")
         self.check_kv_bench("applog", *short, "--rounds", "1", "--bytes", "100", "--threads", "1", "--log-mib", "1")
         self.check_kv_bench("kvcalls", *short, "--records", "1000", "--repetitions", "1")
+        self.check_kv_bench("processes", *short, "--records", "100", "--repetitions", "1", "--processes", "2")
 
     @unittest.skipIf(KV_BENCH is None, "built without it")
     def test_dbbench(self):

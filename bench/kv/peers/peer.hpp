@@ -140,6 +140,8 @@ std::vector<KvPeer> kv_peers();
 KvPeer leveldb_peer();
 KvPeer kyoto_peer();
 KvPeer sqlite_peer();
+// The same on memlith, in mode shared; nothing if its plugin is not beside this program, as the build puts it.
+std::optional<KvPeer> sqlite_on_memlith();
 KvPeer lmdb_peer();
 KvPeer rocksdb_peer();
 KvPeer berkeleydb_peer();

@@ -1,7 +1,10 @@
 // SQLite in WAL mode: one table, a transaction for each change.
 #include <sqlite3.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "kit/try.hpp"
@@ -115,18 +118,39 @@ class SqliteSession final : public KvSession {
   SqliteStatement scan_;
 };
 
+std::string sqlite_plugin() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (program.parent_path().parent_path() / "lib" / "memlith_sqlite.so").string();
+}
+
+// Registers the VFS "memlith" for this process.
+MaybeFailure load_sqlite_plugin() {
+  sqlite3* opened = nullptr;
+  const int code = ::sqlite3_open(":memory:", &opened);
+  const SqliteDb db(opened);
+  if (code != SQLITE_OK) return sqlite_failure(opened, "opening");
+  ::sqlite3_db_config(opened, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, nullptr);
+  if (::sqlite3_load_extension(opened, sqlite_plugin().c_str(), nullptr, nullptr) == SQLITE_OK) return {};
+  return sqlite_failure(opened, "loading memlith_sqlite.so");
+}
+
+template <bool kOnMemlith>
 class SqliteStore final : public KvStore {
  public:
   // The first session makes the table, and stays, so that the WAL is not made anew between others.
   [[nodiscard]] MaybeFailure open(const KvOptions& options) {
     options_ = options;
+    if (kOnMemlith) MEMLITH_TOOL_TRY(load_sqlite_plugin());
     MEMLITH_TOOL_GET(first_, session());
     return {};
   }
   Result<std::unique_ptr<KvSession>> session() override {
     sqlite3* opened = nullptr;
-    const int code = ::sqlite3_open_v2((options_.folder + "/peer.db").c_str(), &opened,
-                                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+    const std::string path = options_.folder + "/peer.db";
+    const std::string name = kOnMemlith ? "file:" + path + "?share=1" : path;
+    constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI;
+    const int code = ::sqlite3_open_v2(name.c_str(), &opened, kFlags, kOnMemlith ? "memlith" : nullptr);
     SqliteDb db(opened);
     if (code != SQLITE_OK) return sqlite_failure(opened, "opening");
     ::sqlite3_busy_timeout(opened, kSqliteBusyMs);
@@ -154,7 +178,14 @@ class SqliteStore final : public KvStore {
 KvPeer sqlite_peer() {
   return {"sqlite", ::sqlite3_libversion(),
           "WAL, synchronous=FULL: each commit appends its pages to the WAL and calls fdatasync",
-          "WAL, synchronous=OFF: nothing is flushed", open_as<SqliteStore>};
+          "WAL, synchronous=OFF: nothing is flushed", open_as<SqliteStore<false>>};
+}
+
+std::optional<KvPeer> sqlite_on_memlith() {
+  if (::access(sqlite_plugin().c_str(), R_OK) != 0) return std::nullopt;
+  return KvPeer{"sqlite-memlith", ::sqlite3_libversion(),
+                "WAL, synchronous=FULL, on memlith in mode shared: commits of all processes share flushes",
+                "WAL, synchronous=OFF, on memlith in mode shared: nothing is flushed", open_as<SqliteStore<true>>};
 }
 
 }  // namespace memlith::tool
