@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Tests the crate memlith-openraft (integrations/openraft), or exits with 77 and says why it cannot.
 
-    openraft_test.py CARGO SOURCE crate  `cargo test`: openraft's suite, streams, kills
-    openraft_test.py CARGO SOURCE soak   three nodes of its example under faults, a few runs (kvsoak of
-                                         integrations/raft)
+    openraft_test.py CARGO SOURCE crate BIN  `cargo test`: openraft's suite, streams, kills
+    openraft_test.py CARGO SOURCE soak BIN   three nodes of its example under faults, a few runs (kvsoak of
+                                             integrations/raft); BIN is the folder of power-disk
 
 Nothing is downloaded: crates and modules that are in no cache are a reason not to run (`./dev test` downloads them).
 """
@@ -16,6 +16,9 @@ import tempfile
 
 SKIPPED = 77
 SOAK = ["-runs", "4", "-rounds", "5"]
+CUTS = ["-runs", "0", "-rounds", "0", "-cuts", "2"]
+PLANTED = ["stale-reads", "lost-sessions"]
+PLANTED_RUNS = ["-runs", "40"]
 
 
 def skip(reason):
@@ -23,7 +26,7 @@ def skip(reason):
     sys.exit(SKIPPED)
 
 
-def soak(cargo, source):
+def soak(cargo, source, programs):
     go = shutil.which("go") or skip("there is no go, which the clients are built with")
     environment = {**os.environ, "GOPROXY": "off", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOTOOLCHAIN": "local"}
     subprocess.run([*cargo("build"), "--example", "kvnode"], check=True)
@@ -37,11 +40,16 @@ def soak(cargo, source):
         built.check_returncode()
         command = [f"{work}/kvsoak", "-openraft", "-node", node, "-work", f"{work}/nodes"]
         subprocess.run([*command, *SOAK], check=True)
+        for fault in PLANTED:
+            subprocess.run([*command, *PLANTED_RUNS, "-planted", fault], check=True)
+        cut = subprocess.run([*command, *CUTS, "-disk", programs / "power-disk"], check=False)
+        if cut.returncode != SKIPPED:  # kvsoak has said why: no root, FUSE or loop devices
+            cut.check_returncode()
 
 
 def main():
-    program, source, kind = sys.argv[1:]
-    source = pathlib.Path(source).resolve()
+    program, source, kind, programs = sys.argv[1:]
+    source, programs = pathlib.Path(source).resolve(), pathlib.Path(programs).resolve()
     if test_folder := os.environ.get("MEMLITH_TEST_DIR"):
         pathlib.Path(test_folder).mkdir(parents=True, exist_ok=True)
     manifest = source / "integrations/openraft/Cargo.toml"
@@ -54,7 +62,7 @@ def main():
         skip("crates of others are not in cargo's cache, or cargo is too old for them: run `cargo fetch --locked` in "
              f"{manifest.parent}: {fetched.stderr.strip().splitlines()[-1]}")
     if kind == "soak":
-        soak(cargo, source)
+        soak(cargo, source, programs)
     else:
         subprocess.run(cargo("test"), check=True)
 

@@ -138,13 +138,13 @@ soak_replica() {
 soak_openraft() {
   local work=$root/build/openraft crate=$root/integrations/openraft
   command -v cargo >/dev/null || need "${packages_rust[@]}" || return
-  need_rust_crates && build_preset release memlith memlith_static power_disk power_no_flush &&
+  need_rust_crates && build_preset release memlith memlith_static power_disk &&
     mkdir -p "$work" && go -C "$root/integrations/raft" build -o "$work/kvsoak" ./cmd/kvsoak || return
   local -x CARGO_TARGET_DIR=$work/target MEMLITH_INCLUDE_DIR=$root/include MEMLITH_LIB_DIR=$root/build/release/lib
   MEMLITH_KILLS=40 cargo test --release --locked --manifest-path "$crate/Cargo.toml" -- kill &&
     cargo build --release --locked --manifest-path "$crate/Cargo.toml" --example kvnode || return
   "$work/kvsoak" -openraft -node "$work/target/release/examples/kvnode" -work "$work/nodes" -disk "$bin/power-disk" \
-    -no-flush "$bin/power-no-flush.so" -runs 100 -rounds 100 -cuts 40 "$@"
+    -runs 100 -rounds 100 -cuts 40 "$@"
 }
 
 # bbolt's own tests with bbolt, and with integrations/bbolt in its place.
