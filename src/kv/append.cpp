@@ -57,14 +57,14 @@ Status TreeWriter::check_end(std::string_view& last) {
 TreeWriter::Needs TreeWriter::append_needs(std::span<const Write> writes) const {
   MEMLITH_ASSERT(depth_ > 0);  // check_end() came before
   std::uint64_t bytes = 0;
-  std::uint64_t overflow_pages = 0;
+  std::uint64_t run_pages = 0;
   for (const Write& each : writes) {
     bytes += cell_bytes_of(each) + kSlotBytes;
-    overflow_pages += overflow_pages_of(each);
+    run_pages += overflow_pages_of(each);
   }
   const std::uint64_t leaves = bytes / (kRoomBytes - kCellBytesMax) + 2;
   const std::uint64_t pages = leaves + leaves / 2 + depth_ + 3;
-  return {pages + overflow_pages, 2 * bytes + 256 * pages + (overflow_pages + leaves + 4) * (kPageBytes + 64)};
+  return {{pages, run_pages}, 2 * bytes + 256 * pages + (run_pages + leaves + 6) * (kPageBytes + 256)};
 }
 
 Status TreeWriter::append(std::span<const Write> writes) {
@@ -92,7 +92,7 @@ Status TreeWriter::append(std::span<const Write> writes) {
     // A long value, or a page that is full: as ever.
     path.leaf().index = count;
     path.found = false;
-    put(path, *write++);
+    MEMLITH_TRY(put(path, *write++));
   }
   return kOk;
 }
@@ -151,7 +151,7 @@ Status Kv::append_step(MapNumber number, const MapEntry& map, std::span<const Wr
       const TreeWriter::Needs needs = tree.append_needs(writes);
       if (weak_commits_.has_room_for(needs.log_bytes)) {
         const Status ready =
-            no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready({needs.pages, needs.log_bytes}); });
+            no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready({needs.room, needs.log_bytes}); });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
         const auto made = change_pages(false, [&]() MEMLITH_REQUIRES(writing) { return tree.append(writes); });

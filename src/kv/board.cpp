@@ -145,6 +145,12 @@ Stamp Board::newest_snapshot() const {
   return found;
 }
 
+Stamp Board::oldest_snapshot() const {
+  Stamp found = kNewest;
+  for_each_snapshot([&](Stamp stamp) { found = std::min(found, stamp); });
+  return found;
+}
+
 void Board::end_snapshots(std::uint32_t client) {
   MEMLITH_ASSERT(client > 0 && client < kClientsMax);
   for (std::size_t slot = 0; slot < kSlots; ++slot) slot_of(client, slot).store(0);

@@ -89,6 +89,7 @@ class Board {
   bool settle(std::uint32_t client, std::size_t slot);
   // 0: there is none.
   [[nodiscard]] Stamp newest_snapshot() const;
+  [[nodiscard]] Stamp oldest_snapshot() const;  // kNewest: there is none
   // As long as this object lives, that snapshot counts for nothing: its transaction is being committed, and reads no
   // more. The snapshots of all transactions that are committed would else make each commit keep copies.
   class Ignoring {

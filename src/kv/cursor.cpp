@@ -259,7 +259,7 @@ Result<Cursor::Record> Cursor::read() {
   if (!transaction_.read_only_) {
     const auto own = transaction_.locks_.writes.find({map_, key_});
     if (own != transaction_.locks_.writes.end() && own->second.kind == Pending::Kind::put) {
-      return Record{key_, own->second.value};
+      return Record{key_, own->second.value, true};
     }
   }
   const bool fresh = loaded_ && (transaction_.view_ != kNewest || reader_.unchanged(leaf_));
@@ -267,13 +267,13 @@ Result<Cursor::Record> Cursor::read() {
     const Cell cell = cell_of(leaf_.bytes, index_);
     if (cell.key == key_ && !cell.overflow) return Record{key_, cell.value};
     if (cell.key == key_) {
-      MEMLITH_TRY_ASSIGN(const std::string_view whole, transaction_.read_overflow(reader_, map_, cell, value_));
-      return Record{key_, whole};
+      MEMLITH_TRY_ASSIGN(const std::string_view whole, transaction_.long_value(reader_, map_, cell, value_));
+      return Record{key_, whole, transaction_.has_snapshot()};
     }
   }
   MEMLITH_TRY_ASSIGN(const auto value, transaction_.read_tree(map_, key_));
   if (!value.has_value()) return fail(Errc::not_found, Detail::kv, "the cursor stands on no record");
-  return Record{key_, *value};
+  return Record{key_, *value, true};
 }
 
 Result<bool> Cursor::on_a_record() {
@@ -295,7 +295,8 @@ Result<std::optional<Cursor::Record>> Cursor::current() {
   MEMLITH_TRY_ASSIGN(const bool there, on_a_record());
   if (!there) return std::optional<Record>();
   MEMLITH_TRY_ASSIGN(const Record found, peek());
-  return std::optional(Record{transaction_.keep(found.key), transaction_.keep(found.value)});
+  const std::string_view value = found.value_stays ? found.value : transaction_.keep(found.value);
+  return std::optional(Record{transaction_.keep(found.key), value, true});
 }
 
 Result<bool> Cursor::remove() {

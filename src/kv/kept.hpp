@@ -32,6 +32,11 @@ class Kept {
   // A commit begins; its stamp is above all before. Snapshots that are taken from here on do not see it. Returns the
   // stamp of the newest active snapshot; 0: there is none.
   Stamp begin(Stamp stamp) MEMLITH_REQUIRES(writing);
+  // The stamp of the oldest active snapshot; kNewest: there is none. Between commits: a snapshot that is taken later is
+  // of the newest state, or is not taken.
+  Stamp oldest_snapshot() MEMLITH_REQUIRES(writing) {
+    return words_.is_shared() ? words_.board()->oldest_snapshot() : snapshots_.oldest();
+  }
   // Begins the change of a page, whose state has the stamp `before`, with a copy for the active snapshots.
   void keep(PageNumber page, Stamp before, Stamp stamp) MEMLITH_REQUIRES(writing);
   // The commit is visible.

@@ -185,7 +185,6 @@ std::size_t OpenKv::transactions() {
 Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
   LogNeed need;
   SplitCount splits;
-  std::uint64_t more_overflow = 0;
   std::uint64_t depth = 0;
   std::uint64_t ranges_log_bytes = 0;
   MEMLITH_TRY(each_removed(locks, [&](TreeWriter& tree, const KeyRange& range) MEMLITH_REQUIRES(writing) -> Status {
@@ -200,17 +199,16 @@ Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
     TreeWriter tree(pages_, record.map);
     TreeWriter::Found found;
     MEMLITH_TRY(tree.check(write, found));
-    if (locks.removed.below_bound(record).has_value()) found = {found.leaf, found.used, 0, 0, false};
+    if (locks.removed.below_bound(record).has_value()) found = {found.leaf, found.used, 0, false};
     depth = std::max<std::uint64_t>(depth, tree.depth());
     splits.add(write, found);
     const LogNeed own = LogNeed::of(record.key, {pending.kind, found.in_place, pending.value});
     need += own;
-    more_overflow += own.overflow_pages - std::min(own.overflow_pages, found.overflow_pages);
   }
   // Removals need none, so that they succeed in a region that is full; nor do records that are rewritten where they
   // are.
-  estimate.pages =
-      TreeWriter::pages_needed(splits.most(), need.cell_bytes, pages_.words.count(), depth) + more_overflow;
+  estimate.room = {TreeWriter::pages_needed(splits.most(), need.cell_bytes, pages_.words.count(), depth),
+                   need.overflow_pages};
   estimate.log_bytes = need.log_bytes(pages_.words.count()) + ranges_log_bytes;
   return kOk;
 }
@@ -223,10 +221,11 @@ Status OpenKv::too_large(std::uint64_t log_bytes) const {
 }
 
 // Everything that may fail is done here.
-Status Kv::make_ready(const Estimate& estimate) {
+Status Kv::make_ready(const Estimate& estimate, bool joint) {
   if (estimate.log_bytes > log_bytes_max()) return too_large(estimate.log_bytes);
-  MEMLITH_TRY(pages_.writer.make_room(estimate.pages));
+  MEMLITH_TRY(pages_.writer.make_room(estimate.room, joint));
   pages_.writer.reserve_batch(estimate.log_bytes, estimate.log_bytes / 24 + 16);
+  if (estimate.sure) pages_.writer.reserve_changes(Leaves::kMax + estimate.room.run_pages);
   return kOk;
 }
 
@@ -244,15 +243,20 @@ bool Kv::find_leaves(const LockSet& locks, Leaves& leaves) {
   return true;
 }
 
-bool Kv::leaves_take(const LockSet& locks, const Leaves& leaves) {
+// At most the slots of each leaf, for a cell that goes, and then the whole leaf; and long values.
+void Kv::estimate_in(const LockSet& locks, const Leaves& leaves, Estimate& estimate) {
+  estimate.log_bytes = leaves.count * 2 * kPageBytes;
   std::uint32_t i = 0;
   for (const auto& [record, pending] : locks.writes) {
     if (pending.kind == Pending::Kind::none) continue;
     const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
-    if (!TreeWriter(pages_, record.map).leaf_takes(leaves.all[i++], write)) return false;
+    if (!TreeWriter(pages_, record.map).leaf_takes(leaves.all[i++], write)) return;
+    const std::uint64_t run_pages = TreeWriter::overflow_pages_of(write);
+    estimate.room.run_pages += run_pages;
+    estimate.log_bytes += run_pages * LogNeed::kRunPageBytes;
   }
   MEMLITH_ASSERT(i == leaves.count);
-  return true;
+  estimate.sure = true;
 }
 
 template <class Act>
@@ -276,7 +280,7 @@ Status Kv::write_all(const LockSet& locks, const Leaves* leaves) {
     if (leaves == nullptr) {
       MEMLITH_TRY(tree.apply(write));
     } else {
-      tree.apply_at(leaves->all[i++], write);
+      MEMLITH_TRY(tree.apply_at(leaves->all[i++], write));
     }
   }
   MEMLITH_ASSERT(leaves == nullptr || i == leaves->count);
@@ -291,8 +295,8 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
     {
       const LockGuard lock(pages_.writer.mutex());
       MEMLITH_TRY(region().store().failure());
-      // At most the slots of each leaf, for a cell that goes, and then the whole leaf.
-      Estimate estimate{0, leaves.count * 2 * kPageBytes, found && leaves_take(locks, leaves)};
+      Estimate estimate;
+      if (found) estimate_in(locks, leaves, estimate);
       const bool in_leaves = estimate.sure;
       if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
       const std::uint64_t before = pages_.writer.batch().bytes();
@@ -329,7 +333,7 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) {
   const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) -> Status {
     MEMLITH_TRY(region().store().failure());
     MEMLITH_TRY(check_all(locks, estimate));
-    MEMLITH_TRY(make_ready(estimate));
+    MEMLITH_TRY(make_ready(estimate, true));
     return region().commit_size(false);
   });
   if (ready.ok()) return estimate.log_bytes;

@@ -103,9 +103,9 @@ class Kv final : public RegionUser, public OpenKv {
     std::uint32_t count = 0;
   };
   struct Estimate {
-    std::uint64_t pages = 0;
+    Writer::Need room;
     std::uint64_t log_bytes = 0;
-    bool sure = false;  // log_bytes is enough in every case, and at most Leaves::kMax pages change
+    bool sure = false;  // all memory that it needs can be reserved, but for what snapshots need
   };
   static constexpr std::uint64_t kRemovalStep = 256;  // pages
   Status append_step(MapNumber number, const MapEntry& map, std::span<const Write> writes);
@@ -131,9 +131,10 @@ class Kv final : public RegionUser, public OpenKv {
   void cancel_joint() { weak_commits_.let_part_go(); }
   void give_up_joint();
   Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(writing);
-  Status make_ready(const Estimate& estimate) MEMLITH_REQUIRES(writing);
+  Status make_ready(const Estimate& estimate, bool joint = false) MEMLITH_REQUIRES(writing);
   bool find_leaves(const LockSet& locks, Leaves& leaves);
-  bool leaves_take(const LockSet& locks, const Leaves& leaves) MEMLITH_REQUIRES(writing);
+  // The estimate is sure if the leaves take the writes.
+  void estimate_in(const LockSet& locks, const Leaves& leaves, Estimate& estimate) MEMLITH_REQUIRES(writing);
   template <class Act>
   Status each_removed(const LockSet& locks, Act&& act) MEMLITH_REQUIRES(writing);
   Status write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(writing);

@@ -19,6 +19,9 @@ struct LogNeed {
   std::uint64_t in_place_bytes = 0;
   std::uint64_t ranges = 0;  // whose records go; the commit reckons anew with the pages that are there
 
+  // With what changes in the list of free runs, and the heads of the pieces that differ from an old value.
+  static constexpr std::uint64_t kRunPageBytes = kPageBytes + 512;
+
   static LogNeed of_ranges(std::uint64_t count) {
     LogNeed need;
     need.ranges = count;
@@ -48,9 +51,9 @@ struct LogNeed {
 
   // In a kv store of so many pages.
   [[nodiscard]] std::uint64_t log_bytes(std::uint64_t pages) const {
-    const std::uint64_t laid_out = std::min(2 * writes, pages) + cell_bytes / kKiB + 4;
-    return (laid_out + overflow_pages) * (kPageBytes + 64) + 2 * cell_bytes + 128 * writes + in_place_bytes +
-           32 * in_place_writes + 2 * kPageBytes * ranges;
+    const std::uint64_t laid_out = std::min(2 * writes, pages) + cell_bytes / kKiB + 6;
+    return laid_out * (kPageBytes + 64) + overflow_pages * kRunPageBytes + 2 * cell_bytes + 128 * writes +
+           in_place_bytes + 32 * in_place_writes + 2 * kPageBytes * ranges;
   }
 
  private:

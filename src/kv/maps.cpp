@@ -81,9 +81,9 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   Write write{name, bytes_of_number(map), false};
   TreeWriter::Found found;
   MEMLITH_TRY(catalogue.check(write, found));
-  MEMLITH_TRY(make_ready({kLevelsMax + 8, 6 * kPageBytes}));
-  return change_map([&]() MEMLITH_REQUIRES(writing) {
-    map = pages_.writer.allocate();
+  MEMLITH_TRY(make_ready({{kLevelsMax + 8, 0}, 6 * kPageBytes}));
+  return change_map([&]() MEMLITH_REQUIRES(writing) -> Status {
+    MEMLITH_TRY_ASSIGN(map, pages_.writer.allocate());
     TreeWriter::make_empty(pages_, map);
     const Status written = catalogue.apply(write);
     pages_.writer.count_records(-1);  // maps are no records
@@ -133,7 +133,7 @@ Status Kv::take_map_out(MapEntry& map, std::string_view name, Status& lost) {
       TreeWriter::Found found;
       MEMLITH_TRY(catalogue.check(write, found));
       MEMLITH_TRY_ASSIGN(const std::uint64_t freed, tree.remove_all_needs());
-      const Estimate estimate{0, freed * kFreedPageLogBytes + kCatalogueLogBytes};
+      const Estimate estimate{{}, freed * kFreedPageLogBytes + kCatalogueLogBytes};
       if (weak_commits_.has_room_for(estimate.log_bytes)) {
         const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready(estimate); });
         if (!ready.ok()) weak_commits_.commit_failed();
@@ -186,7 +186,7 @@ Status Kv::free_step() {
       const std::uint64_t pages =
           std::clamp(log_bytes_max() / 4 / kPrunedPageLogBytes, std::uint64_t{1}, removal_step_);
       const std::uint64_t most = pages + list.least();
-      const Estimate estimate{0, most * kPrunedPageLogBytes + 2 * kPageBytes};
+      const Estimate estimate{{}, most * kPrunedPageLogBytes + 2 * kPageBytes};
       if (weak_commits_.has_room_for(estimate.log_bytes)) {
         const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) {
           pages_.writer.reserve_changes(2 * most);

@@ -106,7 +106,7 @@ class Transaction {
   Status reckon(const RecordKey& record, const Pending* before, Pending& pending, LogNeed& then);
   Status look_for_places();
   Result<std::optional<std::string_view>> read_tree(PageNumber map, std::string_view key);
-  Result<std::string_view> read_overflow(TreeReader& reader, PageNumber map, const Cell& cell, std::string& room);
+  Result<std::string_view> long_value(TreeReader& reader, PageNumber map, const Cell& cell, std::string& room);
   std::string_view keep(std::string_view bytes);
   char* room(std::uint64_t bytes);
   [[nodiscard]] bool writes() const;
@@ -165,6 +165,7 @@ class Cursor {
   struct Record {
     std::string_view key;
     std::string_view value;
+    bool value_stays = false;  // valid until the transaction ends
   };
   Result<std::optional<Record>> current();
   Result<std::optional<std::string_view>> current_key();  // without reading the value
@@ -207,7 +208,7 @@ class Cursor {
   bool loaded_ = false;
   Position position_ = Position::fresh;
   std::string key_;     // where the cursor stands
-  std::string value_;   // a long one, of peek()
+  std::string value_;   // a long one, of peek(), without a snapshot
   bool found_ = false;  // in the tree, by the step under way
   std::string candidate_;
   std::uint32_t index_ = 0;  // of the candidate in leaf_

@@ -81,8 +81,11 @@ std::string_view fault_of_page(const std::byte* page, PageNumber self, PageNumbe
   const PageHeader header = header_of(page);
   if (header.self != self) return "it carries the number of another page";
   if (header.kind == PageKind::overflow || header.kind == PageKind::free) {
-    const ChainHeader chain = chain_of(page);
-    if (chain.next >= pages || chain.bytes > kChainBytes) return "its chain leads nowhere";
+    const RunHeader run = run_of(page);
+    const bool is_free = run.kind == PageKind::free;
+    if (is_free ? run.size == 0 : run.size > kValueBytesMax) return "its run has no such size";
+    if (self + (is_free ? run.size : pages_of_value(run.size)) > pages) return "its run is longer than the kv store";
+    if (is_free ? run.next >= pages : run.next != 0) return "its run leads nowhere";
     return {};
   }
   if (header.kind == PageKind::removed) return fault_of_list(page, pages);
@@ -101,7 +104,7 @@ std::string_view fault_of_page(const std::byte* page, PageNumber self, PageNumbe
     if (cell.key.size() > kKeyBytesMax || cell.bytes() > kCellBytesMax) return "a cell is too large";
     if (i > 0 ? cell.key <= before : cell.key.empty() != inner) return "its keys are not in order";
     if (inner && (cell.overflow || child_in(cell) == 0 || child_in(cell) >= pages)) return "a child does not exist";
-    if (cell.overflow && cell.value.size() != sizeof(OverflowReference)) return "a reference is damaged";
+    if (cell.overflow && !reference_in(cell).has_value()) return "a reference is damaged";
     // A change of one would change the other, and nothing looks at that again.
     if (!taken.take(slot_of(page, i), slot_of(page, i) + cell.bytes())) return "two cells lie over each other";
     before = cell.key;

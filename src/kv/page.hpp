@@ -5,6 +5,8 @@
 // room is used up is the page laid out anew.
 // An inner page's cells hold the number of a child; the first one has an empty key, which stands for everything before
 // the second.
+// A value that is too long for a cell lies in a run of pages: a header in the first of them, then the value in one
+// piece. Free pages form runs, too, each of which names the next one.
 //
 // Every function here works on any bytes that passed fault_of_page(), and the ones for readers on any bytes at all.
 #pragma once
@@ -29,7 +31,7 @@ inline std::string_view bytes_of_number(const PageNumber& number) {
 }
 
 inline constexpr std::uint64_t kMagic = 0x766b68746c6d656d;  // "memlthkv"
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr PageNumber kHeaderPage = 0;
 inline constexpr PageNumber kCatalogue = 1;  // the map of maps: name to number, which is the number of its root page
 inline constexpr std::uint64_t kKeyBytesMax = 1024;
@@ -43,7 +45,7 @@ struct StoreHeader {
   std::uint32_t version;
   std::uint32_t page_bytes;
   std::uint32_t pages;      // in use and free, page 0 included; the region may be longer
-  std::uint32_t free_head;  // the first free page; 0: none
+  std::uint32_t free_head;  // the first page of the first free run; 0: none
   std::uint32_t free_pages;
   std::uint32_t removing;  // the first page of the list of what was removed and has pages left; 0: there is nothing
   std::uint64_t commits;   // the number of the newest commit that this state holds
@@ -64,21 +66,19 @@ struct PageHeader {
 };
 static_assert(sizeof(PageHeader) == 16);
 
-// Overflow and free pages: the same first bytes, then these.
-struct ChainHeader {
+// The first bytes of a run of overflow pages or free pages. The other pages of the run have no header.
+struct RunHeader {
   PageNumber self;
   PageKind kind;
-  std::uint8_t level;
-  std::uint16_t count;
-  PageNumber next;      // 0: the last
-  std::uint32_t bytes;  // of the value in this page
+  std::uint8_t level;   // 0
+  std::uint16_t count;  // 0
+  PageNumber next;      // of free pages: the first page of the next run, 0 in the last one; else 0
+  std::uint32_t size;   // of free pages: how many; else: bytes of the value, which follows
 };
-static_assert(sizeof(ChainHeader) == 16);
-inline constexpr std::uint64_t kChainBytes = kPageBytes - sizeof(ChainHeader);
+static_assert(sizeof(RunHeader) == 16);
 
 // A page of the list of what was removed: the numbers of pages of one map follow, each with all that lies below it.
-// Nothing else leads to these pages. A store of earlier builds may have the root of a removed map instead of the first
-// page of the list.
+// Nothing else leads to these pages.
 struct RemovedHeader {
   PageNumber self;
   PageKind kind;
@@ -90,15 +90,13 @@ struct RemovedHeader {
 static_assert(sizeof(RemovedHeader) == 16);
 inline constexpr std::uint32_t kRemovedMax = (kPageBytes - sizeof(RemovedHeader)) / sizeof(PageNumber);
 
-// The page can hold the next part of a value, of which so many bytes are left: each page but the last is full, and none
-// follows the last. So no chain comes back to a page, and none is longer than its value.
-inline bool is_part_of_value(const ChainHeader& chain, std::uint64_t left) {
-  const std::uint64_t bytes = left < kChainBytes ? left : kChainBytes;
-  return chain.kind == PageKind::overflow && chain.bytes == bytes && (chain.next == 0) == (bytes == left);
+// The pages of a run that holds so many bytes.
+inline constexpr std::uint64_t pages_of_value(std::uint64_t bytes) {
+  return (sizeof(RunHeader) + bytes + kPageBytes - 1) / kPageBytes;
 }
 
 struct CellHeader {
-  std::uint16_t key_bytes;    // kOverflowFlag: the value is in overflow pages, and the cell has a reference to them
+  std::uint16_t key_bytes;    // kOverflowFlag: the value is in a run of pages, and the cell has a reference to it
   std::uint16_t value_bytes;  // in the cell
 };
 inline constexpr std::uint16_t kOverflowFlag = 0x8000;
@@ -126,7 +124,7 @@ T load_as(const std::byte* from) {
   return value;
 }
 inline PageHeader header_of(const std::byte* page) { return load_as<PageHeader>(page); }
-inline ChainHeader chain_of(const std::byte* page) { return load_as<ChainHeader>(page); }
+inline RunHeader run_of(const std::byte* page) { return load_as<RunHeader>(page); }
 inline RemovedHeader removed_of(const std::byte* page) { return load_as<RemovedHeader>(page); }
 inline PageNumber removed_at(const std::byte* page, std::uint32_t index) {
   return load_as<PageNumber>(page + sizeof(RemovedHeader) + sizeof(PageNumber) * index);
@@ -154,6 +152,23 @@ inline Cell cell_of(const std::byte* page, std::uint32_t index) {
   const bool good = read_cell(page, index, cell);
   MEMLITH_ASSERT(good);
   return cell;
+}
+
+// Nothing if the cell has none.
+inline std::optional<OverflowReference> reference_in(const Cell& cell) {
+  if (!cell.overflow || cell.value.size() != sizeof(OverflowReference)) return std::nullopt;
+  return load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
+}
+// In a checked page.
+inline OverflowReference reference_of(const Cell& cell) {
+  const auto reference = reference_in(cell);
+  MEMLITH_ASSERT(reference.has_value());
+  return *reference;
+}
+// The run lies in so many pages.
+inline bool lies_within(const OverflowReference& reference, PageNumber pages) {
+  return reference.first > kCatalogue && reference.bytes <= kValueBytesMax &&
+         reference.first + pages_of_value(reference.bytes) <= pages;
 }
 
 inline PageNumber child_in(const Cell& cell) {

@@ -11,10 +11,19 @@ namespace memlith::core::kv {
 inline constexpr Stamp kCheckedStamp = 1;
 inline constexpr Stamp kNewest = ~Stamp{0};  // as a view: what is there now
 
+// The use of a page, as far as the kv store was looked at since it was opened. So no page has two, whatever lists and
+// trees a damaged file has, and a page in the middle of a run, which has no header, is not taken for what a value says.
+enum class PageUse : std::uint8_t {
+  other,   // not looked at, or free
+  own,     // its header tells what it is
+  inside,  // in a run that begins before it
+};
+
 // State of a page besides its bytes: one line of the cache.
 struct alignas(64) PageState {
-  static constexpr std::uint32_t kTagsMax = 56;
+  static constexpr std::uint32_t kTagsMax = 55;
   std::atomic<std::uint64_t> word;
+  std::atomic<PageUse> use;  // changes with the word, but for damaged files
   // Tags of a leaf with at most kTagsMax cells. Read beside a writer, like the page.
   std::uint8_t tags[kTagsMax];
 };

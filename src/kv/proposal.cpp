@@ -126,7 +126,7 @@ namespace {
 class Records {
  public:
   Records(Pages& pages, Stamp view, const KeyRange& range)
-      : pages_(pages), range_(range), reader_(pages, range.map, view), next_(range.low) {}
+      : range_(range), reader_(pages, range.map, view), next_(range.low) {}
 
   // False: there are no more.
   Result<bool> next() {
@@ -144,23 +144,13 @@ class Records {
     }
   }
   [[nodiscard]] std::string_view key() const { return cell_.key; }
-  // Valid until next().
+  // No page changes meanwhile. Valid until next().
   Result<std::string_view> value() {
     if (!cell_.overflow) return cell_.value;
-    if (cell_.value.size() != sizeof(OverflowReference)) return broken();
-    const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell_.value.data()));
-    if (reference.bytes > kValueBytesMax) return broken();
-    long_.resize(reference.bytes);
-    // No page changes meanwhile.
-    MEMLITH_TRY_ASSIGN(const bool whole, reader_.read_overflow(reference, long_.data()));
-    if (!whole) return broken();
-    return std::string_view(long_);
+    return reader_.view_of(reference_of(cell_));
   }
 
  private:
-  Status broken() { return pages_.words.corrupt(leaf_.page, "a value of it is not whole"); }
-
-  Pages& pages_;
   const KeyRange range_;
   TreeReader reader_;
   TreeReader::Leaf leaf_;
@@ -168,7 +158,6 @@ class Records {
   std::uint32_t index_ = 0;
   std::string next_;
   Cell cell_;
-  std::string long_;
 };
 
 // True if both states have the same records in the range.

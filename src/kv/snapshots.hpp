@@ -77,6 +77,12 @@ class Snapshots {
     for_each([&](Stamp stamp) { found = std::max(found, stamp); });
     return found;
   }
+  // ~0: none is active.
+  Stamp oldest() {
+    Stamp found = ~Stamp{0};
+    for_each([&](Stamp stamp) { found = std::min(found, stamp); });
+    return found;
+  }
 
  private:
   struct alignas(64) Slot {

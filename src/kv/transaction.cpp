@@ -137,20 +137,21 @@ Result<std::optional<std::string_view>> Transaction::read_tree(PageNumber map, s
     std::uint64_t bytes = 0;
     std::optional<OverflowReference> overflow;
     MEMLITH_TRY_ASSIGN(const bool found, reader.get(key, [&](const Cell& cell) {
-      overflow.reset();
+      overflow = reference_in(cell);
+      if (overflow.has_value()) return;
       bytes = cell.value.size();
-      if (cell.overflow && bytes == sizeof(OverflowReference)) {
-        overflow = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-        return;
-      }
       if (bytes > capacity || target == nullptr) target = room(capacity = bytes);
       if (bytes > 0) std::memcpy(target, cell.value.data(), bytes);
     }));
     if (!found) return std::optional<std::string_view>();
     if (!overflow.has_value()) return std::optional(std::string_view(target, bytes));
+    if (has_snapshot()) {
+      MEMLITH_TRY_ASSIGN(const std::string_view value, reader.view_of(*overflow));
+      return std::optional(value);
+    }
     if (overflow->bytes > kValueBytesMax) return kv_.pages_.words.corrupt(map, "a value of it is too long");
     target = room(overflow->bytes);
-    MEMLITH_TRY_ASSIGN(const bool whole, reader.read_overflow(*overflow, target));
+    MEMLITH_TRY_ASSIGN(const bool whole, reader.copy_of(*overflow, target));
     if (whole) return std::optional(std::string_view(target, overflow->bytes));
   }
 }
@@ -172,16 +173,16 @@ Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::
   return found;
 }
 
-// Copies a cell of a leaf's copy, which may have changed since, into `room`, unless it has.
-Result<std::string_view> Transaction::read_overflow(TreeReader& reader, PageNumber map, const Cell& cell,
-                                                    std::string& room) {
-  if (cell.value.size() == sizeof(OverflowReference)) {
-    const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-    if (reference.bytes <= kValueBytesMax) {
-      room.resize(reference.bytes);
-      const auto whole = reader.read_overflow(reference, room.data());
-      if (whole.ok() && *whole) return std::string_view(room);
-    }
+// `cell` is one of a leaf's copy, which may have changed since, unless there is a snapshot. Without one the value is
+// copied to `room`.
+Result<std::string_view> Transaction::long_value(TreeReader& reader, PageNumber map, const Cell& cell,
+                                                 std::string& room) {
+  const OverflowReference reference = reference_of(cell);
+  if (has_snapshot()) return reader.view_of(reference);
+  if (reference.bytes <= kValueBytesMax) {
+    room.resize(reference.bytes);
+    const auto whole = reader.copy_of(reference, room.data());
+    if (whole.ok() && *whole) return std::string_view(room);
   }
   MEMLITH_TRY_ASSIGN(const auto found, read_tree(map, cell.key));
   if (!found.has_value()) return kv_.pages_.words.corrupt(map, "a record of it is not found");
@@ -193,7 +194,6 @@ Status Transaction::for_each(MapNumber number, std::string_view from, std::optio
   MEMLITH_ASSERT(read_only_);
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, "k"));
   TreeReader reader(kv_.pages_, map, view_);
-  std::string whole;  // a long value
   return reader.for_each_leaf(from, [&](const std::byte* leaf) -> Result<bool> {
     const std::uint32_t count = header_of(leaf).count;
     for (std::uint32_t i = find_cell(leaf, from).index; i < count; ++i) {
@@ -201,7 +201,7 @@ Status Transaction::for_each(MapNumber number, std::string_view from, std::optio
       if (to.has_value() && cell.key >= *to) return false;
       std::string_view value = cell.value;
       if (cell.overflow) {
-        MEMLITH_TRY_ASSIGN(value, read_overflow(reader, map, cell, whole));
+        MEMLITH_TRY_ASSIGN(value, reader.view_of(reference_of(cell)));
       }
       if (!visit(cell.key, value)) return false;
     }

@@ -51,18 +51,18 @@ class TreeWriter {
     PageNumber leaf = 0;
     std::uint64_t used = 0;        // bytes of the leaf
     std::uint64_t cell_bytes = 0;  // of the record; 0: there is none
-    std::uint64_t overflow_pages = 0;
-    bool in_place = false;  // the write changes the bytes of the value, and nothing else
+    bool in_place = false;         // the write changes the bytes of the value, and nothing else
   };
   // Reads every page that apply() of this write will need.
   Status check(const Write& write, Found& found) MEMLITH_REQUIRES(writing);
   // Counts of the tree, as the last check() found them.
   [[nodiscard]] std::uint32_t depth() const { return depth_; }
-  // True if the leaf is still what it was, and the write changes this page alone: no split, no merge, no long value.
+  // True if the leaf is still what it was, and the write changes this page alone, or a long value in its pages: no
+  // split, no merge.
   [[nodiscard]] bool leaf_takes(const LeafPlace& place, const Write& write) const MEMLITH_REQUIRES(writing);
-  void apply_at(const LeafPlace& place, const Write& write) MEMLITH_REQUIRES(writing);
+  Status apply_at(const LeafPlace& place, const Write& write) MEMLITH_REQUIRES(writing);
   // There is room (pages_needed()), and check() was ok. Errors: corrupt - other writes of the commit have changed a
-  // page that a damaged file has in two places.
+  // page that a damaged file has in two places; no_space - for a long value.
   Status apply(const Write& write) MEMLITH_REQUIRES(writing);
   // Puts records behind all that are there, in the order of their keys. There is room (append_needs()), and check_end()
   // was ok. Errors: as apply().
@@ -70,7 +70,7 @@ class TreeWriter {
   // Like check(). `last`: the last key of the map, empty if there is none; valid until a page changes.
   Status check_end(std::string_view& last) MEMLITH_REQUIRES(writing);
   struct Needs {
-    std::uint64_t pages = 0;
+    Writer::Need room;
     std::uint64_t log_bytes = 0;
   };
   [[nodiscard]] Needs append_needs(std::span<const Write> writes) const;  // after check_end()
@@ -97,16 +97,19 @@ class TreeWriter {
   static constexpr std::uint64_t kMergeBelowBytes = kRoomBytes / 4;
   static constexpr std::uint64_t kMergedBytesMax = kRoomBytes * 3 / 4;
   static std::uint64_t overflow_pages_in(const Cell& cell);
+  static std::uint64_t overflow_pages_in_all(const std::byte* leaf);
   enum class To : std::uint8_t { key, end };
   Status descend(std::string_view key, Path& path, To to = To::key) MEMLITH_REQUIRES(writing);
-  Status check_chain(const Cell& cell) MEMLITH_REQUIRES(writing);
-  void put(Path& path, const Write& write) MEMLITH_REQUIRES(writing);
-  void remove(Path& path) MEMLITH_REQUIRES(writing);
-  void insert(Path& path, std::uint32_t level_index, const Cell& cell) MEMLITH_REQUIRES(writing);
-  void split(Path& path, std::uint32_t level_index, const Cell& cell) MEMLITH_REQUIRES(writing);
+  Status check_run(const Cell& cell) const MEMLITH_REQUIRES(writing);
+  Status put(Path& path, const Write& write) MEMLITH_REQUIRES(writing);
+  void write_value(PageNumber leaf, const Cell& cell, std::string_view value) MEMLITH_REQUIRES(writing);
+  Status replace_run(PageNumber leaf, const Cell& cell, std::string_view value) MEMLITH_REQUIRES(writing);
+  Status remove(Path& path) MEMLITH_REQUIRES(writing);
+  Status insert(Path& path, std::uint32_t level_index, const Cell& cell) MEMLITH_REQUIRES(writing);
+  Status split(Path& path, std::uint32_t level_index, const Cell& cell) MEMLITH_REQUIRES(writing);
   [[nodiscard]] std::uint32_t split_at(const Path& path, std::uint32_t level_index, const std::byte* page,
                                        const Cell& cell) const MEMLITH_REQUIRES(writing);
-  void split_root(Path& path) MEMLITH_REQUIRES(writing);
+  Status split_root(Path& path) MEMLITH_REQUIRES(writing);
   void place(PageNumber page, std::uint32_t index, const Cell& cell) MEMLITH_REQUIRES(writing);
   void merge(Path& path, std::uint32_t level_index) MEMLITH_REQUIRES(writing);
   void merge_pages(Path& path, std::uint32_t parent_index, std::uint32_t left_cell) MEMLITH_REQUIRES(writing);
@@ -115,7 +118,6 @@ class TreeWriter {
   void cut(PageNumber page, std::uint32_t from, std::uint32_t to) MEMLITH_REQUIRES(writing);
   void note_page(PageNumber page) MEMLITH_REQUIRES(writing);
   void note_slots(PageNumber page, std::uint32_t from) MEMLITH_REQUIRES(writing);
-  PageNumber write_overflow(std::string_view value) MEMLITH_REQUIRES(writing);
   void free_overflow(const Cell& cell) MEMLITH_REQUIRES(writing);
   [[nodiscard]] bool rightmost(const Path& path, std::uint32_t level_index) const MEMLITH_REQUIRES(writing);
 
@@ -160,7 +162,6 @@ class RemovedList {
       MEMLITH_REQUIRES(writing);
   Status give_up_list(Status why) MEMLITH_REQUIRES(writing);
   void take_last(PageNumber page) MEMLITH_REQUIRES(writing);
-  std::uint64_t least_of_root(PageNumber root) MEMLITH_REQUIRES(writing);
 
   Pages& pages_;
 };
@@ -240,9 +241,11 @@ class TreeReader {
   [[nodiscard]] bool unchanged(const Leaf& leaf) const {
     return leaf.from_copy || (pages_.words.word(leaf.page) == leaf.word && pages_.words.detached() == leaf.detached);
   }
-  // Copies the value of an overflow cell to `target`, which has reference.bytes bytes. False: the pages changed
-  // meanwhile.
-  Result<bool> read_overflow(const OverflowReference& reference, char* target);
+  // A long value of a snapshot, where it lies; valid as long as the snapshot is active. The value is not looked at.
+  // Errors: corrupt.
+  Result<std::string_view> view_of(const OverflowReference& reference);
+  // Copies a long value of the newest state to `target`, which has reference.bytes bytes. False: it changed meanwhile.
+  Result<bool> copy_of(const OverflowReference& reference, char* target);
 
  private:
   // Descends to the leaf; `leaf` is not confirmed yet. False: begin again.

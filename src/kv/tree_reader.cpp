@@ -16,9 +16,9 @@ Status TreeReader::check_map() {
   const Pages::Reading reading(pages_);
   for (;;) {
     MEMLITH_TRY_ASSIGN(const PageView root, pages_.look(map_, view_));
-    const PageHeader header = header_of(root.bytes);
+    const bool is_root = pages_.is_of_tree(root, map_);
     if (!pages_.words.confirmed(root)) continue;
-    if (header.map != map_ || (header.kind != PageKind::leaf && header.kind != PageKind::inner)) return none();
+    if (!is_root) return none();
     return kOk;
   }
 }
@@ -29,7 +29,7 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& page, Le
   if (fences != nullptr) fences->has_lower = fences->has_upper = false;
   for (std::uint32_t level_above = kLevelsMax;;) {
     const PageHeader header = header_of(at.bytes);
-    const bool expected = header.map == map_ && header.level < level_above &&
+    const bool expected = pages_.is_of_tree(at, map_) && header.level < level_above &&
                           (level_above == kLevelsMax || header.level + 1u == level_above) &&
                           header.kind == (header.level == 0 ? PageKind::leaf : PageKind::inner);
     if (!expected) {
@@ -106,9 +106,8 @@ Status TreeReader::find_way(const std::string_view* key, Way& way) {
       Cell cell;
       sound = read_cell(leaf.bytes, i, cell);
       if (!sound) break;
-      const bool long_value = cell.overflow && cell.value.size() == sizeof(OverflowReference);
-      const auto* const value = reinterpret_cast<const std::byte*>(cell.value.data());
-      way.leaf_bytes += cell.key.size() + (long_value ? load_as<OverflowReference>(value).bytes : cell.value.size());
+      const auto reference = reference_in(cell);
+      way.leaf_bytes += cell.key.size() + (reference.has_value() ? reference->bytes : cell.value.size());
     }
     if (search.index == count) way.leaf_bytes_before = way.leaf_bytes;
     if (!pages_.words.confirmed(leaf)) continue;
@@ -173,10 +172,10 @@ Status TreeReader::load_parent(std::string_view key, Leaf& parent) {
 Status TreeReader::load_child(PageNumber page, Leaf& leaf) {
   for (;;) {
     MEMLITH_TRY_ASSIGN(const PageView view, pages_.look(page, view_));
+    const bool is_of_tree = pages_.is_of_tree(view, map_);
     std::memcpy(leaf.bytes, view.bytes, kPageBytes);
     if (!pages_.words.confirmed(view)) continue;
-    const PageHeader header = header_of(leaf.bytes);
-    if (header.map == map_ && header.kind == PageKind::leaf && header.level == 0) return kOk;
+    if (is_of_tree && header_of(leaf.bytes).level == 0) return kOk;
     return pages_.words.corrupt(page, "it is not the page that its parent names");
   }
 }
@@ -208,21 +207,29 @@ Status TreeReader::for_each_leaf(std::string_view from, const VisitLeaf& visit) 
   }
 }
 
-Result<bool> TreeReader::read_overflow(const OverflowReference& reference, char* target) {
+// No commit changes the run, or uses its pages again, as long as the snapshot is active.
+Result<std::string_view> TreeReader::view_of(const OverflowReference& reference) {
+  MEMLITH_ASSERT(view_ != kNewest);
+  Words& words = pages_.words;
+  if (!lies_within(reference, words.count())) return words.corrupt(reference.first, "a value does not lie there");
+  // Other processes have to load it first.
+  if (words.is_shared() && words.word(reference.first) == 0) MEMLITH_TRY(words.check(reference.first));
+  return words.value_of(reference);
+}
+
+// A commit that changes a run, or frees it, changes the word of its first page.
+Result<bool> TreeReader::copy_of(const OverflowReference& reference, char* target) {
+  MEMLITH_ASSERT(view_ == kNewest);
+  Words& words = pages_.words;
+  if (!lies_within(reference, words.count())) return words.corrupt(reference.first, "a value does not lie there");
   const Pages::Reading reading(pages_);
-  PageNumber page = reference.first;
-  for (std::uint64_t done = 0; done < reference.bytes;) {
-    auto looked = pages_.look(page, view_);
-    if (!looked.ok()) return looked.error();
-    const ChainHeader chain = chain_of(looked->bytes);
-    const bool sound = chain.self == page && is_part_of_value(chain, reference.bytes - done);
-    if (sound) std::memcpy(target + done, looked->bytes + sizeof chain, chain.bytes);
-    if (!pages_.words.confirmed(*looked)) return false;
-    if (!sound) return pages_.words.corrupt(page, "it is not the part of a value that it should be");
-    done += chain.bytes;
-    page = chain.next;
-  }
-  return true;
+  MEMLITH_TRY_ASSIGN(const PageView first, pages_.look(reference.first, view_));
+  const RunHeader run = run_of(first.bytes);
+  const bool sound = run.self == reference.first && run.kind == PageKind::overflow && run.size == reference.bytes;
+  if (sound) std::memcpy(target, words.value_of(reference).data(), reference.bytes);
+  if (!words.confirmed(first)) return false;
+  if (sound) return true;
+  return words.corrupt(reference.first, "it does not hold the value that it should");
 }
 
 }  // namespace memlith::core::kv

@@ -5,7 +5,6 @@
 // below count until their leaf is freed.
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "kv/tree.hpp"
 
@@ -14,14 +13,6 @@ namespace memlith::core::kv {
 namespace {
 constexpr std::uint64_t kFreedPageLogBytes = 64;  // at most
 constexpr std::uint64_t kLaidOutLogBytes = kPageBytes + 64;
-
-// The last cell of a leaf whose value has pages of its own; nothing if there is none.
-std::optional<std::uint32_t> last_overflow(const std::byte* leaf) {
-  for (std::uint32_t i = header_of(leaf).count; i-- > 0;) {
-    if (cell_of(leaf, i).overflow) return i;
-  }
-  return std::nullopt;
-}
 }  // namespace
 
 // ---- the list --------------------------------------------------------------------------------------------------
@@ -63,11 +54,13 @@ void TreeWriter::add_to_list(const std::byte* parent, std::uint32_t from, std::u
 void TreeWriter::make_list(PageNumber page) {
   const RemovedHeader list{page, PageKind::removed, 0, 0, writer_.header().removing, map_};
   std::memcpy(writer_.change(page), &list, sizeof list);
+  writer_.note(page, 0, sizeof list);
   writer_.note_removing(page);
 }
 
 // A subtree to which nothing leads, and for whose root the list has no room. An inner page becomes a page of the list.
-// A leaf is freed; if values of it have pages of their own, one of these becomes the page of the list.
+// A leaf is freed; one with values that have pages of their own, which are freed, becomes a page of the list, because
+// those behind it may have such values, too.
 Status TreeWriter::take_apart(PageNumber page) {
   MEMLITH_TRY_ASSIGN(const std::byte* const bytes, own_page(page));
   const PageHeader header = header_of(bytes);
@@ -79,30 +72,28 @@ Status TreeWriter::take_apart(PageNumber page) {
     add_to_list(old, 0, header.count);
     return kOk;
   }
-  const auto index = last_overflow(bytes);
-  if (!index.has_value()) {
-    writer_.count_records(-std::int64_t{header.count});
-    writer_.free(page);
-    return kOk;
+  bool has_values = false;
+  for (std::uint32_t i = 0; i < header.count; ++i) {
+    const Cell cell = cell_of(bytes, i);
+    if (!cell.overflow) continue;
+    MEMLITH_TRY(check_run(cell));
+    free_overflow(cell);
+    has_values = true;
   }
-  const Cell cell = cell_of(bytes, *index);
-  MEMLITH_TRY(check_chain(cell));
-  free_overflow(cell);
-  if (writer_.header().free_head == 0) return words_.corrupt(page, "a value in it has no pages");
-  take_out(page, *index);
-  writer_.count_records(-1);
-  make_list(writer_.allocate());
-  format_page(old, page, PageKind::inner, 1, map_);
-  insert_cell(old, 0, {{}, bytes_of_number(page), false});
-  add_to_list(old, 0, 1);
+  writer_.count_records(-std::int64_t{header.count});
+  has_values ? make_list(page) : writer_.free(page);
   return kOk;
+}
+
+std::uint64_t TreeWriter::overflow_pages_in_all(const std::byte* leaf) {
+  std::uint64_t pages = 0;
+  for (std::uint32_t i = 0; i < header_of(leaf).count; ++i) pages += overflow_pages_in(cell_of(leaf, i));
+  return pages;
 }
 
 Result<std::uint64_t> TreeWriter::remove_all_needs() {
   MEMLITH_TRY_ASSIGN(const std::byte* const bytes, own_page(map_));
-  if (header_of(bytes).kind == PageKind::inner) return 1;
-  const auto index = last_overflow(bytes);
-  return 1 + (index.has_value() ? overflow_pages_in(cell_of(bytes, *index)) : 0);
+  return header_of(bytes).kind == PageKind::inner ? 1 : 1 + overflow_pages_in_all(bytes);
 }
 
 // ---- a range ---------------------------------------------------------------------------------------------------
@@ -154,10 +145,9 @@ Result<std::uint64_t> TreeWriter::range_needs(const KeyRange& range) {
     bytes += kLaidOutLogBytes + sizeof(PageNumber) * (to - from);
     for (std::uint32_t i = from; header_of(cells).level == 1 && i < to; ++i, ++freed) {
       MEMLITH_TRY_ASSIGN(const std::byte* const leaf, own_page(child_in(cell_of(cells, i))));
-      const auto index = last_overflow(leaf);
-      if (!index.has_value()) continue;
-      freed += overflow_pages_in(cell_of(leaf, *index)) + 1;
-      break;
+      const std::uint64_t values = overflow_pages_in_all(leaf);
+      freed += values;
+      if (values > 0) break;
     }
   }
   return bytes + freed * kFreedPageLogBytes + (small ? 4 * depth_ * kLaidOutLogBytes : 0);
@@ -167,7 +157,7 @@ Status TreeWriter::drop_records(const Part& part) {
   const std::byte* const leaf = words_.bytes_of(part.page);
   for (std::uint32_t i = part.from; i < part.to; ++i) {
     const Cell cell = cell_of(leaf, i);
-    MEMLITH_TRY(check_chain(cell));
+    MEMLITH_TRY(check_run(cell));
     free_overflow(cell);
   }
   writer_.count_records(-std::int64_t{part.to - part.from});
@@ -243,23 +233,19 @@ Status RemovedList::free_some(std::uint64_t pages) {
   return status;
 }
 
-std::uint64_t RemovedList::least_of_root(PageNumber root) {
-  const auto needs = TreeWriter(pages_, root).remove_all_needs();
-  return needs.ok() ? *needs : 1;
-}
-
 std::uint64_t RemovedList::least() {
   const KeptSentence sentence;  // free_next() finds what is damaged, and tells
   const PageNumber first = pages_.writer.header().removing;
   if (first == 0 || !pages_.words.sound(first).ok()) return 1;
   const RemovedHeader list = removed_of(pages_.words.bytes_of(first));
-  if (list.kind != PageKind::removed) return least_of_root(first);
-  if (list.count == 0) return 1;
+  if (list.kind != PageKind::removed || list.count == 0) return 1;
   const PageNumber page = removed_at(pages_.words.bytes_of(first), list.count - 1u);
   const auto bytes = TreeWriter(pages_, list.map).own_page(page);
   if (!bytes.ok() || header_of(*bytes).kind != PageKind::leaf) return 1;
-  const auto index = last_overflow(*bytes);
-  return 1 + (index.has_value() ? TreeWriter::overflow_pages_in(cell_of(*bytes, *index)) : 0);
+  for (std::uint32_t i = header_of(*bytes).count; i-- > 0;) {
+    if (const Cell cell = cell_of(*bytes, i); cell.overflow) return 1 + TreeWriter::overflow_pages_in(cell);
+  }
+  return 1;
 }
 
 // Nothing leads on from here.
@@ -282,11 +268,6 @@ Status RemovedList::free_next(std::uint64_t pages, std::uint64_t& freed) {
   const auto sound = pages_.words.sound(first);
   if (!sound.ok()) return give_up_list(sound.error());
   const RemovedHeader list = removed_of(*sound);
-  if (list.kind == PageKind::leaf || list.kind == PageKind::inner) {  // the root of a map, of an earlier build
-    pages_.writer.note_removing(0);
-    freed += pages;
-    return TreeWriter(pages_, first).remove_all();
-  }
   if (list.kind != PageKind::removed) {
     return give_up_list(pages_.words.corrupt(first, "it is in the list of what was removed, and no page of it"));
   }
@@ -316,9 +297,9 @@ Status RemovedList::free_leaf(TreeWriter& tree, PageNumber leaf, std::uint64_t p
     if (!cell.overflow) continue;
     const std::uint64_t own = TreeWriter::overflow_pages_in(cell);
     if (freed > 1 && freed + own > pages) break;
-    const Status chain = tree.check_chain(cell);
-    if (!chain.ok()) {
-      status = chain;
+    const Status sound = tree.check_run(cell);
+    if (!sound.ok()) {
+      status = sound;
       continue;
     }
     tree.free_overflow(cell);

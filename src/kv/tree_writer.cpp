@@ -36,13 +36,11 @@ bool overflows(const Write& write) {
 }  // namespace
 
 std::uint64_t TreeWriter::overflow_pages_of(const Write& write) {
-  return overflows(write) ? (write.value.size() + kChainBytes - 1) / kChainBytes : 0;
+  return overflows(write) ? pages_of_value(write.value.size()) : 0;
 }
 
 std::uint64_t TreeWriter::overflow_pages_in(const Cell& cell) {
-  if (!cell.overflow) return 0;
-  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-  return (reference.bytes + kChainBytes - 1) / kChainBytes;
+  return cell.overflow ? pages_of_value(reference_of(cell).bytes) : 0;
 }
 
 std::uint64_t TreeWriter::cell_bytes_of(const Write& write) {
@@ -76,21 +74,8 @@ Status TreeWriter::descend(std::string_view key, Path& path, To to) {
   }
 }
 
-Status TreeWriter::check_chain(const Cell& cell) {
-  if (!cell.overflow) return kOk;
-  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-  if (reference.bytes > kValueBytesMax) return words_.corrupt(map_, "a value of it is too long");
-  PageNumber page = reference.first;
-  for (std::uint64_t done = 0; done < reference.bytes;) {
-    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, words_.sound(page));
-    const ChainHeader chain = chain_of(bytes);
-    if (!is_part_of_value(chain, reference.bytes - done)) {
-      return words_.corrupt(page, "it is not the part of a value that it should be");
-    }
-    done += chain.bytes;
-    page = chain.next;
-  }
-  return kOk;
+Status TreeWriter::check_run(const Cell& cell) const {
+  return cell.overflow ? words_.sound_run(reference_of(cell)).status() : kOk;
 }
 
 Status TreeWriter::check(const Write& write, Found& found) {
@@ -98,7 +83,7 @@ Status TreeWriter::check(const Write& write, Found& found) {
   MEMLITH_TRY(descend(write.key, path));
   depth_ = path.depth;
   const std::byte* const leaf = words_.bytes_of(path.leaf().page);
-  found = {path.leaf().page, used_bytes(leaf), 0, 0, false};
+  found = {path.leaf().page, used_bytes(leaf), 0, false};
   MEMLITH_ASSERT(found.used <= kRoomBytes);
   if (!path.found) return kOk;
   const Cell cell = cell_of(leaf, path.leaf().index);
@@ -107,8 +92,7 @@ Status TreeWriter::check(const Write& write, Found& found) {
     found.in_place = !write.removes && !overflows(write) && cell.value.size() == write.value.size();
     return kOk;
   }
-  found.overflow_pages = overflow_pages_in(cell);
-  return check_chain(cell);
+  return check_run(cell);
 }
 
 void TreeWriter::make_empty(Pages& pages, PageNumber root) {
@@ -120,33 +104,36 @@ void TreeWriter::make_empty(Pages& pages, PageNumber root) {
 Status TreeWriter::apply(const Write& write) {
   Path path;
   MEMLITH_TRY(descend(write.key, path));
-  write.removes ? remove(path) : put(path, write);
-  return kOk;
+  if (!write.removes) return put(path, write);
+  return remove(path);
 }
 
 bool TreeWriter::leaf_takes(const LeafPlace& place, const Write& write) const {
-  if (words_.word(place.page) != place.word || overflows(write)) return false;
+  if (words_.word(place.page) != place.word) return false;
   const std::byte* const page = words_.bytes_of(place.page);
   const std::uint64_t used = used_bytes(page);
   std::uint64_t old_bytes = 0;
   if (place.found) {
     const Cell old = cell_of(page, place.index);
+    if (overflows(write)) return overflow_pages_in(old) == overflow_pages_of(write) && check_run(old).ok();
     if (old.overflow) return false;
     old_bytes = old.bytes() + kSlotBytes;
   }
+  if (overflows(write)) return false;
   MEMLITH_ASSERT(old_bytes <= used);
   if (write.removes) return used - old_bytes >= kMergeBelowBytes;
   return used - old_bytes + cell_of_write(write, {}, false).bytes() + kSlotBytes <= kRoomBytes;
 }
 
-void TreeWriter::apply_at(const LeafPlace& place, const Write& write) {
+Status TreeWriter::apply_at(const LeafPlace& place, const Write& write) {
   Path path;
   path.steps[path.depth++] = {place.page, place.index};
   path.found = place.found;
   if (!write.removes) return put(path, write);
-  if (!path.found) return;
+  if (!path.found) return kOk;
   take_out(place.page, place.index);
   writer_.count_records(-1);
+  return kOk;
 }
 
 void TreeWriter::take_out(PageNumber page, std::uint32_t index) {
@@ -180,62 +167,63 @@ void TreeWriter::note_slots(PageNumber page, std::uint32_t from) {
   }
 }
 
-// ---- overflow
-
-PageNumber TreeWriter::write_overflow(std::string_view value) {
-  MEMLITH_ASSERT(!value.empty() && value.size() <= kValueBytesMax);
-  PageNumber next = 0;
-  const std::uint64_t pieces = (value.size() + kChainBytes - 1) / kChainBytes;
-  for (std::uint64_t i = pieces; i-- > 0;) {
-    const std::string_view piece = value.substr(i * kChainBytes, kChainBytes);
-    const PageNumber page = writer_.allocate();
-    std::byte* const bytes = writer_.change(page);
-    const ChainHeader chain{page, PageKind::overflow, 0, 0, next, static_cast<std::uint32_t>(piece.size())};
-    std::memcpy(bytes, &chain, sizeof chain);
-    std::memcpy(bytes + sizeof chain, piece.data(), piece.size());
-    writer_.note(page, 0, sizeof chain + piece.size());
-    next = page;
-  }
-  MEMLITH_ASSERT(next != 0);
-  return next;
-}
-
-void TreeWriter::free_overflow(const Cell& cell) {
-  if (!cell.overflow) return;
-  const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-  PageNumber page = reference.first;
-  for (std::uint64_t done = 0; done < reference.bytes;) {
-    const ChainHeader chain = chain_of(words_.bytes_of(page));
-    if (!is_part_of_value(chain, reference.bytes - done)) return;  // the same commit has freed it with another record
-    writer_.free(page);
-    done += chain.bytes;
-    page = chain.next;
-  }
-}
-
 // ---- put
 
-void TreeWriter::put(Path& path, const Write& write) {
+// With the same commit's other writes, a damaged file may have lost the run.
+void TreeWriter::free_overflow(const Cell& cell) {
+  if (cell.overflow && words_.sound_run(reference_of(cell)).ok()) writer_.free_run(reference_of(cell));
+}
+
+Status TreeWriter::put(Path& path, const Write& write) {
   MEMLITH_ASSERT(path.depth > 0 && !write.removes && !write.key.empty());
   const PageNumber leaf = path.leaf().page;
   const bool overflow = overflows(write);
-  OverflowReference reference{};
+  OverflowReference reference{0, static_cast<std::uint32_t>(write.value.size())};
   if (path.found) {
     const Cell old = cell_of(words_.bytes_of(leaf), path.leaf().index);
-    free_overflow(old);
+    MEMLITH_TRY(check_run(old));
+    if (overflow && old.overflow) return replace_run(leaf, old, write.value);
     if (!overflow && !old.overflow && old.value.size() == write.value.size()) {
-      const std::uint64_t at =
-          static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(old.value.data()) - words_.bytes_of(leaf));
-      MEMLITH_ASSERT(at >= sizeof(PageHeader) && at + write.value.size() <= kPageBytes);
-      if (!write.value.empty()) std::memcpy(writer_.change(leaf) + at, write.value.data(), write.value.size());
-      return writer_.note(leaf, at, write.value.size());
+      write_value(leaf, old, write.value);
+      return kOk;
     }
+  }
+  if (overflow) {
+    MEMLITH_TRY_ASSIGN(reference.first, writer_.write_run(write.value));
+  }
+  if (path.found) {
+    free_overflow(cell_of(words_.bytes_of(leaf), path.leaf().index));
     take_out(leaf, path.leaf().index);
   } else {
     writer_.count_records(1);
   }
-  if (overflow) reference = {write_overflow(write.value), static_cast<std::uint32_t>(write.value.size())};
-  insert(path, path.depth - 1, cell_of_write(write, reference, overflow));
+  return insert(path, path.depth - 1, cell_of_write(write, reference, overflow));
+}
+
+// The cell's value is overwritten by another one of the same length.
+void TreeWriter::write_value(PageNumber leaf, const Cell& cell, std::string_view value) {
+  MEMLITH_ASSERT(cell.value.size() == value.size());
+  if (value.empty()) return;
+  const auto at =
+      static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(cell.value.data()) - words_.bytes_of(leaf));
+  MEMLITH_ASSERT(at >= sizeof(PageHeader) && at + value.size() <= kPageBytes);
+  std::memcpy(writer_.change(leaf) + at, value.data(), value.size());
+  writer_.note(leaf, at, value.size());
+}
+
+// A long value instead of another one: in its pages if they suffice, and no snapshot may look at them.
+Status TreeWriter::replace_run(PageNumber leaf, const Cell& cell, std::string_view value) {
+  const OverflowReference old = reference_of(cell);
+  OverflowReference now{old.first, static_cast<std::uint32_t>(value.size())};
+  if (writer_.is_own_run(old.first) && pages_of_value(value.size()) <= pages_of_value(old.bytes)) {
+    writer_.overwrite_run(old, value);
+  } else {
+    MEMLITH_TRY_ASSIGN(now.first, writer_.write_run(value));
+    writer_.free_run(old);
+  }
+  if (now.first == old.first && now.bytes == old.bytes) return kOk;
+  write_value(leaf, cell, {reinterpret_cast<const char*>(&now), sizeof now});
+  return kOk;
 }
 
 // Puts the cell into the page if there is room.
@@ -258,12 +246,13 @@ void TreeWriter::place(PageNumber page, std::uint32_t index, const Cell& cell) {
   words_.tag_inserted(page, index, cell.key);
 }
 
-void TreeWriter::insert(Path& path, std::uint32_t level_index, const Cell& cell) {
+Status TreeWriter::insert(Path& path, std::uint32_t level_index, const Cell& cell) {
   Path::Step& step = path.steps[level_index];
   MEMLITH_ASSERT(level_index < path.depth && cell.bytes() <= kCellBytesMax);
   if (!fits(words_.bytes_of(step.page), cell.bytes())) return split(path, level_index, cell);
   place(step.page, step.index, cell);
   pages_.runs.note(step.page, step.index);
+  return kOk;
 }
 
 bool TreeWriter::rightmost(const Path& path, std::uint32_t level_index) const {
@@ -274,9 +263,9 @@ bool TreeWriter::rightmost(const Path& path, std::uint32_t level_index) const {
 }
 
 // The content of the root moves to a new page, which is the root's only child.
-void TreeWriter::split_root(Path& path) {
+Status TreeWriter::split_root(Path& path) {
   MEMLITH_ASSERT(path.steps[0].page == map_);  // not of apply_at(), whose leaf has room
-  const PageNumber child = writer_.allocate();
+  MEMLITH_TRY_ASSIGN(const PageNumber child, writer_.allocate());
   std::byte* const target = writer_.change(child);
   std::byte* const root = writer_.change(map_);
   copy_used(target, root, child);
@@ -291,6 +280,7 @@ void TreeWriter::split_root(Path& path) {
   ++path.depth;
   path.steps[0] = {map_, 0};
   path.steps[1].page = child;
+  return kOk;
 }
 
 // How many of the cells, the new one among them, stay in a page that is split; `page` is as it was. Keys that only rise
@@ -321,9 +311,9 @@ std::uint32_t TreeWriter::split_at(const Path& path, std::uint32_t level_index, 
 }
 
 // Splits the page on the path, puts the cell into one of the two, and the new one into the parent.
-void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) {
+Status TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) {
   if (level_index == 0) {
-    split_root(path);
+    MEMLITH_TRY(split_root(path));
     ++level_index;
   }
   const PageNumber left = path.steps[level_index].page;
@@ -338,7 +328,7 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
   };
   const std::uint32_t at = split_at(path, level_index, old, cell);
   MEMLITH_ASSERT(at > 0 && at <= header.count);  // neither half is empty
-  const PageNumber right = writer_.allocate();
+  MEMLITH_TRY_ASSIGN(const PageNumber right, writer_.allocate());
   std::byte* const target = writer_.change(right);
   format_page(target, right, header.kind, header.level, map_);
   const bool inner = header.kind == PageKind::inner;
@@ -364,18 +354,19 @@ void TreeWriter::split(Path& path, std::uint32_t level_index, const Cell& cell) 
   }
   // In the parent, behind the page that was split.
   ++path.steps[level_index - 1].index;
-  insert(path, level_index - 1, {between, bytes_of_number(right), false});
+  return insert(path, level_index - 1, {between, bytes_of_number(right), false});
 }
 
 // ---- remove
 
-void TreeWriter::remove(Path& path) {
-  if (!path.found) return;
+Status TreeWriter::remove(Path& path) {
+  if (!path.found) return kOk;
   const PageNumber leaf = path.leaf().page;
   free_overflow(cell_of(words_.bytes_of(leaf), path.leaf().index));
   take_out(leaf, path.leaf().index);
   writer_.count_records(-1);
   merge(path, path.depth - 1);
+  return kOk;
 }
 
 void TreeWriter::merge(Path& path, std::uint32_t level_index) {

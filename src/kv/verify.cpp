@@ -40,8 +40,7 @@ class Verifier {
     if (const std::string_view fault = fault_of_page(words_.bytes_of(page), page, words_.count()); !fault.empty()) {
       return words_.corrupt(page, fault);
     }
-    if (seen_[page]) return words_.corrupt(page, "it is in use twice");
-    seen_[page] = true;
+    MEMLITH_TRY(mark(page, 1));
     return words_.bytes_of(page);
   }
 
@@ -89,20 +88,11 @@ class Verifier {
       maps_.emplace_back(cell.key, child_in(cell));
     }
     if (!cell.overflow) return kOk;
-    const auto reference = load_as<OverflowReference>(reinterpret_cast<const std::byte*>(cell.value.data()));
-    if (reference.bytes > kValueBytesMax) return words_.corrupt(page, "a value in it is too long");
-    PageNumber next = reference.first;
-    for (std::uint64_t done = 0; done < reference.bytes;) {
-      MEMLITH_TRY_ASSIGN(const std::byte* const part, take(next));
-      const ChainHeader chain = chain_of(part);
-      if (!is_part_of_value(chain, reference.bytes - done)) {
-        return words_.corrupt(next, "it is not the part of a value that it should be");
-      }
-      ++report.overflow_pages;
-      done += chain.bytes;
-      next = chain.next;
-    }
-    return kOk;
+    const OverflowReference reference = reference_of(cell);
+    MEMLITH_TRY(words_.sound_run(reference).status());
+    const std::uint64_t pages = pages_of_value(reference.bytes);
+    report.overflow_pages += pages;
+    return mark(reference.first, pages);
   }
 
   // The list of pages that were removed, with all that lies below them.
@@ -110,7 +100,6 @@ class Verifier {
     for (PageNumber page = header_.removing; page != 0;) {
       MEMLITH_TRY_ASSIGN(const std::byte* const bytes, words_.sound(page));
       const RemovedHeader list = removed_of(bytes);
-      if (list.kind == PageKind::leaf || list.kind == PageKind::inner) return tree(page);  // of an earlier build
       MEMLITH_TRY(take(page).status());
       if (list.kind != PageKind::removed) {
         return words_.corrupt(page, "it is in the list of what was removed, and no page of it");
@@ -125,11 +114,21 @@ class Verifier {
 
   Status free_list() {
     for (PageNumber page = header_.free_head; page != 0;) {
-      MEMLITH_TRY_ASSIGN(const std::byte* const bytes, take(page));
-      const ChainHeader chain = chain_of(bytes);
-      if (chain.kind != PageKind::free) return words_.corrupt(page, "it is in the list of free pages, and in use");
-      ++report.free_pages;
-      page = chain.next;
+      MEMLITH_TRY_ASSIGN(const RunHeader run, words_.sound_free(page));
+      if (const std::string_view fault = fault_of_page(words_.bytes_of(page), page, words_.count()); !fault.empty()) {
+        return words_.corrupt(page, fault);
+      }
+      report.free_pages += run.size;
+      MEMLITH_TRY(mark(page, run.size));
+      page = run.next;
+    }
+    return kOk;
+  }
+
+  Status mark(PageNumber first, std::uint64_t pages) {
+    for (std::uint64_t i = 0; i < pages; ++i) {
+      if (seen_[first + i]) return words_.corrupt(static_cast<PageNumber>(first + i), "it is in use twice");
+      seen_[first + i] = true;
     }
     return kOk;
   }

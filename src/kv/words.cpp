@@ -12,6 +12,10 @@
 
 namespace memlith::core::kv {
 
+namespace {
+constexpr std::string_view kWithinAValue = "it lies within a value";
+}  // namespace
+
 Words::~Words() {
   if (board_ == nullptr) unmap_array(states_, states_count_);
 }
@@ -51,6 +55,7 @@ void Words::attach(Region& region, Board& board) {
 
 void Words::made(PageNumber page) {
   MEMLITH_ASSERT(own_word(page) == 0);
+  set_use(page, 1, PageUse::own);
   make_tags(page);
   states_[page].word.store(kCheckedStamp << 1, std::memory_order_release);
 }
@@ -58,6 +63,7 @@ void Words::made(PageNumber page) {
 void Words::forget_checks() {
   const PageNumber before = pages_->load(std::memory_order_relaxed);
   for (PageNumber page = 0; page < before; ++page) states_[page].word.store(0, std::memory_order_relaxed);
+  set_use(0, before, PageUse::other);
   set_count(0);
 }
 
@@ -75,10 +81,26 @@ Status Words::check(PageNumber page) {
   if (keeper_ != nullptr) return keeper_->load(page);
   const LockGuard lock(check_mutex_);
   if (word(page) != 0) return kOk;
+  if (use(page) == PageUse::inside) return corrupt(page, kWithinAValue);
   // No commit has changed it since the store was opened, so the region has it as recovery left it.
-  if (board_ != nullptr) std::memcpy(base_ + page * kPageBytes, region_->address() + page * kPageBytes, kPageBytes);
+  const auto load = [this](PageNumber first, std::uint64_t pages) {
+    const std::uint64_t at = first * kPageBytes;
+    if (board_ != nullptr) std::memcpy(base_ + at, region_->address() + at, pages * kPageBytes);
+  };
+  load(page, 1);
   const std::string_view fault = fault_of_page(bytes_of(page), page, count());
   if (!fault.empty()) return corrupt(page, fault);
+  const RunHeader run = run_of(bytes_of(page));
+  if (run.kind == PageKind::overflow) {
+    const std::uint64_t pages = pages_of_value(run.size);
+    for (std::uint64_t i = 1; i < pages; ++i) {
+      const auto inner = static_cast<PageNumber>(page + i);
+      if (use(inner) != PageUse::other) return corrupt(inner, "it lies within a value, and is in use");
+    }
+    load(page + 1, pages - 1);
+    set_use(page + 1, pages - 1, PageUse::inside);
+  }
+  if (run.kind != PageKind::free) set_use(page, 1, PageUse::own);
   make_tags(page);
   states_[page].word.store(kCheckedStamp << 1, std::memory_order_release);
   return kOk;
@@ -88,7 +110,24 @@ Result<const std::byte*> Words::sound(PageNumber page) {
   if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
   // Acquire: the writer changes the tags that check() has left.
   if (word(page) == 0) MEMLITH_TRY(check(page));
-  return bytes_of(page);
+  if (use(page) == PageUse::own) return bytes_of(page);
+  return corrupt(page, use(page) == PageUse::inside ? kWithinAValue : "it is free, and in use");
+}
+
+Result<RunHeader> Words::sound_free(PageNumber page) {
+  if (page <= kCatalogue || page >= count()) return corrupt(page, "there is no such page to be free");
+  if (word(page) == 0) MEMLITH_TRY(check(page));
+  const RunHeader run = run_of(bytes_of(page));
+  if (use(page) == PageUse::other && run.kind == PageKind::free) return run;
+  return corrupt(page, "it is in the list of free pages, and in use");
+}
+
+Result<const std::byte*> Words::sound_run(const OverflowReference& reference) {
+  if (!lies_within(reference, count())) return corrupt(reference.first, "a value does not fit the kv store from there");
+  MEMLITH_TRY_ASSIGN(const std::byte* const bytes, sound(reference.first));
+  const RunHeader run = run_of(bytes);
+  if (run.kind == PageKind::overflow && run.size == reference.bytes) return bytes;
+  return corrupt(reference.first, "it does not hold the value that it should");
 }
 
 // ---- tags ------------------------------------------------------------------------------------------------------
@@ -155,7 +194,7 @@ CellSearch Words::find_in(const PageView& leaf, std::string_view key) const {
     const std::uint8_t* const tags = states_[leaf.page].tags;
     const std::uint8_t tag = tag_of(key);
     std::uint64_t equal = equal_bytes(tags, tag) | equal_bytes(tags + 16, tag) << 16 |
-                          equal_bytes(tags + 32, tag) << 32 | equal_bytes(tags + 40, tag) >> 8 << 48;
+                          equal_bytes(tags + 32, tag) << 32 | equal_bytes(tags + 39, tag) >> 9 << 48;
     equal &= (std::uint64_t{1} << count) - 1;
     for (; equal != 0; equal &= equal - 1) {
       const auto index = static_cast<std::uint32_t>(std::countr_zero(equal));

@@ -83,9 +83,13 @@ class Words {
   // The number of pages in the newest header.
   [[nodiscard]] PageNumber count() const { return pages_->load(std::memory_order_acquire); }
   [[nodiscard]] const std::byte* bytes_of(PageNumber page) const { return base_ + page * kPageBytes; }
-  // The page, which was checked since opening. Errors: corrupt.
+  // The page, which was checked since opening; it is of a tree, or begins a value. Errors: corrupt.
   Result<const std::byte*> sound(PageNumber page);
-  // Checks a page whose word is 0. Errors: corrupt.
+  // The same for the first page of a free run.
+  Result<RunHeader> sound_free(PageNumber page);
+  // The same for the first page of a run with that value.
+  Result<const std::byte*> sound_run(const OverflowReference& reference);
+  // Checks a page whose word is 0, and the run that it begins. Errors: corrupt.
   Status check(PageNumber page);
   [[nodiscard]] Status corrupt(PageNumber page, std::string_view fault) const;
   // How often pages went without a change of their own: a copy of a leaf may be one of what is there no more. Read
@@ -96,6 +100,11 @@ class Words {
   [[nodiscard]] bool confirmed(const PageView& view) const {
     std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fence in Writer::change()
     return view.copy != nullptr || states_[view.page].word.load(std::memory_order_relaxed) == view.word;
+  }
+  [[nodiscard]] PageUse use(PageNumber page) const { return states_[page].use.load(std::memory_order_relaxed); }
+  // The value of a run.
+  [[nodiscard]] std::string_view value_of(const OverflowReference& reference) const {
+    return {reinterpret_cast<const char*>(bytes_of(reference.first)) + sizeof(RunHeader), reference.bytes};
   }
   // As find_cell(), in a leaf.
   [[nodiscard]] CellSearch find_in(const PageView& leaf, std::string_view key) const;
@@ -128,6 +137,9 @@ class Words {
   }
   // Pages that lead to others have been changed.
   void note_detached() MEMLITH_REQUIRES(writing) { detached_.fetch_add(1, std::memory_order_release); }
+  void set_use(PageNumber first, std::uint64_t pages, PageUse use) {
+    for (std::uint64_t i = 0; i < pages; ++i) states_[first + i].use.store(use, std::memory_order_relaxed);
+  }
   // Tags of a page that is being changed: a cell with the key is at `index` now; the one that was at `index` is not
   // there any more; the cells are others.
   void tag_inserted(PageNumber page, std::uint32_t index, std::string_view key) MEMLITH_REQUIRES(writing);

@@ -6,16 +6,9 @@
 namespace memlith::core::kv {
 
 namespace {
-constexpr std::uint64_t kGrowthBytesMax = 64 * kMiB;
 constexpr std::uint64_t kCutBytesMax = 64 * kKiB;
 constexpr std::uint64_t kImageBytesKept = 1 * kMiB;  // of a commit that has ended
 constexpr std::uint64_t kCommitsMax = std::uint64_t{1} << 62;
-
-// Room for one more, so that push_back() allocates nothing.
-template <class T>
-void make_room_in(std::vector<T>& all) {
-  if (all.size() == all.capacity()) all.reserve(std::max<std::size_t>(8, 2 * all.size()));
-}
 }  // namespace
 
 // ---- the header ------------------------------------------------------------------------------------------------
@@ -60,60 +53,16 @@ Status Writer::load_header() {
   cut_bytes_ = std::min(kCutBytesMax, region().store().log().capacity_bytes() / 16);
   cut_commit_ = header().commits;
   words_.set_count(header().pages);
+  read_partly_ = true;
   return kOk;
-}
-
-// ---- room ------------------------------------------------------------------------------------------------------
-
-Status Writer::make_room(std::uint64_t pages) {
-  const StoreHeader now = header();
-  PageNumber next = now.free_head;
-  std::uint64_t ready = 0;
-  ready_.clear();
-  for (; ready < pages && next != 0; ++ready) {
-    MEMLITH_TRY_ASSIGN(const std::byte* const bytes, words_.sound(next));
-    const ChainHeader chain = chain_of(bytes);
-    if (chain.kind != PageKind::free) return words_.corrupt(next, "it is in the list of free pages, and in use");
-    if (ready >= now.free_pages) return words_.corrupt(next, "the list of free pages has more than the header counts");
-    ready_.push_back(next);
-    next = chain.next;
-  }
-  // No page is given out twice, whatever list a file has.
-  std::sort(ready_.begin(), ready_.end());
-  const auto twice = std::adjacent_find(ready_.begin(), ready_.end());
-  if (twice != ready_.end()) return words_.corrupt(*twice, "it is in the list of free pages twice");
-  if (ready < pages && ready != now.free_pages) {
-    return words_.corrupt(kHeaderPage, "it counts more free pages than are in their list");
-  }
-  const std::uint64_t needed = (now.pages + (pages - ready)) * kPageBytes;
-  if (needed <= region().size()) return kOk;
-  if (needed > region().most() || needed / kPageBytes > ~PageNumber{0}) {
-    return fail(Errc::no_space, Detail::kv,
-                "region \"{}\": the kv store needs {} bytes and its region may have {}; copy the records to one with a "
-                "larger max_size",
-                region().shown_name(), needed, region().most());
-  }
-  if (needed > region().reserve()) return region().grow(needed);  // which says why that is not possible
-  const std::uint64_t step = std::min(region().size() / 2, kGrowthBytesMax);
-  const std::uint64_t wanted = std::min(std::max(needed, region().size() + step), region().reserve());
-  Status grown = region().grow(wanted);
-  if (!grown.ok() && wanted != needed) grown = region().grow(needed);
-  return needed <= region().size() ? kOk : grown;  // grow_ahead() may have been faster
-}
-
-void Writer::grow_ahead() {
-  const std::uint64_t size = region().size();
-  const std::uint64_t step = std::min(size / 2, kGrowthBytesMax);
-  if (size - std::min(size, words_.count() * kPageBytes) >= step / 2 || size == region().reserve()) return;
-  const KeptSentence sentence;  // a commit that needs the pages tries again, and tells
-  (void)region().grow(std::min(size + step, region().reserve()));
 }
 
 // ---- a commit --------------------------------------------------------------------------------------------------
 
 void Writer::begin(Stamp stamp, bool sure) {
   MEMLITH_ASSERT(!running_ && changing_.empty() && imaged_.empty());
-  MEMLITH_ASSERT(stamp > stamp_);
+  MEMLITH_ASSERT(stamp > stamp_ && uses_.empty());
+  joins_ = 0;
   running_ = undoable_ = true;  // also if this call fails
   stamp_ = stamp;
   begun_ = batch_.mark();
@@ -131,7 +80,7 @@ void Writer::save_image(PageNumber page) {
   imaged_.push_back(page);
 }
 
-std::byte* Writer::change(PageNumber page) {
+std::byte* Writer::change(PageNumber page, bool of_snapshots) {
   const std::uint64_t word = words_.own_word(page);
   if ((word & 1) != 0) return words_.at(page);
   const Stamp before = std::max(word >> 1, kCheckedStamp);
@@ -141,7 +90,7 @@ std::byte* Writer::change(PageNumber page) {
   // [test KvOutOfMemory.ACommitIsUndoneAndTheStoreGoesOn]
   if (undoable_) save_image(page);
   make_room_in(changing_);
-  if (before <= newest_snapshot_) {
+  if (of_snapshots && before <= newest_snapshot_) {
     kept_.keep(page, before, stamp_);
   } else {
     words_.begin_change(page, stamp_);
@@ -154,38 +103,9 @@ std::byte* Writer::change(PageNumber page) {
 
 void Writer::note(PageNumber page, std::uint64_t offset, std::uint64_t bytes) {
   if (bytes == 0 || !logs_) return;
-  MEMLITH_ASSERT(offset < kPageBytes && bytes <= kPageBytes - offset);
+  MEMLITH_ASSERT(page * kPageBytes + offset + bytes <= own_header().pages * kPageBytes);
   MEMLITH_ASSERT(words_.own_word(page) == (stamp_ << 1 | 1));
   batch_.add(region().object(), page * kPageBytes + offset, words_.bytes_of(page) + offset, bytes);
-}
-
-PageNumber Writer::allocate() {
-  StoreHeader& header = own_header();
-  PageNumber page = header.free_head;
-  if (page != 0) {
-    MEMLITH_ASSERT(header.free_pages > 0 && chain_of(words_.bytes_of(page)).kind == PageKind::free);  // see make_room()
-    (void)change(page);
-    header.free_head = chain_of(words_.bytes_of(page)).next;
-    --header.free_pages;
-    return page;
-  }
-  page = header.pages++;
-  MEMLITH_ASSERT(header.pages * kPageBytes <= region().size());
-  (void)change(page);
-  words_.set_count(header.pages);
-  return page;
-}
-
-void Writer::free(PageNumber page) {
-  MEMLITH_ASSERT(page > kCatalogue);  // the header and the catalogue stay
-  StoreHeader& header = own_header();
-  if (chain_of(words_.bytes_of(page)).kind == PageKind::free) return;  // two trees or values of a damaged file have it
-  std::byte* const bytes = change(page);
-  const ChainHeader chain{page, PageKind::free, 0, 0, header.free_head, 0};
-  std::memcpy(bytes, &chain, sizeof chain);
-  note(page, 0, sizeof chain);
-  header.free_head = page;
-  ++header.free_pages;
 }
 
 void Writer::note_removing(PageNumber root) { own_header().removing = root; }
@@ -198,8 +118,15 @@ void Writer::undo() {
   MEMLITH_ASSERT(running_ && undoable_ && images_.size() == imaged_.size() * kPageBytes);
   for (std::size_t i = 0; i < imaged_.size(); ++i) {
     std::memcpy(words_.at(imaged_[i]), images_.data() + i * kPageBytes, kPageBytes);
-    words_.tag_all(imaged_[i]);
   }
+  for (auto use = uses_.rbegin(); use != uses_.rend(); ++use) {
+    words_.set_use(use->first, 1, use->before);
+    words_.set_use(use->first + 1, use->pages - 1, use->before == PageUse::other ? PageUse::other : PageUse::inside);
+  }
+  for (const PageNumber page : imaged_) {
+    if (words_.use(page) == PageUse::own) words_.tag_all(page);
+  }
+  read_partly_ = true;
   batch_.undo_to(begun_);
   own_header() = header_before_;
   words_.set_count(header_before_.pages);
@@ -214,6 +141,7 @@ void Writer::end(std::uint64_t commit) {
   if (batch_.uncut_bytes() >= cut_bytes_) cut_batch();
   for (const PageNumber page : changing_) words_.end_change(page, stamp_);
   changing_.clear();
+  uses_.clear();
   imaged_.clear();
   images_.clear();
   if (images_.capacity() > kImageBytesKept) std::vector<std::byte>().swap(images_);

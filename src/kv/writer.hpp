@@ -5,14 +5,23 @@
 // `writing`.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "base/sync.hpp"
 #include "kv/batch.hpp"
+#include "kv/free_runs.hpp"
 #include "kv/kept.hpp"
 #include "kv/words.hpp"
 
 namespace memlith::core::kv {
+
+// Room for one more, so that push_back() allocates nothing.
+template <class T>
+void make_room_in(std::vector<T>& all) {
+  if (all.size() == all.capacity()) all.reserve(std::max<std::size_t>(8, 2 * all.size()));
+}
 
 class Writer {
  public:
@@ -34,16 +43,20 @@ class Writer {
 
   // ---- room
 
-  // Room for that number of new pages: the region grows if need be. Also checks that as many free pages are what they
-  // should be.
-  Status make_room(std::uint64_t pages) MEMLITH_REQUIRES(writing);
+  // For a commit: pages of trees, and runs for long values, which have so many pages together.
+  struct Need {
+    std::uint64_t pages = 0;
+    std::uint64_t run_pages = 0;
+  };
+  // Room for the pages, for which the region grows if need be. write_run() finds room for the runs; with `for_runs`,
+  // which is for a commit whose frame does not carry the region's size, without a growth.
+  Status make_room(const Need& need, bool for_runs) MEMLITH_REQUIRES(writing);
   // Grows the region before a commit needs it, because a commit would wait for the disk. Any thread, without locks.
   void grow_ahead();
   // Room in the batch for the commit to come, so that it allocates nothing.
   void reserve_batch(std::uint64_t bytes, std::uint64_t extents) MEMLITH_REQUIRES(writing) {
     batch_.reserve(bytes + sizeof(StoreHeader), extents + 1);
   }
-
   // The same for the list of the pages that it changes, so many at most.
   void reserve_changes(std::uint64_t pages) MEMLITH_REQUIRES(writing) { changing_.reserve(pages); }
 
@@ -52,12 +65,24 @@ class Writer {
   // `stamp` is above all before. `sure`: the memory for the commit was reserved, but for what snapshots need. Otherwise
   // undo() can undo it.
   void begin(Stamp stamp, bool sure) MEMLITH_REQUIRES(writing);
-  // The page, to be changed; it is sound.
-  std::byte* change(PageNumber page) MEMLITH_REQUIRES(writing);
+  // The page of a tree, to be changed; it is sound.
+  std::byte* change(PageNumber page) MEMLITH_REQUIRES(writing) { return change(page, true); }
   // These bytes of the page are part of the commit.
   void note(PageNumber page, std::uint64_t offset, std::uint64_t bytes) MEMLITH_REQUIRES(writing);
-  PageNumber allocate() MEMLITH_REQUIRES(writing);  // to be changed and formatted by the caller; there is room
-  void free(PageNumber page) MEMLITH_REQUIRES(writing);
+  // To be formatted by the caller; there is room. Errors: of a damaged file alone - corrupt, no_space.
+  Result<PageNumber> allocate() MEMLITH_REQUIRES(writing);
+  void free(PageNumber page) MEMLITH_REQUIRES(writing);  // of a tree
+  // A new run with the value. Errors: no_space, corrupt.
+  Result<PageNumber> write_run(std::string_view value) MEMLITH_REQUIRES(writing);
+  // True if no snapshot may look at the sound run, so that it can be overwritten.
+  [[nodiscard]] bool is_own_run(PageNumber first) const MEMLITH_REQUIRES(writing) {
+    return words_.own_word(first) >> 1 > newest_snapshot_;
+  }
+  // The sound run, which is the commit's own, gets a value that needs no more pages. Changes and logs what differs.
+  void overwrite_run(const OverflowReference& old, std::string_view value) MEMLITH_REQUIRES(writing);
+  void free_run(const OverflowReference& run) MEMLITH_REQUIRES(writing) {
+    free_pages(run.first, static_cast<std::uint32_t>(pages_of_value(run.bytes)), false);
+  }
   void count_records(std::int64_t more) MEMLITH_REQUIRES(writing);
   // The map with this root was removed, and has pages left; 0: there is none.
   void note_removing(PageNumber root) MEMLITH_REQUIRES(writing);
@@ -74,7 +99,24 @@ class Writer {
   void cut_batch() MEMLITH_REQUIRES(writing);
 
  private:
+  // A page and how it was used, so that undo() can tell.
+  struct Use {
+    PageNumber first;
+    std::uint32_t pages;
+    PageUse before;  // of the first; the others were in a run, or free, too
+  };
   void save_image(PageNumber page) MEMLITH_REQUIRES(writing);
+  // `of_snapshots`: those that are active may look at it.
+  std::byte* change(PageNumber page, bool of_snapshots) MEMLITH_REQUIRES(writing);
+  void note_use(const Use& use) MEMLITH_REQUIRES(writing);
+  Status read_free_runs(std::uint64_t pages) MEMLITH_REQUIRES(writing);
+  Status grow_to(std::uint64_t pages) MEMLITH_REQUIRES(writing);
+  [[nodiscard]] std::uint64_t pages_behind() const MEMLITH_REQUIRES(writing);
+  Result<PageNumber> take(std::uint32_t pages, std::optional<PageNumber> run) MEMLITH_REQUIRES(writing);
+  void unlink(PageNumber run) MEMLITH_REQUIRES(writing);
+  void join(PageNumber run) MEMLITH_REQUIRES(writing);
+  void set_run_size(PageNumber run, std::uint32_t pages) MEMLITH_REQUIRES(writing);
+  void free_pages(PageNumber first, std::uint32_t pages, bool of_snapshots) MEMLITH_REQUIRES(writing);
   StoreHeader& own_header() MEMLITH_REQUIRES(writing) {
     return *reinterpret_cast<StoreHeader*>(words_.at(kHeaderPage) + kHeaderOffset);
   }
@@ -95,9 +137,13 @@ class Writer {
   Stamp stamp_ MEMLITH_GUARDED_BY(writing) = kCheckedStamp;
   Stamp newest_snapshot_ MEMLITH_GUARDED_BY(writing) = 0;         // 0: no snapshot is active
   std::vector<PageNumber> changing_ MEMLITH_GUARDED_BY(writing);  // the pages it has changed
-  std::vector<PageNumber> ready_ MEMLITH_GUARDED_BY(writing);     // free pages that make_room() has looked at
-  bool undoable_ MEMLITH_GUARDED_BY(writing) = false;             // pages are copied before they are changed
-  Batch::Mark begun_ MEMLITH_GUARDED_BY(writing);                 // before the commit
+  FreeRuns free_runs_ MEMLITH_GUARDED_BY(writing);
+  bool read_partly_ MEMLITH_GUARDED_BY(writing) = true;     // free_runs_ says nothing
+  std::uint64_t reserved_ MEMLITH_GUARDED_BY(writing) = 0;  // pages for which make_room() has made room
+  std::uint64_t joins_ MEMLITH_GUARDED_BY(writing) = 0;     // of free runs, by this commit
+  std::vector<Use> uses_ MEMLITH_GUARDED_BY(writing);       // that the commit has changed
+  bool undoable_ MEMLITH_GUARDED_BY(writing) = false;       // pages are copied before they are changed
+  Batch::Mark begun_ MEMLITH_GUARDED_BY(writing);           // before the commit
   StoreHeader header_before_ MEMLITH_GUARDED_BY(writing){};
   std::vector<PageNumber> imaged_ MEMLITH_GUARDED_BY(writing);  // the pages that were copied
   std::vector<std::byte> images_ MEMLITH_GUARDED_BY(writing);

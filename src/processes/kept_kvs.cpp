@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kFirstBytes = 1 * kMiB;
 constexpr std::uint64_t kReserveBytes = 1024 * kGiB;
-constexpr std::uint64_t kLoadedAhead = 64;  // pages
+constexpr std::uint64_t kLoadedAhead = 256;  // pages
 
 kv::Window window_of(const shared::Request& request, kv::Window otherwise) {
   if (request.ticket != 0) otherwise.interval_ms = request.ticket;
@@ -171,15 +171,25 @@ Result<std::optional<Lsn>> KeptKvs::commit(const Client& client, const shared::R
   return waits ? std::optional(ticket) : std::nullopt;
 }
 
-// A reader of this page mostly wants those behind it soon.
+// A reader of this page mostly wants soon what the page leads to.
 Status KeptKvs::load(KeptKv& kept, std::uint64_t page) {
   kv::Words& words = kept.kv->pages().words;
-  if (page >= words.count()) return words.corrupt(static_cast<kv::PageNumber>(page), "there is no such page");
-  MEMLITH_TRY(words.sound(static_cast<kv::PageNumber>(page)).status());
+  const auto wanted = static_cast<kv::PageNumber>(page);
+  if (page >= words.count()) return words.corrupt(wanted, "there is no such page");
+  if (words.word(wanted) == 0) MEMLITH_TRY(words.check(wanted));
+  const std::byte* const bytes = words.bytes_of(wanted);
+  const kv::PageKind kind = kv::header_of(bytes).kind;
+  if (words.use(wanted) != kv::PageUse::own || kind == kv::PageKind::overflow) return kOk;
   const KeptSentence sentence;
-  const std::uint64_t end = std::min<std::uint64_t>(page + kLoadedAhead, words.count());
-  for (std::uint64_t next = page + 1; next < end; ++next) {
-    if (words.word(static_cast<kv::PageNumber>(next)) == 0) (void)words.check(static_cast<kv::PageNumber>(next));
+  kv::Cell cell;
+  std::uint64_t loaded = 0;
+  for (std::uint32_t i = 0; i < kv::count_of(bytes) && loaded < kLoadedAhead && kv::read_cell(bytes, i, cell); ++i) {
+    const auto reference = kv::reference_in(cell);
+    if (kind == kv::PageKind::leaf && !reference.has_value()) continue;
+    const kv::PageNumber next = kind == kv::PageKind::leaf ? reference->first : kv::child_in(cell);
+    if (next >= words.count() || words.word(next) != 0) continue;
+    (void)words.check(next);
+    loaded += reference.has_value() ? kv::pages_of_value(reference->bytes) : 1;
   }
   return kOk;
 }

@@ -3,6 +3,7 @@
 // passed kv.verify(), so what comes back is a sound tree.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 
 #include "kv/kv.hpp"
@@ -144,6 +145,12 @@ class KvMemory {
       ASSERT_TRUE(transaction.commit(durability, nullptr).ok()) << last_error_text();
     });
     ASSERT_TRUE(kv_->verify().ok()) << last_error_text();
+  }
+  // Transactions that look at what is there.
+  std::unique_ptr<Transaction> view() {
+    auto made = std::make_unique<Transaction>(*kv_, true);
+    EXPECT_TRUE(made->begin().ok()) << last_error_text();
+    return made;
   }
 
  private:
@@ -300,6 +307,55 @@ TEST(KvCrash, OfAppendedRecords) {
   options.samples = scaled(6);
   const ExploreResult result = world.explore(options, seed);
   EXPECT_GT(result.distinct, 200u);
+}
+
+// Long values in runs of pages: new ones, some that change in few bytes, where they lie or, beside a view, elsewhere,
+// some that go, and whose pages are used again at once, among weak and sync commits, checkpoints and kills.
+TEST(KvCrash, OfLongValues) {
+  const std::uint64_t seed = seed_for_this_run();
+  CrashWorld world(kv_options());
+  Random random(seed);
+  {
+    KvMemory memory(world);
+    memory.open();
+    PageNumber map = memory.map("a");
+    std::map<std::string, std::string> values;
+    std::unique_ptr<Transaction> view;
+    for (int i = 0; i < 40 && !::testing::Test::HasFatalFailure(); ++i) {
+      KvMemory::Writes writes;
+      const std::string key = std::to_string(random.below(5));
+      std::string& value = values[key];
+      const std::uint64_t what = random.below(4);
+      if (what == 0 && !value.empty()) {
+        values.erase(key);
+        writes.emplace_back(key, std::nullopt);
+      } else {
+        if (what == 1 || value.empty()) {
+          value.assign(1400 + random.below(6000), static_cast<char>('a' + i % 26));
+        } else {
+          for (int times = 0; times < 3; ++times) value[random.below(value.size())] = static_cast<char>('A' + i % 26);
+        }
+        writes.emplace_back(key, value);
+      }
+      memory.commit({{map, writes}}, random.one_in(4) ? Durability::sync : Durability::weak);
+      if (random.one_in(5)) view = memory.view();
+      if (random.one_in(7)) view = nullptr;
+      if (random.one_in(8)) memory.checkpoint();
+      if (random.one_in(25)) {
+        memory.persist();
+        view = nullptr;
+        memory.leave();
+        memory.open();
+        map = memory.map("a");
+      }
+    }
+    view = nullptr;
+    memory.persist();
+  }
+  ExploreOptions options = sampled();
+  options.samples = scaled(6);
+  const ExploreResult result = world.explore(options, seed);
+  EXPECT_GT(result.distinct, 500u);
 }
 
 // A store of few pages: short records of two maps change together and are written home every few commits, so that each

@@ -1,6 +1,6 @@
 // docs/guarantees.md, "Trust in files": kv stores whose pages were made to do harm - cycles, pages that are used twice,
-// numbers at the ends of their ranges, long chains - give records or errors to every call and command, with a small
-// stack and few addresses. Nothing crashes, and nothing runs for ever.
+// numbers at the ends of their ranges, long values over other pages - give records or errors to every call and command,
+// with a small stack and few addresses. Nothing crashes, and nothing runs for ever.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -25,10 +25,10 @@ namespace {
 namespace fs = std::filesystem;
 using core::kPageBytes;
 using core::kv::CellHeader;
-using core::kv::ChainHeader;
 using core::kv::OverflowReference;
 using core::kv::PageHeader;
 using core::kv::PageKind;
+using core::kv::RunHeader;
 using core::kv::StoreHeader;
 using Page = std::uint32_t;
 
@@ -85,6 +85,11 @@ class Bytes {
     }
     return found;
   }
+  // The cell's value is one of a run there, which says so, too.
+  void put_run(Page page, std::size_t at, Page first, std::uint32_t bytes) {
+    put(page, OverflowReference{first, bytes}, at);
+    put(first, RunHeader{first, PageKind::overflow, 0, 0, 0, bytes});
+  }
   // The root of a map, by its place in the catalogue.
   [[nodiscard]] Page root(std::uint32_t index) const { return child(core::kv::kCatalogue, index); }
   [[nodiscard]] std::vector<Page> inner(int level) const {
@@ -113,10 +118,10 @@ Hostile map_with_root(std::uint32_t index, const std::string& name, std::functio
 
 void tie_free_list(Bytes& bytes, std::uint32_t length) {
   Page last = bytes.header().free_head;
-  for (std::uint32_t i = 1; i < length; ++i) last = bytes.get<ChainHeader>(last).next;
-  ChainHeader chain = bytes.get<ChainHeader>(last);
-  chain.next = bytes.header().free_head;
-  bytes.put(last, chain);
+  for (std::uint32_t i = 1; i < length; ++i) last = bytes.get<RunHeader>(last).next;
+  RunHeader run = bytes.get<RunHeader>(last);
+  run.next = bytes.header().free_head;
+  bytes.put(last, run);
 }
 
 // As deep as a tree may be, with one leaf.
@@ -156,22 +161,28 @@ std::vector<Hostile> all_hostile() {
          const Page root = b.inner(2)[0];
          for (std::uint32_t i = 0; i < b.get<PageHeader>(root).count; ++i) b.put_child(root, i, b.child(root, 0));
        }},
-      {"chains that are their own ends, of a byte a page",
+      {"values that go on to the end, over all that lies there",
        [](Bytes& b) {
          for (const auto& [page, at] : b.references()) {
-           const auto reference = b.get<OverflowReference>(page, at);
-           b.put(page, OverflowReference{reference.first, core::kv::kValueBytesMax}, at);
-           b.put(reference.first, ChainHeader{reference.first, PageKind::overflow, 0, 0, reference.first, 1});
+           const Page first = b.get<OverflowReference>(page, at).first;
+           b.put_run(page, at, first, static_cast<std::uint32_t>((b.header().pages - first) * kPageBytes - 16));
          }
        }},
-      {"chains that are their own ends, of whole pages",
+      {"a value that goes on behind the end",
+       [](Bytes& b) {
+         const auto& [page, at] = b.references()[0];
+         const Page first = b.get<OverflowReference>(page, at).first;
+         b.put_run(page, at, first, static_cast<std::uint32_t>((b.header().pages - first) * kPageBytes));
+       }},
+      {"values that begin within others",
        [](Bytes& b) {
          for (const auto& [page, at] : b.references()) {
-           const auto reference = b.get<OverflowReference>(page, at);
-           b.put(page, OverflowReference{reference.first, core::kv::kValueBytesMax}, at);
-           b.put(reference.first, ChainHeader{reference.first, PageKind::overflow, 0, 0, reference.first,
-                                              static_cast<std::uint32_t>(core::kv::kChainBytes)});
+           b.put_run(page, at, b.get<OverflowReference>(page, at).first + 1, 5000);
          }
+       }},
+      {"values that lie in their trees",
+       [](Bytes& b) {
+         for (const auto& [page, at] : b.references()) b.put(page, OverflowReference{b.inner(1)[0], 5000}, at);
        }},
       {"values of nearly 4 GiB",
        [](Bytes& b) {
@@ -179,18 +190,26 @@ std::vector<Hostile> all_hostile() {
            b.put(page, OverflowReference{b.get<OverflowReference>(page, at).first, ~std::uint32_t{0}}, at);
          }
        }},
-      {"one chain of all long values",
+      {"one run of all long values",
        [](Bytes& b) {
          const auto first = b.get<OverflowReference>(b.references()[0].first, b.references()[0].second);
          for (const auto& [page, at] : b.references()) b.put(page, first, at);
        }},
-      {"a free list of one page, again and again", [](Bytes& b) { tie_free_list(b, 1); }},
-      {"a free list of three pages, again and again", [](Bytes& b) { tie_free_list(b, 3); }},
+      {"a free list of one run, again and again", [](Bytes& b) { tie_free_list(b, 1); }},
+      {"a free list of three runs, again and again", [](Bytes& b) { tie_free_list(b, 3); }},
       {"a free list that leads to a page in use",
        [](Bytes& b) {
-         ChainHeader chain = b.get<ChainHeader>(b.header().free_head);
-         chain.next = b.root(0);
-         b.put(b.header().free_head, chain);
+         RunHeader run = b.get<RunHeader>(b.header().free_head);
+         run.next = b.root(0);
+         b.put(b.header().free_head, run);
+       }},
+      {"a free run over pages in use",
+       [](Bytes& b) {
+         RunHeader run = b.get<RunHeader>(b.header().free_head);
+         const Page more = b.header().pages - b.header().free_head - run.size;
+         run.size += more;
+         b.put(b.header().free_head, run);
+         b.put_header([more](StoreHeader& header) { header.free_pages += more; });
        }},
       {"the deepest tree", stretch},
       map_with_root(1, "the catalogue", [](const Bytes&) { return core::kv::kCatalogue; }),

@@ -56,8 +56,13 @@ class Golden(unittest.TestCase):
                 getattr(self, f"check_{kind}", self.check_store)(folder, kind, crashed)
 
     def check_store(self, folder, kind, crashed):
-        said = self.run_ok(MEMLITH, "verify", folder / "store")
-        self.assertIn("not closed" if crashed else "closed cleanly", said)
+        # The files are copies, which a store that was not closed knows if it says which files it had.
+        done = subprocess.run([MEMLITH, "verify", folder / "store"], capture_output=True, text=True, check=False)
+        if crashed and done.returncode != 0:
+            self.assertIn("these files are copies of a store that was not closed", done.stderr)
+            self.run_ok(MEMLITH, "recover", "--accept-copy", folder / "store")
+        else:
+            self.assertIn("not closed" if crashed else "closed cleanly", done.stdout, done.stderr)
         self.run_ok(GOLDEN_STORE, "check", kind, folder / "store")
         self.run_ok(MEMLITH, "verify", folder / "store")
 
