@@ -35,9 +35,9 @@
  * returns so at once; with memlith_kv_txn_set_wait it waits first for the other transaction to end. A READ_ONLY
  * transaction sees the state as of its beginning, takes no locks, never meets a conflict, and makes no writer wait.
  *
- * MEMORY of keys and values that a call returns stays valid and constant until the transaction ends. A value that does
- * not fit a page (from some 1,300 bytes on) is not copied in a READ_ONLY transaction: the pointer, a multiple of 16,
- * leads to where the value lies, and the call takes as long for 16 MiB as for 2 KiB.
+ * MEMORY of keys and values that a call returns stays valid and constant until the transaction ends. A READ_ONLY
+ * transaction copies no values: the pointer leads to where the value lies in the kv store. That of a value of more than
+ * some 1,300 bytes is a multiple of 16, and the call takes as long for 16 MiB as for 2 KiB.
  *
  * THREADS: any number, with any number of transactions each. One transaction, with its cursors, is used by one thread
  * at a time. Opening and closing the kv store: while no other thread uses it.

@@ -140,8 +140,8 @@ class KvTransaction {
   }
   ~KvTransaction() { memlith_kv_txn_free(handle_); }
 
-  // The value, valid until the transaction ends; a long one of a read-only transaction lies where the kv store has it,
-  // and was not copied. Category NOT_FOUND: there is none. What it tells is durable when commit() has returned.
+  // The value, valid until the transaction ends; that of a read-only transaction lies where the kv store has it, and
+  // was not copied. Category NOT_FOUND: there is none. What it tells is durable when commit() has returned.
   Result<std::string_view> get(KvMap map, std::string_view key) {
     memlith_bytes value{};
     const std::int32_t code = memlith_kv_get(handle_, map, key.data(), key.size(), &value);

@@ -1,4 +1,4 @@
-// Cursors: steps through a copy of a leaf, merged with what the transaction has written. Floor: kv.
+// Cursors: steps through a leaf, or a copy of one, merged with what the transaction has written. Floor: kv.
 #include <algorithm>
 
 #include "kv/kv.hpp"
@@ -265,7 +265,7 @@ Result<Cursor::Record> Cursor::read() {
   const bool fresh = loaded_ && (transaction_.view_ != kNewest || reader_.unchanged(leaf_));
   if (fresh && index_ < header_of(leaf_.bytes).count) {
     const Cell cell = cell_of(leaf_.bytes, index_);
-    if (cell.key == key_ && !cell.overflow) return Record{key_, cell.value};
+    if (cell.key == key_ && !cell.overflow) return Record{key_, cell.value, leaf_.stays};
     if (cell.key == key_) {
       MEMLITH_TRY_ASSIGN(const std::string_view whole, transaction_.long_value(reader_, map_, cell, value_));
       return Record{key_, whole, transaction_.has_snapshot()};

@@ -107,7 +107,9 @@ Status Kv::release_for_limit(Region& region) {
   const Stamp newest_home = pages_.kept.newest();
   MEMLITH_TRY(persist());
   MEMLITH_TRY(region.store().bring_home(region.newest_commit()));
-  const auto is_home = [&](PageNumber page) { return pages_.words.word(page) <= newest_home << 1; };
+  const auto is_home = [&](PageNumber page) {
+    return pages_.words.word(page) <= newest_home << 1 && pages_.words.place(page) == 0;
+  };
   for (PageNumber first = 0; first < pages_.words.count(); first += kReleasedAtOnce) {
     const LockGuard lock(pages_.writer.mutex());
     MEMLITH_TRY(region.release_copies(first, std::min(first + kReleasedAtOnce, pages_.words.count()), is_home));

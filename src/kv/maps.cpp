@@ -53,9 +53,10 @@ Result<MapNumber> Kv::open_map(std::string_view name, bool create, bool exclusiv
   MEMLITH_TRY(check_name(name));
   const LockGuard lock(maps_mutex_);
   PageNumber map = 0;
-  MEMLITH_TRY_ASSIGN(const bool found, TreeReader(pages_, kCatalogue, kNewest).get(name, [&](const Cell& cell) {
-    map = child_in(cell);
-  }));
+  MEMLITH_TRY_ASSIGN(const bool found,
+                     TreeReader(pages_, kCatalogue, kNewest).get(name, [&](const Cell& cell, bool /*stays*/) {
+                       map = child_in(cell);
+                     }));
   if (found && create && exclusive) {
     return fail(Errc::exists, Detail::kv, "there is a map \"{}\" already", name);
   }

@@ -21,8 +21,10 @@ enum class PageUse : std::uint8_t {
 
 // State of a page besides its bytes: one line of the cache.
 struct alignas(64) PageState {
-  static constexpr std::uint32_t kTagsMax = 55;
+  static constexpr std::uint32_t kTagsMax = 51;
   std::atomic<std::uint64_t> word;
+  // Where the page lies as the newest commit left it: in the region, or there in the arena. Changes with the word.
+  std::atomic<std::uint32_t> place;
   std::atomic<PageUse> use;  // changes with the word, but for damaged files
   // Tags of a leaf with at most kTagsMax cells. Read beside a writer, like the page.
   std::uint8_t tags[kTagsMax];

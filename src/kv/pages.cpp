@@ -6,18 +6,21 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
   if (page == kHeaderPage || page >= words.count()) return words.corrupt(page, "there is no such page");
   for (unsigned tries = 0;; ++tries) {
     const std::uint64_t word = words.word(page);
+    const std::byte* const bytes = words.bytes_of(page);
+    const PageUse use = words.use(page);
     if (word == 0) {
       MEMLITH_TRY(words.check(page));
       continue;
     }
     if (view == kNewest || word >> 1 <= view) {
-      if ((word & 1) == 0) return PageView{words.bytes_of(page), page, word, nullptr};
+      const bool stays = view != kNewest && !words.is_shared();
+      if ((word & 1) == 0 && (!stays || words.is_still(page, word)))
+        return PageView{bytes, page, word, use, stays, false};
     } else {
-      Kept::Copy copy = kept.find(page, view);
-      if (copy == nullptr) MEMLITH_TRY(words.check_keeper());
-      if (copy == nullptr) return words.corrupt(page, "an older state of it is missing");
-      const std::byte* const bytes = copy.get();
-      return PageView{bytes, page, 0, std::move(copy)};
+      const std::byte* const old = kept.find(page, view);
+      if (old != nullptr) return PageView{old, page, word, PageUse::own, true, true};
+      MEMLITH_TRY(words.check_keeper());
+      return words.corrupt(page, "an older state of it is missing");
     }
     if (tries >= 20) yield_thread();
     if (tries % 256 == 255) MEMLITH_TRY(words.check_keeper());  // which may have ended in the middle of the change

@@ -48,10 +48,10 @@ struct Pages {
   // The page as of `view`. Errors: corrupt.
   Result<PageView> look(PageNumber page, Stamp view);
   // A page that was looked at is of the tree with that root. To be confirmed, like its bytes.
-  [[nodiscard]] bool is_of_tree(const PageView& view, PageNumber map) const {
+  [[nodiscard]] static bool is_of_tree(const PageView& view, PageNumber map) {
     const PageHeader header = header_of(view.bytes);
     return header.map == map && (header.kind == PageKind::leaf || header.kind == PageKind::inner) &&
-           (view.copy != nullptr || words.use(view.page) == PageUse::own);
+           view.use == PageUse::own;
   }
   // A snapshot is active until Kept drops it. Errors: as Kept::try_take(), and poisoned.
   Result<Snapshots::StampSlot> take_snapshot();

@@ -202,8 +202,9 @@ Result<PageNumber> Writer::write_run(std::string_view value) {
     words_.begin_change(first + i, stamp_);
     changing_.push_back(first + i);
   }
-  if (logs_ && !words_.is_shared()) region().note_copied({first * kPageBytes, pages * kPageBytes});
+  note_copied(first, pages);
   std::atomic_thread_fence(std::memory_order_release);  // as in change()
+  for (std::uint32_t i = 0; i < pages; ++i) kept_.put_in_region(first + i);
   const RunHeader run{first, PageKind::overflow, 0, 0, 0, static_cast<std::uint32_t>(value.size())};
   std::memcpy(words_.at(first), &run, sizeof run);
   std::memcpy(words_.at(first) + sizeof run, value.data(), value.size());

@@ -135,16 +135,18 @@ Result<std::optional<std::string_view>> Transaction::read_tree(PageNumber map, s
     char* target = nullptr;
     std::uint64_t capacity = 0;
     std::uint64_t bytes = 0;
+    std::optional<std::string_view> lying;
     std::optional<OverflowReference> overflow;
-    MEMLITH_TRY_ASSIGN(const bool found, reader.get(key, [&](const Cell& cell) {
+    MEMLITH_TRY_ASSIGN(const bool found, reader.get(key, [&](const Cell& cell, bool stays) {
       overflow = reference_in(cell);
-      if (overflow.has_value()) return;
+      if (stays) lying = cell.value;
+      if (overflow.has_value() || stays) return;
       bytes = cell.value.size();
       if (bytes > capacity || target == nullptr) target = room(capacity = bytes);
       if (bytes > 0) std::memcpy(target, cell.value.data(), bytes);
     }));
     if (!found) return std::optional<std::string_view>();
-    if (!overflow.has_value()) return std::optional(std::string_view(target, bytes));
+    if (!overflow.has_value()) return lying.has_value() ? lying : std::string_view(target, bytes);
     if (has_snapshot()) {
       MEMLITH_TRY_ASSIGN(const std::string_view value, reader.view_of(*overflow));
       return std::optional(value);
@@ -218,9 +220,10 @@ Result<bool> is_in_place(Pages& pages, const RecordKey& record, const Pending& p
   const Write write{record.key, pending.value, false};
   if (TreeWriter::overflow_pages_of(write) > 0) return false;
   bool same = false;
-  MEMLITH_TRY_ASSIGN(const bool found, TreeReader(pages, record.map, kNewest).get(record.key, [&](const Cell& cell) {
-    same = !cell.overflow && cell.value.size() == pending.value.size();
-  }));
+  MEMLITH_TRY_ASSIGN(const bool found,
+                     TreeReader(pages, record.map, kNewest).get(record.key, [&](const Cell& cell, bool /*stays*/) {
+                       same = !cell.overflow && cell.value.size() == pending.value.size();
+                     }));
   return found && same;
 }
 }  // namespace
@@ -365,7 +368,7 @@ Result<std::uint64_t> Transaction::count_in(const KeyRange& range) {
     if (pending.kind == Pending::Kind::none) continue;
     bool in_tree = false;
     if (!before.below_bound(record).has_value()) {
-      MEMLITH_TRY_ASSIGN(in_tree, reader.get(record.key, [](const Cell&) {}));
+      MEMLITH_TRY_ASSIGN(in_tree, reader.get(record.key, [](const Cell&, bool) {}));
     }
     found += pending.kind == Pending::Kind::put ? 1 : 0;
     found -= in_tree ? 1 : 0;

@@ -216,22 +216,26 @@ class TreeReader {
   };
   Status find_way(const std::string_view* key, Way& way);
 
-  // A copy of the leaf that holds `key`, or would; of the last leaf if `key` is null; and the keys between which it
-  // lies.
+  // The leaf that holds `key`, or would; the last leaf if `key` is null; and the keys between which it lies. A leaf
+  // that does not stay was copied.
   struct Leaf {
-    alignas(8) std::byte bytes[kPageBytes];
+    Leaf() = default;
+    Leaf(const Leaf&) = delete;
+    Leaf& operator=(const Leaf&) = delete;
+    const std::byte* bytes = nullptr;
+    alignas(8) std::byte copy[kPageBytes];
     PageNumber page = 0;
     std::uint64_t word = 0;
     std::uint64_t detached = 0;  // of Words, before
-    bool from_copy = false;
-    bool has_lower = false;  // the leaf holds the keys from `lower`, inclusive, to `upper`, exclusive
+    bool stays = false;          // as long as the snapshot is active
+    bool has_lower = false;      // the leaf holds the keys from `lower`, inclusive, to `upper`, exclusive
     bool has_upper = false;
     std::string lower;
     std::string upper;
   };
   // `before`: the leaf of the keys below `key`, which is the lower bound of a leaf.
   Status load_leaf(const std::string_view* key, Leaf& leaf, bool before = false);
-  // Calls visit(a copy of the leaf) for the leaf that holds `from`, or would, and for those behind it, in their order,
+  // Calls visit(leaf) for the leaf that holds `from`, or would, and for those behind it, in their order,
   // until it says false or fails. Of a snapshot only: its pages lead to each other, whatever commits change.
   using VisitLeaf = std::function<Result<bool>(const std::byte* leaf)>;
   Status for_each_leaf(std::string_view from, const VisitLeaf& visit);
@@ -239,7 +243,7 @@ class TreeReader {
   Result<std::uint64_t> count(const KeyRange& range);
   // The leaf is still what was copied.
   [[nodiscard]] bool unchanged(const Leaf& leaf) const {
-    return leaf.from_copy || (pages_.words.word(leaf.page) == leaf.word && pages_.words.detached() == leaf.detached);
+    return leaf.stays || (pages_.words.word(leaf.page) == leaf.word && pages_.words.detached() == leaf.detached);
   }
   // A long value of a snapshot, where it lies; valid as long as the snapshot is active. The value is not looked at.
   // Errors: corrupt.
@@ -254,13 +258,14 @@ class TreeReader {
                        Way* way = nullptr, std::uint32_t lowest = 0);
   Status load_parent(std::string_view key, Leaf& parent);
   Status load_child(PageNumber page, Leaf& leaf);
+  bool take(const PageView& view, Leaf& leaf) const;
 
   Pages& pages_;
   PageNumber map_;
   Stamp view_;
 };
 
-// Calls take(value, overflow reference or null) with bytes that may be torn, and once more until they were whole.
+// Calls take(cell, whether its bytes stay) with bytes that may be torn, and once more until they were whole.
 template <class Take>
 Result<bool> TreeReader::get(std::string_view key, Take&& take) {
   const Pages::Reading reading(pages_);
@@ -271,7 +276,7 @@ Result<bool> TreeReader::get(std::string_view key, Take&& take) {
     const CellSearch search = pages_.words.find_in(leaf, key);
     Cell cell;
     const bool sound = !search.broken && (!search.found || read_cell(leaf.bytes, search.index, cell));
-    if (sound && search.found) take(cell);
+    if (sound && search.found) take(cell, leaf.stays);
     if (!pages_.words.confirmed(leaf)) continue;
     if (!sound) return pages_.words.corrupt(leaf.page, "a cell lies outside");
     return search.found;

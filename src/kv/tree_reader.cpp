@@ -125,13 +125,18 @@ Status TreeReader::load_leaf(const std::string_view* key, Leaf& leaf, bool befor
     PageView view;
     MEMLITH_TRY_ASSIGN(const bool reached, descend(key, view, &leaf, before));
     if (!reached) continue;
-    std::memcpy(leaf.bytes, view.bytes, kPageBytes);
-    if (!pages_.words.confirmed(view)) continue;
-    leaf.page = view.page;
-    leaf.word = view.word;
-    leaf.from_copy = view.copy != nullptr;
-    return kOk;
+    if (take(view, leaf)) return kOk;
   }
+}
+
+// False: the page has changed meanwhile.
+bool TreeReader::take(const PageView& view, Leaf& leaf) const {
+  leaf.bytes = view.stays ? view.bytes : leaf.copy;
+  if (!view.stays) std::memcpy(leaf.copy, view.bytes, kPageBytes);
+  leaf.page = view.page;
+  leaf.word = view.word;
+  leaf.stays = view.stays;
+  return pages_.words.confirmed(view);
 }
 
 // From leaf to leaf, of each of which but the first and the last only the number of its records is read.
@@ -164,8 +169,7 @@ Status TreeReader::load_parent(std::string_view key, Leaf& parent) {
     PageView view;
     MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, view, &parent, false, nullptr, 1));
     if (!reached) continue;
-    std::memcpy(parent.bytes, view.bytes, kPageBytes);
-    if (pages_.words.confirmed(view)) return kOk;
+    if (take(view, parent)) return kOk;
   }
 }
 
@@ -173,8 +177,7 @@ Status TreeReader::load_child(PageNumber page, Leaf& leaf) {
   for (;;) {
     MEMLITH_TRY_ASSIGN(const PageView view, pages_.look(page, view_));
     const bool is_of_tree = pages_.is_of_tree(view, map_);
-    std::memcpy(leaf.bytes, view.bytes, kPageBytes);
-    if (!pages_.words.confirmed(view)) continue;
+    if (!take(view, leaf)) continue;
     if (is_of_tree && header_of(leaf.bytes).level == 0) return kOk;
     return pages_.words.corrupt(page, "it is not the page that its parent names");
   }

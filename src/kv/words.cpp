@@ -190,12 +190,14 @@ bool Words::tags_match(PageNumber page) const {
 
 CellSearch Words::find_in(const PageView& leaf, std::string_view key) const {
   const std::uint32_t count = count_of(leaf.bytes);
-  if (leaf.copy == nullptr && count <= PageState::kTagsMax) {
+  if (!leaf.is_old && count <= PageState::kTagsMax) {
     const std::uint8_t* const tags = states_[leaf.page].tags;
     const std::uint8_t tag = tag_of(key);
     std::uint64_t equal = equal_bytes(tags, tag) | equal_bytes(tags + 16, tag) << 16 |
-                          equal_bytes(tags + 32, tag) << 32 | equal_bytes(tags + 39, tag) >> 9 << 48;
+                          equal_bytes(tags + 32, tag) << 32 | equal_bytes(tags + 35, tag) >> 13 << 48;
     equal &= (std::uint64_t{1} << count) - 1;
+    // The tags are those of the newest commit.
+    if (leaf.stays && !is_still(leaf.page, leaf.word)) equal = 0;
     for (; equal != 0; equal &= equal - 1) {
       const auto index = static_cast<std::uint32_t>(std::countr_zero(equal));
       Cell cell;

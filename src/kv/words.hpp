@@ -4,6 +4,11 @@
 // of the commit that changed the page last, plus 1 while a commit is changing the page. A reader looks at the word,
 // reads the page, and looks again: a word that is the same and even says that the bytes were whole.
 //
+// A page that an active snapshot may look at does not change where it lies: the commit that changes it puts it
+// elsewhere, into the arena or back into the region (Kept). So a reader of a snapshot looks again once, when it has
+// found where the page lies, and reads the page then as long as the snapshot is active. Pages on a board alone always
+// lie in one place.
+//
 // Beside its word a leaf has tags: a byte of the hash of each key, in the order of the cells. A reader that looks for a
 // key reads the cells with its tag, instead of one cell after the other in a binary search, each of which would be
 // fetched from memory. Tags are made when the page is checked, and kept by TreeWriter.
@@ -20,6 +25,7 @@
 
 #include "base/sync.hpp"
 #include "kv/page.hpp"
+#include "kv/page_arena.hpp"
 #include "kv/page_state.hpp"
 #include "kv/snapshots.hpp"
 #include "region/region.hpp"
@@ -33,12 +39,14 @@ class Board;
 class MEMLITH_CAPABILITY("role") WritingRole {};
 inline WritingRole writing;
 
-// A page as a reader sees it: in place, to be confirmed after reading, or a copy.
+// A page as a reader sees it.
 struct PageView {
   const std::byte* bytes = nullptr;
   PageNumber page = 0;
   std::uint64_t word = 0;
-  std::shared_ptr<const std::byte[]> copy;
+  PageUse use = PageUse::own;
+  bool stays = false;   // as long as the snapshot is active; if not, the bytes are to be confirmed after reading
+  bool is_old = false;  // the page has changed since
 };
 
 // The keeper of a kv store that several processes have open, as one of its clients asks it.
@@ -82,7 +90,15 @@ class Words {
 
   // The number of pages in the newest header.
   [[nodiscard]] PageNumber count() const { return pages_->load(std::memory_order_acquire); }
-  [[nodiscard]] const std::byte* bytes_of(PageNumber page) const { return base_ + page * kPageBytes; }
+  [[nodiscard]] const std::byte* bytes_of(PageNumber page) const { return bytes_at(page, place(page)); }
+  // 0: in the region, or on the board.
+  [[nodiscard]] std::uint32_t place(PageNumber page) const {
+    return states_[page].place.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::byte* bytes_at(PageNumber page, std::uint32_t place) const {
+    return place == 0 ? base_ + page * kPageBytes : arena_.at(place);
+  }
+  [[nodiscard]] PageArena& arena() { return arena_; }
   // The page, which was checked since opening; it is of a tree, or begins a value. Errors: corrupt.
   Result<const std::byte*> sound(PageNumber page);
   // The same for the first page of a free run.
@@ -97,9 +113,10 @@ class Words {
   [[nodiscard]] std::uint64_t detached() const { return detached_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t word(PageNumber page) const { return states_[page].word.load(std::memory_order_acquire); }
   // True if the bytes that were read were whole. If not, begin anew from a page that is known.
-  [[nodiscard]] bool confirmed(const PageView& view) const {
-    std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fence in Writer::change()
-    return view.copy != nullptr || states_[view.page].word.load(std::memory_order_relaxed) == view.word;
+  [[nodiscard]] bool confirmed(const PageView& view) const { return view.stays || is_still(view.page, view.word); }
+  [[nodiscard]] bool is_still(PageNumber page, std::uint64_t word) const {
+    std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fences in Writer::change() and Kept::keep()
+    return states_[page].word.load(std::memory_order_relaxed) == word;
   }
   [[nodiscard]] PageUse use(PageNumber page) const { return states_[page].use.load(std::memory_order_relaxed); }
   // The value of a run.
@@ -112,8 +129,8 @@ class Words {
   void fetch_early(PageNumber page) const {
     if (page >= count()) return;
     __builtin_prefetch(states_ + page);
-    __builtin_prefetch(bytes_of(page));
-    __builtin_prefetch(bytes_of(page) + 64);
+    __builtin_prefetch(bytes_at(page, 0));
+    __builtin_prefetch(bytes_at(page, 0) + 64);
   }
 
   // ---- the writer
@@ -122,7 +139,11 @@ class Words {
     MEMLITH_ASSERT(pages <= states_count_);  // a page has its word before it has its bytes
     pages_->store(pages, std::memory_order_release);
   }
-  [[nodiscard]] std::byte* at(PageNumber page) MEMLITH_REQUIRES(writing) { return base_ + page * kPageBytes; }
+  [[nodiscard]] std::byte* at(PageNumber page) MEMLITH_REQUIRES(writing) { return bytes_at(page, place(page)); }
+  // The page is being changed.
+  void set_place(PageNumber page, std::uint32_t place) MEMLITH_REQUIRES(writing) {
+    states_[page].place.store(place, std::memory_order_relaxed);
+  }
   // The word as the writer, which alone changes it, has left it.
   [[nodiscard]] std::uint64_t own_word(PageNumber page) const MEMLITH_REQUIRES(writing) {
     return states_[page].word.load(std::memory_order_relaxed);
@@ -157,6 +178,7 @@ class Words {
   std::byte* base_ = nullptr;
   PageState* states_ = nullptr;
   std::uint64_t states_count_ = 0;
+  PageArena arena_;
   std::atomic<std::uint64_t> detached_{0};  // pairs with a cursor's look at its leaf
   Mutex check_mutex_;                       // held while a page is checked, and so while its first tags are made
   std::atomic<PageNumber> own_pages_{0};

@@ -70,6 +70,17 @@ void Writer::begin(Stamp stamp, bool sure) {
   newest_snapshot_ = kept_.begin(stamp);
   make_room_in(changing_);
   undoable_ = newest_snapshot_ != 0 || !sure;
+  for (std::uint64_t i = 0; i < kBroughtBackMax && newest_snapshot_ == 0; ++i) {
+    make_room_in(changing_);
+    const std::optional<PageNumber> back = kept_.bring_back(stamp);
+    if (!back.has_value()) break;
+    changing_.push_back(*back);
+    note_copied(*back, 1);
+  }
+}
+
+void Writer::note_copied(PageNumber first, std::uint64_t pages) {
+  if (logs_ && !words_.is_shared()) region().note_copied({first * kPageBytes, pages * kPageBytes});
 }
 
 // A page that the commit makes needs none: without the commit it is not there.
@@ -96,7 +107,7 @@ std::byte* Writer::change(PageNumber page, bool of_snapshots) {
     words_.begin_change(page, stamp_);
   }
   changing_.push_back(page);
-  if (logs_ && !words_.is_shared()) region().note_copied({page * kPageBytes, kPageBytes});
+  note_copied(page, 1);
   std::atomic_thread_fence(std::memory_order_release);  // pairs with the fence in Words::confirmed()
   return words_.at(page);
 }

@@ -58,7 +58,7 @@ class Writer {
     batch_.reserve(bytes + sizeof(StoreHeader), extents + 1);
   }
   // The same for the list of the pages that it changes, so many at most.
-  void reserve_changes(std::uint64_t pages) MEMLITH_REQUIRES(writing) { changing_.reserve(pages); }
+  void reserve_changes(std::uint64_t pages) MEMLITH_REQUIRES(writing) { changing_.reserve(pages + kBroughtBackMax); }
 
   // ---- a commit
 
@@ -99,6 +99,7 @@ class Writer {
   void cut_batch() MEMLITH_REQUIRES(writing);
 
  private:
+  static constexpr std::uint64_t kBroughtBackMax = 16;  // pages that a commit brings back into the region
   // A page and how it was used, so that undo() can tell.
   struct Use {
     PageNumber first;
@@ -108,6 +109,7 @@ class Writer {
   void save_image(PageNumber page) MEMLITH_REQUIRES(writing);
   // `of_snapshots`: those that are active may look at it.
   std::byte* change(PageNumber page, bool of_snapshots) MEMLITH_REQUIRES(writing);
+  void note_copied(PageNumber first, std::uint64_t pages) MEMLITH_REQUIRES(writing);
   void note_use(const Use& use) MEMLITH_REQUIRES(writing);
   Status read_free_runs(std::uint64_t pages) MEMLITH_REQUIRES(writing);
   Status grow_to(std::uint64_t pages) MEMLITH_REQUIRES(writing);

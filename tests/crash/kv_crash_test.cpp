@@ -3,6 +3,7 @@
 // passed kv.verify(), so what comes back is a sound tree.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <memory>
 
@@ -109,7 +110,7 @@ class KvMemory {
       newest_ = world_.started([bytes](Content& content) { content.objects["kv"] = *bytes; });
     };
     const auto ended = [this, left_by_step] {
-      (*left_by_step)->assign(region_->address(), region_->address() + region_->size());
+      **left_by_step = memory();
     };
     next();
     kv_->watch_removals(pages, [&] {
@@ -154,13 +155,23 @@ class KvMemory {
   }
 
  private:
+  // The region with its pages as the newest commit left them.
+  std::vector<std::byte> memory() {
+    std::vector<std::byte> bytes(region_->address(), region_->address() + region_->size());
+    if (kv_ == nullptr) return bytes;
+    const kv::Words& words = kv_->pages().words;
+    for (PageNumber page = 0; page < words.count(); ++page) {
+      std::memcpy(bytes.data() + page * kPageBytes, words.bytes_of(page), kPageBytes);
+    }
+    return bytes;
+  }
   // The memory afterwards is the content that this commit leaves.
   template <class Act>
   void change(bool durable, Act&& act) {
     const auto bytes = std::make_shared<std::vector<std::byte>>();
     newest_ = world_.started([bytes](Content& content) { content.objects["kv"] = *bytes; });
     act();
-    bytes->assign(region_->address(), region_->address() + region_->size());
+    *bytes = memory();
     if (durable) world_.acknowledged(newest_);
   }
 

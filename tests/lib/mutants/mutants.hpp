@@ -218,6 +218,7 @@
   X(kv_reads_not_validated, kv, "the keeper commits a proposal, whatever has become of the records that it read")     \
   X(kv_ranges_not_validated, kv, "the keeper commits a proposal, whatever has come into the ranges that it read")     \
   X(kv_view_of_unfinished, kv, "a snapshot that is taken during a commit is of the state that the commit makes")      \
+  X(kv_page_left_to_its_file, kv, "a snapshot's page shows what a checkpoint writes to its file")                  \
   X(kv_run_freed_too_early, kv, "pages of a long value are used again while a snapshot may look at the value")       \
   X(kv_run_overwritten_under_a_view, kv, "a long value is changed in place while a snapshot may look at it")        \
   X(kv_snapshot_moves, kv, "a read-only transaction sees the newest state, not that of its beginning")
