@@ -294,6 +294,7 @@
   X(shared_forget_promise, sqlite, "a commit that is not waited for is not flushed within its window")             \
   X(shared_due_after_flush, sqlite, "commits that came during the flush of a window count as flushed")             \
   X(shared_never_promise, sqlite, "the oldest that waits is passed over without end")                              \
+  X(shared_pass_without_end, sqlite, "threads pass the lock among themselves while another process waits")         \
   X(shared_trust_abandoned, sqlite, "a flush whose leader was killed is not noted")                                \
   X(shared_flush_again, sqlite, "after a failed flush the next one counts")                                        \
   X(shared_made_early, sqlite, "a commit waits for what was the newest one before it")                             \

@@ -32,6 +32,7 @@ inline constexpr std::uint32_t kLeaders = 2;  // flushes in flight at a time
 // A connection that waits for the write lock. The process that has the slot holds a lock on the slot's byte.
 struct alignas(64) Slot {
   std::atomic<std::uint64_t> ticket;   // by order of arrival; 0: none
+  std::atomic<std::uint32_t> process;  // as Sidecar numbers them
   std::atomic<std::uint32_t> waiting;  // 1, or 2: its sleep is over, and it is about to ask; release: after the others
   std::atomic<std::uint32_t> awake;    // its thread has not gone to sleep yet
   std::atomic<std::uint32_t> wake;     // futex: 1: the connection should look at the lock; 2: it will have to soon

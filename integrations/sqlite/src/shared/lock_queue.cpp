@@ -100,57 +100,61 @@ void LockQueue::refused(Waiter& waiter) {
   waiter.slept = false;
 }
 
-std::uint32_t LockQueue::choose() {
-  const std::uint32_t used = std::min(control_.slots_used.load(std::memory_order_relaxed), kSlots);
-  std::uint32_t oldest = kSlots;
-  std::uint32_t sleeps = kSlots;  // the oldest of those that do not come by themselves
-  std::uint32_t awake = kSlots;
-  const auto is_before = [this](std::uint32_t one, std::uint32_t other) {
-    return other == kSlots || control_.slots[one].ticket.load(std::memory_order_relaxed) <
-                                  control_.slots[other].ticket.load(std::memory_order_relaxed);
+bool LockQueue::is_before(std::uint32_t one, std::uint32_t other, bool here_first) const {
+  if (other == kSlots) return true;
+  const Slot& first = control_.slots[one];
+  const Slot& second = control_.slots[other];
+  const auto is_here = [this](const Slot& slot) {
+    return slot.process.load(std::memory_order_relaxed) == sidecar_.process();
   };
+  if (here_first && is_here(first) != is_here(second)) return is_here(first);
+  return first.ticket.load(std::memory_order_relaxed) < second.ticket.load(std::memory_order_relaxed);
+}
+
+// The threads of a process pass the lock among themselves, which costs less than a switch to another process, until
+// the oldest that waits is due.
+LockQueue::Next LockQueue::look() const {
+  Next next;
+  const std::uint32_t used = std::min(control_.slots_used.load(std::memory_order_relaxed), kSlots);
   for (std::uint32_t i = 0; i < used; ++i) {
-    const std::uint32_t waiting = control_.slots[i].waiting.load(std::memory_order_acquire);
+    Slot& slot = control_.slots[i];
+    const std::uint32_t waiting = slot.waiting.load(std::memory_order_acquire);
     if (waiting == 0) continue;
     // One that was killed must not be promised the lock in the place of one that lives.
-    if (control_.slots[i].passed.load(std::memory_order_relaxed) >= kPassedMax && !sidecar_.is_alive(i)) {
-      control_.slots[i].waiting.store(0, std::memory_order_relaxed);
+    if (slot.passed.load(std::memory_order_relaxed) >= kPassedMax && !sidecar_.is_alive(i)) {
+      slot.waiting.store(0, std::memory_order_relaxed);
       continue;
     }
-    if (is_before(i, oldest)) oldest = i;
+    if (is_before(i, next.oldest, false)) next.oldest = i;
     if (waiting != kSleeps) continue;
-    if (is_before(i, sleeps)) sleeps = i;
-    if (control_.slots[i].awake.load(std::memory_order_relaxed) != 0 && is_before(i, awake)) awake = i;
+    std::uint32_t& alike = slot.awake.load(std::memory_order_relaxed) != 0 ? next.awake : next.asleep;
+    if (is_before(i, alike, true)) alike = i;
   }
-  if (oldest == kSlots) return kSlots;
+  next.is_due =
+      next.oldest != kSlots && control_.slots[next.oldest].passed.load(std::memory_order_relaxed) >= kPassedMax;
+  return next;
+}
+
+std::uint32_t LockQueue::choose() {
+  const Next next = look();
+  MEMLITH_SHARED_STEP();
   // Waking a thread takes longer than a small transaction, so one that is awake is preferred, and others may come for
   // the lock until one that sleeps is there. It is promised to the oldest when that one was passed over too often.
-  const bool is_due = control_.slots[oldest].passed.load(std::memory_order_relaxed) >= kPassedMax;
-  MEMLITH_SHARED_STEP();
-  if (is_due) {
-    promise(oldest);
-    return oldest;
-  }
-  if (awake == kSlots) return sleeps;
-  promise(awake);
-  return awake;
+  const std::uint32_t promised = next.is_due ? next.oldest : next.awake;
+  if (promised == kSlots) return next.asleep;
+  promise(promised);
+  return promised;
 }
 
 void LockQueue::rouse_next() {
-  const std::uint32_t used = std::min(control_.slots_used.load(std::memory_order_relaxed), kSlots);
-  Slot* oldest = nullptr;
-  bool any_awake = false;
-  for (std::uint32_t i = 0; i < used; ++i) {
-    Slot& slot = control_.slots[i];
-    if (slot.waiting.load(std::memory_order_acquire) != kSleeps) continue;
-    any_awake = any_awake || slot.awake.load(std::memory_order_relaxed) != 0;
-    const std::uint64_t ticket = slot.ticket.load(std::memory_order_relaxed);
-    if (oldest == nullptr || ticket < oldest->ticket.load(std::memory_order_relaxed)) oldest = &slot;
-  }
-  // One that is awake comes by itself, unless the lock will be the oldest one's, which was passed over too often.
-  if (oldest == nullptr || (any_awake && oldest->passed.load(std::memory_order_relaxed) < kPassedMax)) return;
+  const Next next = look();
+  // One that is awake comes by itself, unless the oldest is due.
+  const std::uint32_t chosen = next.is_due ? next.oldest : next.awake == kSlots ? next.asleep : kSlots;
+  if (chosen == kSlots) return;
+  Slot& slot = control_.slots[chosen];
   std::uint32_t asleep = 0;
-  if (oldest->wake.compare_exchange_strong(asleep, kRoused)) wake(oldest->wake, 1);
+  const bool sleeps = slot.waiting.load(std::memory_order_acquire) == kSleeps;
+  if (sleeps && slot.wake.compare_exchange_strong(asleep, kRoused)) wake(slot.wake, 1);
 }
 
 void LockQueue::call(std::uint32_t next) {

@@ -58,6 +58,15 @@ class LockQueue {
   [[nodiscard]] bool is_pinned() const;
 
  private:
+  // Slots; kSlots: none.
+  struct Next {
+    std::uint32_t oldest = kSlots;
+    std::uint32_t awake = kSlots;   // that is awake,
+    std::uint32_t asleep = kSlots;  // or sleeps; threads of this process before others
+    bool is_due = false;            // the oldest was passed over too often
+  };
+  [[nodiscard]] Next look() const;
+  [[nodiscard]] bool is_before(std::uint32_t one, std::uint32_t other, bool here_first) const;
   [[nodiscard]] bool is_promised_to(std::uint32_t slot) const;
   [[nodiscard]] bool is_first(const Waiter& waiter) const;
   void stand(Waiter& waiter);

@@ -218,6 +218,7 @@ std::uint32_t Sidecar::take_slot() {
     my_slots_ |= std::uint64_t{1} << i;
     Slot& slot = control_->slots[i];  // of a process that was killed, perhaps
     slot.waiting.store(0, std::memory_order_relaxed);
+    slot.process.store(process_, std::memory_order_relaxed);
     slot.ticket.store(0, std::memory_order_relaxed);
     slot.passed.store(0, std::memory_order_relaxed);
     slot.wake.store(0, std::memory_order_relaxed);

@@ -34,6 +34,9 @@ class Sidecar {
   std::uint32_t try_lead(bool looks);
   void end_leading(std::uint32_t leader);
 
+  // The number of this process, from 1 on, as long as the object lives.
+  [[nodiscard]] std::uint32_t process() const { return process_; }
+
   // A slot for a connection of this process; kSlots if there is none.
   std::uint32_t take_slot();
   void give_slot(std::uint32_t slot);
@@ -51,7 +54,7 @@ class Sidecar {
   int fd_;
   std::optional<core::NotForChildren> not_for_children_;  // a helper would keep the locks of a process that was killed
   ControlBlock* control_;
-  std::uint32_t process_;  // from 1 on; the process holds a lock on the byte of this number
+  std::uint32_t process_;  // the process holds a lock on the byte of this number
   mutable std::mutex slots_mutex_;
   std::uint64_t my_slots_ = 0;  // a bit for each; under slots_mutex_
 };
