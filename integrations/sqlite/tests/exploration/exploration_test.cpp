@@ -150,6 +150,10 @@ const std::vector<Case>& cases() {
        "the first commit's flush fails, and a process opens the database afterwards",
        {{0, Kind::shared, one_write}, {1, Kind::shared, two_writes}, {2, Kind::shared, come_late, true}},
        1},
+      {"alone after a failure",
+       "the first commit's flush fails, and the only other process opens the database afterwards",
+       {{0, Kind::shared, one_write}, {1, Kind::shared, come_late, true}},
+       1},
   };
   return all;
 }
@@ -324,6 +328,7 @@ constexpr Noticed kMutants[] = {
     {"flush_again", Mutant::shared_flush_again, "commit flush fails"},
     {"skip_checkpoint_flush", Mutant::shared_skip_checkpoint_flush, "truncate"},
     {"never_promise", Mutant::shared_never_promise, "line"},
+    {"believe_another_leader", Mutant::shared_believe_another_leader, "alone after a failure"},
     {"pass_without_end", Mutant::shared_pass_without_end, "threads in line"},
     {"made_early", Mutant::shared_made_early, "commits"},
     {"skip_early_wait", Mutant::shared_skip_early_wait, "normal"},
