@@ -374,6 +374,25 @@ TEST_F(SharedPage, ACheckpointOfDurableCommitsFlushesTheDatabaseOnly) {
   EXPECT_EQ(after_cut(), 1);
 }
 
+// The header of a frame goes to the log with its page, and by itself where SQLite changes the checksums behind a page
+// that a transaction wrote twice.
+TEST_F(SharedPage, AFrameIsOneWrite) {
+  Db db = make();
+  ASSERT_RUNS(db, transfer(1));
+  int writes = 0;
+  Medium::get().before_write = [&](const std::string& name) { writes += name == path_ + "-wal" ? 1 : 0; };
+  ASSERT_RUNS(db, transfer(2));
+  Medium::get().before_write = nullptr;
+  EXPECT_EQ(writes, 3) << "three pages";
+  EXPECT_EQ(after_cut(), 2);
+  ASSERT_RUNS(db,
+              "pragma cache_size = 3; create table many(v, pad); begin immediate;"
+              "with recursive i(n) as (select 1 union all select n + 1 from i where n < 60)"
+              "insert into many select n, zeroblob(900) from i;"
+              "update many set v = v + 1; update many set v = v + 1; update n set v = 3; commit");
+  EXPECT_EQ(after_cut(), 3);
+}
+
 // Plain SQLite beside: its commits are flushed by those that read them.
 TEST_F(SharedPage, PlainSqliteWorksBeside) {
   Db db = make();
