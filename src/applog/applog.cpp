@@ -150,6 +150,7 @@ Status AppLog::find_end() {
   }
   MEMLITH_ASSERT(at <= limit);  // there is room for the end mark behind what is in use
   appended_ = handed_ = at;
+  given_up_ = consumed_.at;
   number_ = number - 1;
   numbers_.begin(number_);
   index_.clear();

@@ -171,7 +171,10 @@ class AppLog final : public RegionUser, private Collector {
   void end_hold() { part_hold_.release(); }
   // As it is logged when everything up to that entry is consumed, and what follows when it is in the redo log.
   Result<Position> position_of(std::uint64_t number);
-  void move_consumed(const Position& position);
+  // `end`: of its commit.
+  void move_consumed(const Position& position, Lsn end);
+  // The bytes before that position need not go home any more, from the commit that ends there on.
+  void give_up(std::uint64_t before, Lsn end) MEMLITH_REQUIRES(mutex_);
   Status make_durable(std::uint64_t number);
   std::uint64_t newest();
   // The newest durable entry.
@@ -206,6 +209,8 @@ class AppLog final : public RegionUser, private Collector {
   std::uint64_t appended_ MEMLITH_GUARDED_BY(mutex_) = 0;  // the position behind the newest entry
   std::uint64_t number_ MEMLITH_GUARDED_BY(mutex_) = 0;    // of the newest entry
   std::uint64_t handed_ MEMLITH_GUARDED_BY(mutex_) = 0;    // the position behind what is in the redo log
+  // Everything before it was given up, or lies where it was before the log grew.
+  std::uint64_t given_up_ MEMLITH_GUARDED_BY(mutex_) = 0;
   // The lowest position that was the end of what is in the redo log since a release began.
   std::uint64_t lowest_handed_ MEMLITH_GUARDED_BY(mutex_) = 0;
   LoggedNumbers numbers_ MEMLITH_GUARDED_BY(mutex_);  // of entries

@@ -56,7 +56,7 @@ void AppLogPart::finish(Lsn end) noexcept {
   MEMLITH_ASSERT(end != Lsn{0} || (entries_.all.empty() && !consumed_.has_value()));
   if (end != Lsn{0}) region().note_commit(end);
   if (!entries_.all.empty()) log_.held_in_log(mark_, end);
-  if (consumed_.has_value()) log_.move_consumed(*consumed_);
+  if (consumed_.has_value()) log_.move_consumed(*consumed_, end);
 }
 
 void AppLogPart::cancel() noexcept {

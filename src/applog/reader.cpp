@@ -10,6 +10,7 @@ namespace memlith::core::applog {
 
 namespace {
 constexpr std::uint64_t kWaitMsMax = 365ull * 24 * 3600 * 1000;  // as good as for ever, and no clock overflows
+constexpr std::uint64_t kGivenUpBytes = 64 * kKiB;
 }  // namespace
 
 Result<bool> AppLog::copy_next(Entry& entry) {
@@ -94,11 +95,26 @@ Result<Position> AppLog::position_of(std::uint64_t number) {
   return position_behind(number);
 }
 
-void AppLog::move_consumed(const Position& position) {
+// A piece at a time, because checkpoints look at each.
+void AppLog::give_up(std::uint64_t before, Lsn end) {
+  if (before - given_up_ < std::min(kGivenUpBytes, ring_.capacity() / 8)) return;
+  // ORDER given-up-before-reuse: not what an appended entry, or the mark behind it, lies on again. A frame before the
+  // commit may have that. [mutant applog_reused_given_up]
+  const std::uint64_t in_use = appended_ + sizeof(EntryHeader);
+  const std::uint64_t from = std::max(given_up_, in_use - std::min(in_use, ring_.capacity()));
+  given_up_ = before;
+  if (from >= before) return;
+  ring_.for_each_run(from, before - from, [&](std::uint64_t offset, std::uint64_t run) {
+    region_.store().note_dead({region_.object(), offset, run}, end);
+  });
+}
+
+void AppLog::move_consumed(const Position& position, Lsn end) {
   std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
   const LockGuard lock(mutex_);
   MEMLITH_ASSERT(position.at <= handed_);
   consumed_ = position;
+  give_up(position.at, end);
   if (read_.number < position.number) read_ = position;
   if (writers_wait_ > 0) freed_.notify_all();
 }
@@ -115,7 +131,7 @@ Status AppLog::consume(std::uint64_t number) {
   add(changes, kPositionOffset, &position, sizeof position);
   MEMLITH_TRY(region_.store().close_collectors());
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
-  move_consumed(position);
+  move_consumed(position, end);
   region_.store().flush_soon(end);
   return kOk;
 }
@@ -176,6 +192,7 @@ Status AppLog::move_to_larger(std::uint64_t capacity) {
   MEMLITH_TRY(region_.commit_bytes(changes.extents, changes.sources, false).status());
   std::memcpy(region_.address() + kShapeOffset, &shape, sizeof shape);
   ring_ = larger;
+  given_up_ = released;
   return kOk;
 }
 

@@ -79,7 +79,7 @@ Status AppLog::truncate_before(std::uint64_t first) {
   Changes changes;
   add(changes, kPositionOffset, &position, sizeof position);
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
-  move_consumed(position);
+  move_consumed(position, end);
   {
     const LockGuard lock(mutex_);
     // The next write waits for it, too, if it waits for entries before it.
@@ -111,6 +111,7 @@ Status AppLog::restart(std::uint64_t next) {
   std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
   consumed_ = read_ = position;
   appended_ = handed_;
+  give_up(position.at, end);
   number_ = next - 1;
   numbers_.begin(number_);
   index_.clear();

@@ -131,11 +131,19 @@ Status Checkpointer::run(Pacing& pacing, LogPosition to) {
 Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
   replay_->begin();
   LogReader reader = files_.log->reader(from, to.lsn);
+  const DeadBytes::ByCommit dead = files_.dead.all();
+  auto next_dead = dead.begin();
   while (reader.position().lsn < to.lsn) {
     MEMLITH_TRY_ASSIGN(const std::optional<Frame> frame, reader.next());
     if (!frame.has_value()) {
       return fail(Errc::corrupt, Detail::frame, "{}: the log cannot be read back at LSN {}, which was durable: {}",
                   files_.log_device->path(), reader.position().lsn.value, reader.why());
+    }
+    // ORDER dead-in-its-place: bytes are dropped where the commit stands that gave them up, and before the rest of its
+    // frame, which may use them again. A commit that this checkpoint does not reach may be lost, and then the bytes
+    // that it gave up are needed. [mutant dead_bytes_early] [mutant dead_bytes_late]
+    for (; next_dead != dead.end() && next_dead->first <= reader.position().lsn; ++next_dead) {
+      replay_->drop(next_dead->second);
     }
     MEMLITH_TRY(replay_->gather(*frame).status());
     replay_->note_gathered(static_cast<double>(bytes_between(from.lsn, reader.position().lsn)) /
@@ -160,6 +168,7 @@ Status Checkpointer::free_frames(LogPosition to) {
   // ORDER home-before-moment, moment-before-tail: the log frees only commits that the file holds and says that it
   // holds. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(to, to));
+  files_.dead.forget_before(to.lsn);
   if (closing_) {
     MEMLITH_ASSERT(!home_.has_value() || home_->lsn <= to.lsn);
     home_ = to;

@@ -125,6 +125,22 @@ void Overlay::apply_zeros(ObjectId object, std::uint64_t offset, std::uint64_t b
   }
 }
 
+void Overlay::drop(const Extent& extent) {
+  const auto found = objects_.find(extent.object);
+  if (found == objects_.end()) return;
+  const std::uint64_t end = extent.offset + extent.bytes;
+  for (std::uint64_t at = extent.offset; at < end; at = (at / kPageBytes + 1) * kPageBytes) {
+    const auto leaf = found->second.find(at / kPageBytes / kLeafPages);
+    if (leaf == found->second.end()) continue;
+    Page& page = leaf->second[at / kPageBytes % kLeafPages];
+    if (page.empty()) continue;
+    make_room(page);
+    const std::uint64_t page_begin = at / kPageBytes * kPageBytes;
+    cut_out(page, static_cast<std::uint32_t>(at - page_begin),
+            static_cast<std::uint32_t>(std::min(end - page_begin, kPageBytes)));
+  }
+}
+
 std::span<const std::byte> Overlay::page_of_zeros() { return kZeros; }
 
 bool Overlay::is_page_of_zeros(std::span<const std::byte> bytes) {

@@ -15,6 +15,7 @@
 #include "base/buffer.hpp"
 #include "base/status.hpp"
 #include "base/units.hpp"
+#include "store/objects.hpp"
 
 namespace memlith::core {
 
@@ -25,6 +26,8 @@ class Overlay {
 
   // The same for whole pages of zeros, which take no memory for their bytes.
   void apply_zeros(ObjectId object, std::uint64_t offset, std::uint64_t bytes);
+  // Forgets what it has of these bytes.
+  void drop(const Extent& extent);
   // True if a visitor's bytes are a whole page that apply_zeros() put there.
   static bool is_page_of_zeros(std::span<const std::byte> bytes);
   static std::span<const std::byte> page_of_zeros();

@@ -154,6 +154,8 @@ class Store {
 
   // Has a background thread make everything up to `lsn` durable, within the window and in order. A read-only store
   // commits nothing, and these two calls do nothing.
+  // The bytes have no meaning behind the commit that ends there, so they need not go home (store/dead_bytes.hpp).
+  void note_dead(const Extent& extent, Lsn end) noexcept { files_.dead.note(extent, end); }
   void flush_soon(Lsn lsn) {
     if (flusher_ != nullptr) flusher_->want(lsn);
   }

@@ -7,6 +7,7 @@
 
 #include "device/volume.hpp"
 #include "log/log.hpp"
+#include "store/dead_bytes.hpp"
 #include "store/homes.hpp"
 #include "store/names.hpp"
 #include "store/objects.hpp"
@@ -38,6 +39,7 @@ struct StoreFiles {
   std::uint64_t origin = 0;                // likewise
   StoreCounters counters;
   Vacant vacant;
+  DeadBytes dead;
   Sums sums{volume, names};
 
   StoreFiles(Volume& where, StoreOptions given) : volume(where), options(std::move(given)) {}

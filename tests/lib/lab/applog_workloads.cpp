@@ -185,6 +185,27 @@ std::vector<Step> applog_full(Random& random) {
   return steps;
 }
 
+// Checkpoints beside a consumer: what it has given up does not go home. In some rounds the consumer is far behind, the
+// entries lie across the end of the ring, or its commits are not durable when the checkpoint begins.
+std::vector<Step> applog_given_up(Random& random) {
+  const AppLogSteps log({kRingBytes, 0, true, false});
+  std::vector<Step> steps{open(), log.open()};
+  for (int round = 0; round < 10; ++round) {
+    for (std::uint64_t left = 2 + random.below(6); left > 0; --left)
+      steps.push_back(log.append(100 + random.below(400)));
+    steps.push_back(log.write());
+    if (random.one_in(3)) steps.push_back(checkpoint());
+    steps.push_back(log.commit(1 + random.below(8), random.one_in(3)));
+    if (random.one_in(2)) steps.push_back(log.append(60 + random.below(900)));
+    if (random.one_in(2)) steps.push_back(log.write());
+    if (!random.one_in(3)) steps.push_back(checkpoint());
+    if (random.one_in(5)) steps.push_back(log.persist());
+    if (random.one_in(6)) log.reopen(steps, abandon());
+  }
+  steps.push_back(log.write());
+  return steps;
+}
+
 // Nothing but the making of a log and a kv store, and a second making behind it: a crash in the middle leaves either
 // absent, and the next life makes what is missing.
 std::vector<Step> making(Random& random) {
@@ -213,6 +234,8 @@ const Workload kAppLogWorkloads[] = {
      applog_store, applog_raft, kAppLog},
     {"applog-full", "the same with a log that is full, and commits that are not waited for and release parts of it",
      applog_store, applog_full, kAppLog},
+    {"applog-given-up", "checkpoints that leave out what the consumer of a log has given up", applog_store,
+     applog_given_up, kAppLog},
     {"applog-joint", "one commit for a kv store, a log that it consumes, a second log that it fills, and a region",
      applog_store, applog_joint, kAppLog},
     {"heap-kv",

@@ -194,6 +194,10 @@
   X(cut_off_bytes_come_back, files, "a commit of a part of a file that has grown again leaves the rest as it was")  \
   X(regrown_pages_not_in_range_committed, files, "such a commit takes pages outside of its range")                 \
   X(half_made_not_noticed, region, "a region in which nothing was made counts as one that holds something else")     \
+  X(dead_bytes_early, store, "a checkpoint leaves out what a commit gave up that it does not reach")               \
+  X(dead_bytes_late, store, "a checkpoint leaves out what lies where an earlier commit gave bytes up")             \
+  X(applog_reused_given_up, applog, "bytes that were given up stay so when an entry lies on them again")           \
+  X(applog_growth_given_up, applog, "a log that has grown gives bytes up where they lay before it grew")           \
   X(applog_reused_early, applog, "the bytes of an entry that was read are used again before it is consumed")        \
   X(applog_position_apart, applog, "the read position moves in a frame of its own, not in that of its transaction") \
   X(applog_end_not_marked, applog, "a write of entries does not bring the end mark behind them")                   \

@@ -28,6 +28,10 @@ class Model {
     overlay_.apply_zeros(ObjectId{1}, offset, count);
     for (std::uint64_t i = 0; i < count; ++i) bytes_.at(offset + i) = 0;
   }
+  void drop(std::uint64_t offset, std::uint64_t count) {
+    overlay_.drop({ObjectId{1}, offset, count});
+    for (std::uint64_t i = 0; i < count; ++i) bytes_.at(offset + i).reset();
+  }
   void expect_equal() {
     std::vector<std::optional<std::uint8_t>> seen(bytes_.size());
     std::uint64_t last_end = 0;
@@ -99,6 +103,32 @@ TEST(Overlay, ZerosAgreeWithAnArray) {
     }
     ASSERT_NO_FATAL_FAILURE(model.expect_equal()) << "seed " << seed;
   }
+}
+
+// Dropped bytes are gone, and nothing beside them.
+TEST(Overlay, DropsAgreeWithAnArray) {
+  constexpr std::uint64_t kBytes = 80 * kPageBytes;  // more than a leaf
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Random random(seed);
+    Model model(kBytes);
+    for (int step = 0; step < 300; ++step) {
+      const std::uint64_t offset = random.below(kBytes);
+      const std::uint64_t most = random.one_in(10) ? 3 * kPageBytes : 500;
+      const std::uint64_t count = std::min(1 + random.below(most), kBytes - offset);
+      if (random.one_in(20)) {
+        const std::uint64_t page = random.below(80);
+        model.apply_zeros(page * kPageBytes, (1 + random.below(std::min<std::uint64_t>(3, 80 - page))) * kPageBytes);
+      } else if (random.one_in(3)) {
+        model.drop(offset, count);
+      } else {
+        model.apply(offset, count, static_cast<std::uint8_t>(random.next()));
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(model.expect_equal()) << "seed " << seed;
+    model.drop(0, kBytes);
+    ASSERT_NO_FATAL_FAILURE(model.expect_equal()) << "seed " << seed;
+  }
+  Overlay().drop({ObjectId{7}, 0, kPageBytes});  // of which it has nothing
 }
 
 // Pages that change in very many places, beside pages of zeros.
