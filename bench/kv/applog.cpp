@@ -1,10 +1,13 @@
 // Suite applog: the application log. Entries of several sizes beside the raw disk; several writers; logs of several
-// sizes with a kv store that consumes them.
+// sizes with a kv store that consumes them; bytes to the disk per byte that was appended.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <fstream>
 #include <mutex>
+#include <thread>
 
 #include "cli/clock.hpp"
 #include "kit/bare_capture.hpp"
@@ -21,6 +24,9 @@ constexpr std::uint64_t kLogBytes = 64 * kMiB;
 constexpr std::uint64_t kBareMib = 16;
 constexpr std::uint64_t kRawSeed = 11;
 constexpr std::uint64_t kSmallBytes = 100;
+constexpr std::uint64_t kCountedBytes = 1024;
+constexpr std::uint64_t kRedoLogBytes = 128 * kMiB;  // as a store that is in use has it
+constexpr std::int64_t kReadMs = 20;
 constexpr std::uint64_t kConsumedRecords = 10'000;  // of the kv store
 constexpr std::uint64_t kContentSeed = 7;
 
@@ -30,6 +36,17 @@ RoundShape shape_of(std::uint64_t bytes) {
   shape.pages = (bytes + kPageBytes - 1) / kPageBytes;
   shape.bytes_per_page = bytes / shape.pages;
   return shape;
+}
+
+// Bytes that this process has sent to disks so far, as the kernel counts them: pages that it has dirtied in the cache,
+// and direct transfers. Always 0 where the kernel does not count.
+std::uint64_t device_bytes() {
+  std::ifstream told("/proc/self/io");
+  std::string name;
+  for (std::uint64_t bytes = 0; told >> name >> bytes;) {
+    if (name == "write_bytes:") return bytes;
+  }
+  return 0;
 }
 
 // The raw disk, one file a thread: a copy of as many bytes and its checksum, then write and flush.
@@ -67,17 +84,22 @@ class LogSide {
     std::uint64_t log_bytes = 0;
     std::uint64_t entry_bytes = 0;
     bool consumed = false;
-    bool wait = true;  // an entry is durable when its round ends
+    bool wait = true;      // an entry is durable when its round ends
+    bool dropped = false;  // with `consumed`: a thread consumes the entries, and does nothing with them
+    std::uint64_t redo_log_bytes = 0;
   };
   explicit LogSide(const Options& options) : options_(options) {}
+  ~LogSide() { (void)stop(); }
+  LogSide(const LogSide&) = delete;
+  LogSide& operator=(const LogSide&) = delete;
 
   [[nodiscard]] MaybeFailure open(const std::string& folder, const Backend& backend) {
     content_.resize((options_.entry_bytes + 7) / 8 * 8);
     Random(kContentSeed).fill(std::as_writable_bytes(std::span(content_)));
     content_.resize(options_.entry_bytes);
     MEMLITH_TOOL_GET(const std::string place, backend.make_place(folder));
-    const StoreOptions store{.create = true, .io = backend.io};
-    if (options_.consumed) {
+    const StoreOptions store{.create = true, .log_bytes = options_.redo_log_bytes, .io = backend.io};
+    if (options_.consumed && !options_.dropped) {
       MEMLITH_TOOL_TRY(opened_.open(place, store));
     } else {
       MEMLITH_TOOL_GET(opened_.store, checked(Store::open(place, store), "opening a store"));
@@ -85,7 +107,9 @@ class LogSide {
     const AppLogOptions log{
         .create = true, .when_full = options_.consumed ? WhenFull::block : WhenFull::fail, .size = options_.log_bytes};
     MEMLITH_TOOL_GET(log_, checked(AppLog::open(*opened_.store, "log", log), "opening a log"));
-    if (options_.consumed) {
+    if (options_.dropped) {
+      dropper_ = std::thread([this] { drop_all(); });
+    } else if (options_.consumed) {
       mover_.start(*opened_.store, *log_, *opened_.kv, [this](KvTransaction& txn, const LogEntry& entry) {
         return txn.put(opened_.map, IntegerKey(entry.number % kConsumedRecords), entry.content);
       });
@@ -108,7 +132,17 @@ class LogSide {
     }
   }
   // Ends the consumer; its failure, if it had one.
-  [[nodiscard]] MaybeFailure stop() { return mover_.stop(); }
+  [[nodiscard]] MaybeFailure stop() {
+    stopping_ = true;
+    if (dropper_.joinable()) dropper_.join();
+    return options_.dropped ? dropped_ : mover_.stop();
+  }
+  // The rest goes home.
+  [[nodiscard]] MaybeFailure close() {
+    MEMLITH_TOOL_TRY(failure_of(log_->close(), "closing the log"));
+    return failure_of(opened_.store->close(), "closing the store");
+  }
+  [[nodiscard]] std::uint64_t appended_bytes() const { return log_->info()->newest * options_.entry_bytes; }
   // Bytes appended over the log's size.
   [[nodiscard]] double laps() const {
     const auto info = log_->info();
@@ -117,6 +151,20 @@ class LogSide {
   }
 
  private:
+  void drop_all() {
+    while (!stopping_ && !dropped_) {
+      std::uint64_t newest = 0;
+      for (auto entry = log_->read(kReadMs);; entry = log_->read()) {
+        if (!entry) {
+          dropped_ = failure_of(entry, "reading the log");
+          return;
+        }
+        if (!*entry) break;
+        newest = (*entry)->number;
+      }
+      if (newest != 0) dropped_ = failure_of(log_->consume(newest), "consuming");
+    }
+  }
   [[nodiscard]] MaybeFailure empty() {
     const std::lock_guard lock(emptying_);
     MEMLITH_TOOL_TRY(failure_of(log_->write(), "writing the log"));
@@ -134,6 +182,9 @@ class LogSide {
   OpenedKv opened_;
   std::optional<AppLog> log_;
   std::mutex emptying_;
+  std::atomic<bool> stopping_ = false;
+  MaybeFailure dropped_;
+  std::thread dropper_;
   LogMover mover_;  // ends first
 };
 
@@ -186,7 +237,55 @@ class LogSuites {
     return {};
   }
 
+  // Each side by itself, from the opened store to the closed one: other writers of this process would be counted, too.
+  [[nodiscard]] MaybeFailure device() {
+    title_ = title("bytes to the disk per byte appended: entries of 1 KiB by several threads, another consumes them");
+    for (const std::uint64_t threads : arguments_.threads) {
+      std::array<Side, 2> sides;
+      const PhaseLimits limits{threads, 1, static_cast<std::uint64_t>(arguments_.seconds * 1e9)};
+      const auto ratio = [](std::uint64_t before, std::uint64_t appended) {
+        return rounded(static_cast<double>(device_bytes() - before) /
+                       static_cast<double>(std::max<std::uint64_t>(1, appended)));
+      };
+      std::vector<Line> lines;
+      {
+        LogSide log({kLogBytes, kCountedBytes, true, true, true, kRedoLogBytes});
+        MEMLITH_TOOL_TRY(log.open(scratch_.path_of("store"), backend_));
+        const std::uint64_t before = device_bytes();
+        sides[0].round = [&log](std::size_t, std::uint64_t& elapsed_ns) { return log.round(elapsed_ns); };
+        MEMLITH_TOOL_TRY(measure_in_phases(std::span(sides).first(1), limits));
+        MEMLITH_TOOL_TRY(log.stop());
+        const std::uint64_t appended = log.appended_bytes();
+        lines.push_back(line_of("device", kCountedBytes, threads, sides[0]));
+        tell(lines.back(), kLogBytes / kMiB, log);
+        MEMLITH_TOOL_TRY(log.close());
+        lines.back().found["device_bytes_per_byte"] = ratio(before, appended);
+      }
+      RawSide raw;
+      MEMLITH_TOOL_TRY(raw.open(scratch_, kCountedBytes, threads));
+      std::atomic<std::uint64_t> rounds = 0;
+      const std::uint64_t before = device_bytes();
+      sides[1].round = [&](std::size_t thread, std::uint64_t& elapsed_ns) {
+        ++rounds;
+        return raw.round(thread, elapsed_ns);
+      };
+      MEMLITH_TOOL_TRY(measure_in_phases(std::span(sides).last(1), limits));
+      lines.push_back(line_of("device", kCountedBytes, threads, sides[1]));
+      lines.back().found["device_bytes_per_byte"] = ratio(before, rounds * kCountedBytes);
+      describe_raw(lines.back());
+      print_lines(arguments_.format, std::exchange(title_, {}), lines, "raw-captured");
+      scratch_.remove("store");
+      raw.remove(scratch_);
+    }
+    return {};
+  }
+
  private:
+  static void describe_raw(Line& line) {
+    line.side = "raw-captured";
+    line.version = kernel_release();
+    line.does = "copies as many bytes, with a checksum, writes and flushes them; a file for each thread";
+  }
   template <class Measure>
   [[nodiscard]] MaybeFailure beside_raw(const std::string& workload, std::uint64_t bytes, std::uint64_t threads,
                                         const Measure& measure) {
@@ -203,9 +302,7 @@ class LogSuites {
       for (Side& side : sides) lines.push_back(line_of(workload, bytes, threads, side));
       tell(lines.front(), kLogBytes / kMiB, log);
     }
-    lines.back().side = "raw-captured";
-    lines.back().version = kernel_release();
-    lines.back().does = "copies as many bytes, with a checksum, writes and flushes them; a file for each thread";
+    describe_raw(lines.back());
     print_lines(arguments_.format, std::exchange(title_, {}), lines, "raw-captured");
     scratch_.remove("store");
     raw.remove(scratch_);
@@ -254,7 +351,10 @@ MaybeFailure run_applog(const KvBenchArguments& arguments) {
   for (const Backend& backend : backends) {
     LogSuites suites(arguments, scratch, backend);
     for (const std::string& name : arguments.workloads) {
-      MEMLITH_TOOL_TRY(name == "append" ? suites.append() : name == "writers" ? suites.writers() : suites.size());
+      MEMLITH_TOOL_TRY(name == "append"    ? suites.append()
+                       : name == "writers" ? suites.writers()
+                       : name == "device"  ? suites.device()
+                                           : suites.size());
     }
   }
   return {};

@@ -194,12 +194,12 @@ void add_kvcalls(CLI::App& app, CommandLine& line) {
 }
 
 void add_applog(CLI::App& app, CommandLine& line) {
-  const std::vector<std::string> suites{"append", "writers", "size"};
+  const std::vector<std::string> suites{"append", "writers", "size", "device"};
   Suite(app, line, "applog", "The application log against the raw disk, and with a consumer", run_applog, {},
         {.workloads = suites, .rounds = 5, .seconds = 3, .threads = {1, 2, 4, 8, 16}})
       .word("--suites", &Arguments::workloads, suites, "What is measured")
       .number("--bytes", &Arguments::entry_bytes, 8, 1 << 20, "Bytes of an entry, of append")
-      .number("--threads", &Arguments::threads, 1, 64, "Threads, of writers")
+      .number("--threads", &Arguments::threads, 1, 64, "Threads, of writers and device")
       .number("--log-mib", &Arguments::log_mib, 1, 4096, "Sizes of the log, of size")
       .backends()
       .number("--rounds", &Arguments::rounds, 1, 1000, "Phases of each side, of writers")

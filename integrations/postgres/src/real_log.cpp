@@ -60,8 +60,11 @@ class RealHome final : public HomeFile {
 }  // namespace
 
 Result<std::unique_ptr<StoredLog>> StoredLog::open(const std::string& path, std::uint64_t bytes) {
-  // A redo log that is larger than what the application log can hold gains nothing.
-  Result<memlith::Store> store = memlith::Store::open(path, {.create = true, .log_max_bytes = 2 * bytes});
+  // Room for all that the application log can hold: what it has consumed need not go home, and checkpoints come when
+  // everything is consumed. The size is given, so the log is filled with zeros once, when it is made.
+  Result<memlith::Store> store =
+      memlith::Store::open(path,
+                           {.create = true, .manual_checkpoint = true, .log_bytes = bytes, .log_max_bytes = 2 * bytes});
   if (!store) return store.error();
   Result<memlith::AppLog> log =
       memlith::AppLog::open(*store, kLogName, {.create = true, .when_full = memlith::WhenFull::fail, .size = bytes});
@@ -102,7 +105,10 @@ Result<std::optional<std::string_view>> StoredLog::next() {
 Result<void> StoredLog::consume() {
   if (read_ == 0) return {};
   if (Result<void> consumed = log_.consume(read_); !consumed) return consumed;
-  return log_.write();
+  if (Result<void> written = log_.write(); !written) return written;
+  // One that fails for lack of memory comes when the redo log is full; other failures the next append tells.
+  (void)store_.checkpoint();
+  return {};
 }
 
 Result<std::unique_ptr<HomeFile>> FileHomes::open(const std::string& path) {
