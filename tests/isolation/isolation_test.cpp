@@ -415,7 +415,7 @@ TEST_P(PlantedFault, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, PlantedFault,
-                         ::testing::Values(Planted{Mutant::kv_gaps_not_locked, "NoGapLock", {"G2"}},
+                         ::testing::Values(Planted{Mutant::kv_gaps_not_locked, "NoGapLock", {"G2", "order"}},
                                            Planted{Mutant::kv_read_locks_released_early,
                                                    "EarlyRelease",
                                                    {"G2-item", "G2", "order"}},
