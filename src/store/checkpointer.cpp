@@ -115,7 +115,7 @@ Status Checkpointer::run(Pacing& pacing, LogPosition to) {
   // ORDER shown-before-home: a process that follows the store takes what it sees to be durable, and copies home files.
   // It must not find bytes there of commits that it does not know to be durable. [mutant durable_not_shown]
   if (publisher_ != nullptr) publisher_->show_now();
-  MEMLITH_TRY(gather(from, to, pacing));
+  MEMLITH_TRY_ASSIGN(to, gather(from, to, pacing));
   // ORDER moment-before-home: a file that holds anything of these commits must say so. Otherwise an older log could be
   // replayed over them. [test Crash.EveryOperation]
   MEMLITH_TRY(replay_->note_moment(from, to));
@@ -127,8 +127,9 @@ Status Checkpointer::run(Pacing& pacing, LogPosition to) {
   return free_frames(to);
 }
 
-// Reads the frames back into the overlay, and writes the overlay home whenever it is too large for memory.
-Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
+// Reads the frames back into the overlay, and writes the overlay home whenever it is too large for memory. Returns how
+// far: to the end of a frame, which lies before `to` if the pace limits the pages.
+Result<LogPosition> Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
   replay_->begin();
   LogReader reader = files_.log->reader(from, to.lsn);
   const DeadBytes::ByCommit dead = files_.dead.all();
@@ -148,13 +149,17 @@ Status Checkpointer::gather(LogPosition from, LogPosition to, Pacing& pacing) {
     MEMLITH_TRY(replay_->gather(*frame).status());
     replay_->note_gathered(static_cast<double>(bytes_between(from.lsn, reader.position().lsn)) /
                            static_cast<double>(bytes_between(from.lsn, to.lsn)));
+    if (replay_->overlay().page_count() >= pacing.pages()) {
+      replay_->note_gathered(1);
+      return reader.position();
+    }
     if (replay_->is_full()) {
       MEMLITH_TRY(replay_->note_moment(from, to));
       MEMLITH_TRY(replay_->write_home(&pacing));
     }
   }
   MEMLITH_ASSERT(reader.position() == to);
-  return kOk;
+  return to;
 }
 
 // The home files are written: everything before `to` leaves the log.
@@ -239,7 +244,7 @@ void Checkpointer::start(Background& background, StatsPublisher& publisher) {
   background_ = &background;
   publisher_ = &publisher;
   if (files_.options.manual_checkpoint) {
-    files_.log->set_relieve([this] { return run_once(true); });
+    files_.log->set_relieve([this] { return run_once(Need::now); });
     return;
   }
   files_.log->set_relieve([this] { return make_room(); });
@@ -261,20 +266,43 @@ void Checkpointer::stop() {
 
 void Checkpointer::wake_at(Lsn end) {
   if (files_.options.manual_checkpoint || end.value < trigger_lsn_.load(std::memory_order_relaxed)) return;
-  trigger_lsn_.store(~0ull, std::memory_order_relaxed);  // once; the checkpoint sets the next
+  trigger_lsn_.store(kAsked, std::memory_order_relaxed);  // once; the checkpoint sets the next
   if (background_->checkpoints.want(job_, SteadyClock::now())) return;
   // No thread can be started: a later commit tries again. A commit that finds the log full needs none.
   ask_again_after(end, files_.log->capacity_bytes() / 8);
 }
 
+bool Checkpointer::look_for_idle(Lsn newest) {
+  const Log& log = *files_.log;
+  if (files_.options.manual_checkpoint || log.poisoned()) return false;
+  const Lsn head = log.head();
+  const std::uint64_t waiting = bytes_between(log.tail().lsn, head);
+  const auto next = idle_watch_.look(newest, log.durable_lsn(), waiting, log.capacity_bytes());
+  if (next == IdleWatch::Next::begin) {
+    idle_at_.store(head.value, std::memory_order_relaxed);
+    (void)background_->checkpoints.want(job_, SteadyClock::now());  // without a thread, later
+  }
+  return next == IdleWatch::Next::look_again;
+}
+
+Status Checkpointer::run_while_idle() {
+  idle_at_.store(files_.log->head().value, std::memory_order_relaxed);
+  return run_unless_running(Need::idle);
+}
+
 std::optional<Workers::Time> Checkpointer::work() {
+  const bool asked = trigger_lsn_.load(std::memory_order_relaxed) == kAsked;
+  (void)run_unless_running(asked ? Need::soon : Need::idle);
+  return std::nullopt;
+}
+
+Status Checkpointer::run_unless_running(Need need) {
   {
     const LockGuard lock(wake_mutex_);
-    if (stopping_ || running_) return std::nullopt;
+    if (stopping_ || running_) return kOk;
     running_ = true;
   }
-  (void)run_for_all(false);
-  return std::nullopt;
+  return run_for_all(need);
 }
 
 Status Checkpointer::make_room() {
@@ -285,31 +313,35 @@ Status Checkpointer::make_room() {
     if (running_) return kOk;
     running_ = true;
   }
-  return run_for_all(true);
+  return run_for_all(Need::now);
 }
 
-// Checkpoints until no commit waits for room. The caller has set running_.
-Status Checkpointer::run_for_all(bool hurry) {
+// Checkpoints until no commit waits for room, nor an idle store for the next piece. The caller has set running_.
+Status Checkpointer::run_for_all(Need need) {
   for (;;) {
-    const Status status = run_once(hurry);
+    const Lsn tail = files_.log->tail().lsn;
+    const Status status = need == Need::idle && !is_idle() ? kOk : run_once(need);
     const LockGuard lock(wake_mutex_);
     assert_state();
     log_full_ = false;
-    if (stopping_ || files_.log->poisoned() || !files_.log->room_is_waited_for()) {
+    const bool goes_on = need == Need::idle && status.ok() && is_idle() && files_.log->tail().lsn > tail &&
+                         hurrying_ == 0 && !others_wait();
+    const bool waits = files_.log->room_is_waited_for();
+    if (stopping_ || files_.log->poisoned() || !(waits || goes_on)) {
       running_ = false;
       return status;
     }
-    hurry = true;
+    if (waits) need = Need::now;
   }
 }
 
-// One checkpoint, for commits that wait for room or for those to come.
-Status Checkpointer::run_once(bool hurry) {
+// One checkpoint, for commits that wait for room or for those to come, or one piece of one.
+Status Checkpointer::run_once(Need need) {
   const LockGuard lock(mutex_);
   Log& log = *files_.log;
   Status status = kOk;
   try {
-    status = grow_or_run(hurry);
+    status = need == Need::idle ? run_piece() : grow_or_run(need);
   } catch (const std::bad_alloc&) {
     status = fail(Errc::no_memory, Detail::object, "out of memory before a checkpoint");
   }
@@ -323,12 +355,25 @@ Status Checkpointer::run_once(bool hurry) {
   return status;
 }
 
-Status Checkpointer::grow_or_run(bool hurry) {
+// A commit that comes meanwhile finds a checkpoint that gives way to it, and that is over soon.
+Status Checkpointer::run_piece() {
+  Log& log = *files_.log;
+  const LogPosition durable = log.durable();
+  const auto wait = look_for_archiver(files_.volume, files_.names.archived, log.log_id());
+  if (wait.has_value() && wait->keep_bytes > 0 && wait->archived < durable.lsn) return kOk;  // the log is to keep that
+  if (log.tail() == durable) return kOk;
+  Pacing pacing(*this);
+  pacing.keep_pace(true);
+  pacing.set_pages(files_.options.idle_pages);
+  return run_unless_poisoned(pacing, durable);
+}
+
+Status Checkpointer::grow_or_run(Need need) {
   if (grow_log()) return kOk;
   const std::optional<LogPosition> to = end_for_commits();
   if (!to.has_value()) return kOk;
   Pacing pacing(*this);
-  if (!hurry) pacing.keep_pace(false);
+  if (need == Need::soon) pacing.keep_pace(false);
   return run_unless_poisoned(pacing, *to);
 }
 

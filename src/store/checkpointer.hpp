@@ -2,8 +2,9 @@
 // checkpoint".
 //
 // A background thread runs a checkpoint when the log is half full; a commit that finds the log full, or a caller, runs
-// one in its own thread. One checkpoint runs at a time (mutex_). Requests to the running checkpoint are guarded by
-// another lock (wake_mutex_), which is never held during I/O.
+// one in its own thread. While there are no commits, the background thread runs small ones, one behind the other, each
+// over the next few hundred pages of the log. One checkpoint runs at a time (mutex_). Requests to the running one are
+// guarded by another lock (wake_mutex_), which is never held during I/O.
 //
 // A checkpoint that makes room for commits leaves in the log what an archiver asks for, up to a size
 // (store/archived.hpp). The log grows then. Checkpoints for callers free everything.
@@ -54,8 +55,17 @@ class Checkpointer {
 
   // Wakes the thread if a frame that ends there has filled the log so far.
   void wake_at(Lsn end);
+  // Looks whether the store is idle, and wakes the thread if so and enough waits to go home. One thread at a time.
+  // `newest`: the store's newest ticket. True: another look is due in IdleWatch::kLookAgain.
+  bool look_for_idle(Lsn newest);
+  // Writes home piece by piece everything that is durable now, until there is a commit or another checkpoint is wanted.
+  Status run_while_idle() MEMLITH_EXCLUDES(mutex_, wake_mutex_);
 
  private:
+  // The reason for a checkpoint: the store is idle; commits will need room; they wait for it.
+  enum class Need : std::uint8_t { idle, soon, now };
+  static constexpr std::uint64_t kAsked = ~0ull;  // of trigger_lsn_
+
   // The pace of one checkpoint. A checkpoint without a pace hurries: its caller waits for it, and commits may wait,
   // too.
   class Pacing final : public ReplayPace {
@@ -63,6 +73,9 @@ class Checkpointer {
     explicit Pacing(Checkpointer& owner) : owner_(owner) {}
     // The checkpoint should be over when three quarters of the room that is left now are used.
     void keep_pace(bool caller_waits);
+    // The checkpoint ends at the first frame behind so many pages.
+    void set_pages(std::uint64_t pages) { pages_ = pages; }
+    [[nodiscard]] std::uint64_t pages() const { return pages_; }
     [[nodiscard]] std::uint64_t write_bytes_max() const override;
     std::uint64_t step_bytes(double home) override;
     void pause() override;
@@ -76,6 +89,7 @@ class Checkpointer {
     };
     Checkpointer& owner_;
     std::optional<Kept> kept_;
+    std::uint64_t pages_ = ~0ull;
   };
   // While such an object exists, a checkpoint does not pause, because a thread waits for it.
   class Haste {
@@ -93,9 +107,12 @@ class Checkpointer {
   // For a commit that found the log full: waits for the running checkpoint, or runs one itself. The commit therefore
   // needs no background thread, and does not wait for other stores.
   Status make_room() MEMLITH_EXCLUDES(mutex_, wake_mutex_);
-  Status run_for_all(bool hurry) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
-  Status run_once(bool hurry) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
-  Status grow_or_run(bool hurry) MEMLITH_REQUIRES(mutex_);
+  Status run_unless_running(Need need) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  Status run_for_all(Need need) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  Status run_once(Need need) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  Status grow_or_run(Need need) MEMLITH_REQUIRES(mutex_);
+  Status run_piece() MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] bool is_idle() const { return files_.log->head().value == idle_at_.load(std::memory_order_relaxed); }
   bool grow_log() MEMLITH_REQUIRES(mutex_);
   // How far a checkpoint goes that makes room for commits: not beyond what is archived, if an archiver asks for that.
   // Empty: the log has grown instead, and there is room.
@@ -104,7 +121,7 @@ class Checkpointer {
   [[nodiscard]] LogPosition last_before(Lsn end) const MEMLITH_REQUIRES(mutex_);
   Status run_unless_poisoned(Pacing& pacing, LogPosition to) MEMLITH_REQUIRES(mutex_);
   Status run(Pacing& pacing, LogPosition to) MEMLITH_REQUIRES(mutex_);
-  Status gather(LogPosition from, LogPosition to, Pacing& pacing) MEMLITH_REQUIRES(mutex_);
+  Result<LogPosition> gather(LogPosition from, LogPosition to, Pacing& pacing) MEMLITH_REQUIRES(mutex_);
   Status free_frames(LogPosition to) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t room_left(Lsn head) const;
   void ask_again_after(Lsn lsn, std::uint64_t bytes) {
@@ -137,7 +154,9 @@ class Checkpointer {
   std::uint32_t hurrying_ MEMLITH_GUARDED_BY(wake_mutex_) = 0;  // callers of checkpoint()
   bool stopping_ MEMLITH_GUARDED_BY(wake_mutex_) = false;
 
-  Atomic<std::uint64_t> trigger_lsn_{~0ull};  // a commit that reaches it wakes the job
+  Atomic<std::uint64_t> trigger_lsn_{kAsked};  // a commit that reaches it wakes the job
+  IdleWatch idle_watch_;                       // of the thread that looks
+  Atomic<std::uint64_t> idle_at_{0};           // the log's head when the store was found idle
   Workers::Job job_{[this] { return work(); }};
 };
 

@@ -65,6 +65,8 @@ struct StoreOptions {
   std::uint64_t replay_bytes_max = 256 * kMiB;  // memory that replay fills before it writes home
   // From this many bytes on, recovery writes home past the page cache.
   std::uint64_t direct_replay_bytes_min = 4 * kMiB;
+  // Pages that a checkpoint of an idle store brings home before it looks for commits again.
+  std::uint64_t idle_pages = 256;
   // A checkpoint flushes home files at least once per this many bytes.
   std::uint64_t home_flush_bytes = 2 * kMiB;
   bool manual_flush = false;         // flush_soon() does nothing

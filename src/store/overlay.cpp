@@ -35,7 +35,9 @@ Overlay::Page& Overlay::page_of(Leaves& leaves, std::uint64_t page) {
   const std::size_t before = leaves.size();
   Leaf& leaf = leaves[page / kLeafPages];
   if (leaves.size() > before) bytes_held_ += sizeof(Leaf);
-  return leaf[page % kLeafPages];
+  Page& found = leaf[page % kLeafPages];
+  if (found.empty()) ++pages_;  // the caller puts something in
+  return found;
 }
 
 // For two more pieces: cutting may make one, and one is inserted.
@@ -138,6 +140,7 @@ void Overlay::drop(const Extent& extent) {
     const std::uint64_t page_begin = at / kPageBytes * kPageBytes;
     cut_out(page, static_cast<std::uint32_t>(at - page_begin),
             static_cast<std::uint32_t>(std::min(end - page_begin, kPageBytes)));
+    if (page.empty()) --pages_;
   }
 }
 
@@ -209,6 +212,7 @@ void Overlay::clear() {
   arenas_.clear();
   arena_next_ = nullptr;
   arena_left_ = 0;
+  pages_ = 0;
   bytes_held_ = 0;
 }
 

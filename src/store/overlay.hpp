@@ -40,6 +40,7 @@ class Overlay {
   [[nodiscard]] std::vector<ObjectId> objects() const;
   [[nodiscard]] std::uint64_t piece_count() const;  // of all objects: how often for_each() would call
 
+  [[nodiscard]] std::uint64_t page_count() const { return pages_; }       // in which something has changed
   [[nodiscard]] std::uint64_t bytes_held() const { return bytes_held_; }  // memory in use, roughly
   void clear();
 
@@ -66,6 +67,7 @@ class Overlay {
   std::vector<AlignedBuffer> arenas_;
   std::byte* arena_next_ = nullptr;
   std::uint64_t arena_left_ = 0;
+  std::uint64_t pages_ = 0;
   std::uint64_t bytes_held_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "base/units.hpp"
 
@@ -48,6 +49,36 @@ class CheckpointPace {
   double room_bytes_;
   double done_ = 0;
   double filled_ = 0;
+};
+
+// Tells when a store has nothing to do, so that a checkpoint takes nothing from commits. Asked now and then, it looks
+// twice within some milliseconds: the store is idle if no commit came in between and none is under way. A busy store
+// pays for the looks only.
+class IdleWatch {
+ public:
+  static constexpr std::chrono::milliseconds kLookAgain{20};
+  static constexpr std::uint64_t kBytesMin = 1 * kMiB;  // a few hundred pages
+
+  enum class Next : std::uint8_t { nothing, look_again, begin };
+
+  // How much has to wait in a log of this size. Fewer bytes would write pages home more often that change often.
+  static constexpr std::uint64_t bytes_min(std::uint64_t capacity_bytes) {
+    return std::min(capacity_bytes / 4, std::max(kBytesMin, capacity_bytes / 64));
+  }
+
+  // `newest`: the end of the newest commit; `waiting_bytes`: the log has so much that is not home.
+  Next look(Lsn newest, Lsn durable, std::uint64_t waiting_bytes, std::uint64_t capacity_bytes) {
+    const bool again = std::exchange(looks_again_, false);
+    const Lsn before = std::exchange(newest_, newest);
+    if (waiting_bytes < bytes_min(capacity_bytes)) return Next::nothing;
+    if (again) return before == newest && durable >= newest ? Next::begin : Next::nothing;
+    looks_again_ = true;
+    return Next::look_again;
+  }
+
+ private:
+  bool looks_again_ = false;
+  Lsn newest_;
 };
 
 }  // namespace memlith::core

@@ -2,10 +2,6 @@
 
 namespace memlith::core {
 
-namespace {
-constexpr std::chrono::milliseconds kShowEvery{50};
-}
-
 Result<std::unique_ptr<StatsPublisher>> StatsPublisher::make(StoreFiles& files, Device* file) {
   MEMLITH_TRY_ASSIGN(LiveStats live,
                      LiveStats::make(files.volume, files.names.stats, file, files.log->superblock().incarnation));
@@ -57,14 +53,14 @@ std::optional<Workers::Time> StatsPublisher::show() {
     const LockGuard lock(show_mutex_);
     live_.show();  // may take a while, and commits change counters meanwhile
   }
-  const bool again = on_show_ && on_show_();
+  const auto again = on_show_ ? on_show_() : std::nullopt;
   MEMLITH_ASSERT(shown_ <= seen);
-  if (std::exchange(shown_, seen) == seen && !again) {
+  if (std::exchange(shown_, seen) == seen && !again.has_value()) {
     // Counters that changed just after the last notification have been published by now.
     idle_.store(true);
     if (changes_.load() == seen || !idle_.exchange(false)) return std::nullopt;
   }
-  return SteadyClock::now() + kShowEvery;
+  return SteadyClock::now() + again.value_or(kShowEvery);
 }
 
 void StatsPublisher::stop() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,9 +31,11 @@ class StatsPublisher {
   void note_change();
 
   void start(Background& background) { background_ = &background; }
-  // Also called by the thread that shows the page; true: it has to be called again, although no counter changes.
-  // Before start().
-  void set_on_show(std::function<bool()> on_show) { on_show_ = std::move(on_show); }
+  // Also called by the thread that shows the page; returns how soon it has to be called again, although no counter
+  // changes. Before start().
+  static constexpr std::chrono::milliseconds kShowEvery{50};
+  using OnShow = std::function<std::optional<std::chrono::milliseconds>()>;
+  void set_on_show(OnShow on_show) { on_show_ = std::move(on_show); }
   // When this returns, no background thread publishes the page, and none will.
   void stop();
   // Removes the file, which tells other processes that the store is open.
@@ -45,7 +48,7 @@ class StatsPublisher {
 
   StoreFiles& files_;
   LiveStats live_;
-  std::function<bool()> on_show_;
+  OnShow on_show_;
   Mutex show_mutex_;                       // held while the page is written
   Background* background_ = nullptr;       // null: the page is not published any more, or not yet
   std::atomic<bool> idle_{true};           // the job neither waits nor runs

@@ -172,8 +172,12 @@ Status Store::start() {
   flusher_ = std::make_unique<Flusher>(files_, *background_, &collectors_);
   if (!files_.options.manual_flush) {
     time_marker_ = std::make_unique<TimeMarker>(files_, *flusher_, SteadyClock::now());
-    publisher_->set_on_show([this] { return time_marker_->look(SteadyClock::now(), now_since_1970_ns); });
   }
+  publisher_->set_on_show([this]() -> std::optional<std::chrono::milliseconds> {
+    const bool marks = time_marker_ != nullptr && time_marker_->look(SteadyClock::now(), now_since_1970_ns);
+    if (checkpointer_.look_for_idle(newest_ticket())) return IdleWatch::kLookAgain;
+    return marks ? std::optional(StatsPublisher::kShowEvery) : std::nullopt;
+  });
   publisher_->start(*background_);
   publisher_->publish();
   files_.log->set_on_durable([this] {

@@ -201,6 +201,12 @@ class Store {
   // Returns when everything before `end` is home. Runs a checkpoint only if necessary, and gives way to commits of
   // other threads.
   Status bring_home(Lsn end);
+  // In the calling thread, what a thread of the store does while there are no commits: a checkpoint by small pieces,
+  // which ends early as soon as there is a commit.
+  Status bring_home_while_idle() {
+    MEMLITH_TRY(check_process());
+    return checkpointer_.run_while_idle();
+  }
   // These bytes after the commits up to `end`, as far as the log has them: home has the rest. They are of one object,
   // in order, and no commit changes them meanwhile. Waits until the commits are durable, and for no checkpoint.
   Status read_log(std::span<const Extent> wanted, Lsn end, Overlay& found);

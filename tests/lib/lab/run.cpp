@@ -545,4 +545,12 @@ void Run::checkpoint() {
   if (!ok && fired() > before) now_poisoned();
 }
 
+void Run::idle() {
+  if (store == nullptr) return;
+  const std::uint64_t before = fired();
+  if (!passed(store->bring_home_while_idle(), "a checkpoint of the idle store", before) && fired() > before) {
+    now_poisoned();
+  }
+}
+
 }  // namespace memlith::lab

@@ -100,6 +100,7 @@ class Run {
   // Several commits in one batch, of which `until` are waited for (all unless said).
   void batch(const std::vector<std::vector<Write>>& commits, std::size_t until = ~std::size_t{0});
   void checkpoint();
+  void idle();
   // A checkpoint of one home whose superblock is reported as failed, but written. More of them follow.
   void checkpoints_that_fail();
   // A commit that does not fit the log at its limit: it must fail and leave no trace.

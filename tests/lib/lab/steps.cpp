@@ -25,6 +25,7 @@ Step open() { return step("open the store", &Run::open); }
 Step close() { return step("close the store", &Run::close); }
 Step abandon() { return step("leave the store without closing it", &Run::abandon); }
 Step checkpoint() { return step("checkpoint", &Run::checkpoint); }
+Step idle() { return step("no commits for a while", &Run::idle); }
 Step wait_for_those() { return step("wait for those", &Run::wait); }
 Step create(const std::string& name, std::uint64_t size) {
   return step(fmt::format("create {} of {} bytes", name, size), &Run::create, name, size);

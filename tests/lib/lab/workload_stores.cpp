@@ -26,6 +26,7 @@ StoreOptions small_store() {
   options.log.window_bytes = 4096;
   options.log.pipeline_bytes_min = 0;  // batches overlap, however small
   options.flusher_looks = 1;
+  options.idle_pages = 2;
   options.log.turns_awake = 1;
   return options;
 }

@@ -313,6 +313,44 @@ std::vector<Step> pieces(Random& random) {
           close()};
 }
 
+// Pieces of several frames and of one, with commits in between, and one that a kill ends.
+std::vector<Step> idle_store(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          create("a", 16384),
+          create("b", 8192),
+          commit({{"a", 0, 3000 + shift}}),
+          commit({{"a", 100, 700}}),
+          commit({{"b", 4096, 900}}),
+          commit({{"a", 8192, 4096}, {"b", 0, 100 + shift}}),
+          idle(),
+          commit({{"a", 200, 5000}}),
+          idle(),
+          idle(),
+          commit({{"b", 300, 600 + shift}}),
+          abandon(),
+          open(),
+          commit({{"a", 12000, 700 + shift}}),
+          commit({{"b", 0, 50}}),
+          idle(),
+          close()};
+}
+
+std::vector<Step> idle_file(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  return {open(),
+          commit({{"file", 0, 300 + shift}}),
+          commit({{"file", 4000, 700}}),
+          idle(),
+          commit({{"file", 100, 300}}),
+          idle(),
+          abandon(),
+          open(),
+          commit({{"file", 700, 60 + shift}}),
+          idle(),
+          close()};
+}
+
 std::vector<Step> log_full(Random& random) {
   std::vector<Step> steps{open(), create("a", 65536)};
   for (int i = 0; i < 14; ++i) {
@@ -505,6 +543,8 @@ constexpr Workload kWorkloads[] = {
      poisoned,
      {.with_call_faults = false}},
     {"pieces", "checkpoints and recoveries that go by pieces, past the page cache", in_pieces, pieces},
+    {"idle", "a store that goes home by pieces while there are no commits", small_store, idle_store},
+    {"idle-file", "the same of an ordinary file", file, idle_file, kOrdinaryFile},
     {"log-full", "a log that may not grow, and a commit that does not fit it", full_log, log_full},
     {"growing-log", "frames over several slots that make the log grow", small_store, growing_log},
     {"streams", "frames of several chunks, written in pieces of up to 16 KiB", wide_slots, streams},

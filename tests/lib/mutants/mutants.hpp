@@ -82,6 +82,8 @@
   X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")        \
   X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")            \
   X(trim_before_homes, store, "a checkpoint moves the tail first and writes the homes then")                       \
+  X(idle_frees_before_homes, store, "a checkpoint of an idle store frees log before home is durable")              \
+  X(idle_piece_frees_all, store, "a piece of an idle store's checkpoint frees the frames behind it, too")          \
   X(checkpoint_beyond_durable, store, "a checkpoint writes home what is written to the log but not flushed")       \
   X(checkpoint_forgets_home, store, "a checkpoint that flushed homes on its way does not flush the rest of them")  \
   X(unproven_pieces_written_home, store, "a recovery by pieces writes home what nothing proves durable yet")       \

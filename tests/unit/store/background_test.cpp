@@ -79,6 +79,27 @@ TEST(Background, ManyStoresShareAHandfulOfThreads) {
   EXPECT_EQ(thread_count_down_to(before), before) << "a store that is dropped leaves threads";
 }
 
+// No call asks for it, and the log is far from half full.
+TEST(Background, AnIdleStoreGoesHome) {
+  const TempFolder folder;
+  const auto volume = make_posix_volume(folder / "store");
+  StoreOptions options;
+  options.create = true;
+  options.log_bytes = 8 * kMiB;
+  auto store = must(Store::open(*volume, options));
+  const ObjectId object = create_object(*store, "a", 4 * kMiB);
+  ASSERT_OK(store->checkpoint());
+  const Lsn tail = store->home_lsn();
+  for (std::uint64_t at = 0; at < 3 * kMiB; at += 64 * kKiB) {
+    ASSERT_OK(commit(*store, {{object, at, filled(64 * kKiB, 5)}}));
+  }
+  const Lsn end = store->log().durable_lsn();
+  while (store->home_lsn() < end) std::this_thread::yield();
+  EXPECT_GT(end, tail);
+  EXPECT_GE(store->counters().home_bytes.load(), 3 * kMiB);
+  EXPECT_OK(store->close());
+}
+
 // Disks that stand still, as many as there are threads for checkpoints and more: another store's full log makes room
 // all the same.
 TEST(Background, AFullLogWaitsForNoOtherStore) {

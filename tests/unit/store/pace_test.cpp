@@ -94,6 +94,34 @@ TEST(CheckpointPace, IsOverBeforeTheRoomIs) {
   }
 }
 
+TEST(IdleWatch, ABusyStoreIsNeverIdle) {
+  IdleWatch watch;
+  for (std::uint64_t lsn = 1; lsn < 1000; ++lsn) {
+    EXPECT_NE(watch.look(Lsn{lsn}, Lsn{lsn}, kRoom / 2, kRoom), IdleWatch::Next::begin);
+  }
+}
+
+TEST(IdleWatch, TwoLooksWithoutACommitFindAnIdleStore) {
+  IdleWatch watch;
+  EXPECT_EQ(watch.look(Lsn{5}, Lsn{5}, kRoom / 2, kRoom), IdleWatch::Next::look_again);
+  EXPECT_EQ(watch.look(Lsn{6}, Lsn{6}, kRoom / 2, kRoom), IdleWatch::Next::nothing) << "there was a commit";
+  EXPECT_EQ(watch.look(Lsn{6}, Lsn{6}, kRoom / 2, kRoom), IdleWatch::Next::look_again);
+  EXPECT_EQ(watch.look(Lsn{6}, Lsn{5}, kRoom / 2, kRoom), IdleWatch::Next::nothing) << "one is under way";
+  EXPECT_EQ(watch.look(Lsn{6}, Lsn{6}, kRoom / 2, kRoom), IdleWatch::Next::look_again);
+  EXPECT_EQ(watch.look(Lsn{6}, Lsn{6}, kRoom / 2, kRoom), IdleWatch::Next::begin);
+}
+
+TEST(IdleWatch, FewPagesAreLeftInTheLog) {
+  EXPECT_EQ(IdleWatch::bytes_min(1 * kMiB), 256 * kKiB);
+  EXPECT_EQ(IdleWatch::bytes_min(4 * kMiB), 1 * kMiB);
+  EXPECT_EQ(IdleWatch::bytes_min(64 * kMiB), 1 * kMiB);
+  EXPECT_EQ(IdleWatch::bytes_min(1 * kGiB), 16 * kMiB);
+  IdleWatch watch;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(watch.look(Lsn{5}, Lsn{5}, kMiB - 1, kRoom), IdleWatch::Next::nothing);
+  }
+}
+
 // The bytes that a checkpoint gives the disk from one flush of a home file to the next.
 class PacedStore : public ::testing::Test {
  protected:
@@ -183,6 +211,38 @@ TEST_F(PacedStore, BringsHomeInSmallSteps) {
   const std::vector<std::uint64_t> seen = steps();
   EXPECT_GE(seen.size(), kLogBytes / 4 / CheckpointPace::kStepBytes - 1);
   for (const std::uint64_t pages : seen) EXPECT_LE(pages, kStepPages);
+}
+
+// Everything goes home while there are no commits, in pieces of some pages; a commit that comes in between ends that.
+TEST_F(PacedStore, AnIdleStoreGoesHomeByPieces) {
+  const Bytes content = filled(kPageBytes, 7);
+  const auto commit_pages = [&](std::uint64_t pages) {
+    for (std::uint64_t page = 0; page < pages; ++page) {
+      ASSERT_OK(commit(*store_, {{object_, 2 * page * kPageBytes, content}}));
+    }
+  };
+  commit_pages(400);
+  const Lsn head = store_->log().head();
+  const std::uint64_t before = store_->counters().checkpoints.load();
+  ASSERT_OK(store_->bring_home_while_idle());
+  EXPECT_EQ(store_->home_lsn(), head);
+  EXPECT_EQ(store_->counters().checkpoints.load(), before + 2) << "256 pages and the others";
+  for (const std::uint64_t pages : steps()) EXPECT_LE(pages, kStepPages);
+
+  commit_pages(400);
+  bool committed = false;
+  volume_.before_transfer = [&] {
+    if (committed || store_->counters().checkpoints.load() < before + 3) return;
+    committed = true;
+    const Extent extent{object_, 0, kPageBytes};
+    FrameWriter writer = must(store_->begin_commit({&extent, 1}, {}));
+    writer.put(content.data(), content.size());
+    (void)must(writer.finish());
+  };
+  ASSERT_OK(store_->bring_home_while_idle());
+  EXPECT_TRUE(committed);
+  EXPECT_LE(store_->counters().checkpoints.load(), before + 4);
+  EXPECT_LT(store_->home_lsn(), store_->log().head());
 }
 
 // A thread that waits for a checkpoint does not wait for pauses.
