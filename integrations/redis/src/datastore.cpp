@@ -106,7 +106,7 @@ struct datastore {
     }
   }
 
-  Result<void> append(std::string_view bytes) {
+  Result<void> append(std::string_view bytes, bool ahead = false) {
     const std::uint64_t needed = bytes.size() + 64;
     if (room < needed) {
       if (auto made = make_room(needed); !made) return made;
@@ -115,11 +115,11 @@ struct datastore {
     if (!number) return number.error();
     newest = *number;
     room -= std::min(room, needed);
-    if (mover->weak()) {
+    if (mover->weak() || ahead) {
       mover->appended(bytes.size());
       return {};
     }
-    return log->write();
+    return mover->write();
   }
 
   void say_bindings() {
@@ -272,6 +272,19 @@ int datastore_append(datastore* datastore, const char* bytes, size_t byte_count)
   const bool refused = !appended && datastore->mover->weak() && is_refusal(appended.error());
   return refused ? DATASTORE_NO_ROOM : datastore->done(appended);
 }
+
+int datastore_append_ahead(datastore* datastore, const char* bytes, size_t byte_count) {
+  const Result<void> appended = datastore->append({bytes, byte_count}, true);
+  return !appended && is_refusal(appended.error()) ? DATASTORE_NO_ROOM : datastore->done(appended);
+}
+
+uint64_t datastore_newest(datastore* datastore) { return datastore->newest; }
+
+uint64_t datastore_durable(datastore* datastore) { return datastore->log->durable(); }
+
+void datastore_tell_progress(datastore* datastore, int fd) { datastore->mover->tell_progress(fd); }
+
+uint64_t datastore_flush_us(datastore* datastore) { return datastore->mover->flush_us(); }
 
 int datastore_write(datastore* datastore) { return datastore->done(datastore->log->write()); }
 

@@ -62,7 +62,16 @@ void datastore_set_durability(datastore* datastore, int durability, uint64_t win
 /* Appends an entry. Strong: durable on return. Weak: durable within the window. Waits for the thread if the log is
  * full; an entry for which the whole log is too small makes the log grow. */
 int datastore_append(datastore* datastore, const char* bytes, size_t byte_count);
-/* A weak append's result: nothing was appended, because the disk has no room. Try again with the same bytes. */
+/* Appends an entry, and a thread flushes it at once: durable when datastore_durable() has reached its number. */
+int datastore_append_ahead(datastore* datastore, const char* bytes, size_t byte_count);
+uint64_t datastore_newest(datastore* datastore);
+uint64_t datastore_durable(datastore* datastore);
+/* `fd` is an eventfd, to which is added when more may be durable, or a flush has failed. */
+void datastore_tell_progress(datastore* datastore, int fd);
+/* How long a flush takes, smoothed. Any thread. */
+uint64_t datastore_flush_us(datastore* datastore);
+/* The result of a weak append, or of one ahead: nothing was appended, because the disk has no room. Try again with the
+ * same bytes. */
 enum { DATASTORE_NO_ROOM = 1 };
 /* 0 while the disk has no room for what the threads behind have to write. They try again; until then, nothing more
  * should be appended than has to be. */

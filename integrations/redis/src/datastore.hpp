@@ -80,6 +80,9 @@ class Mover {
   void hurry();
   void wait_for_move();
   void appended(std::uint64_t bytes);
+  memlith::Result<void> write();  // the log, by any thread; measures how long that takes
+  [[nodiscard]] std::uint64_t flush_us() const { return flush_us_; }
+  void tell_progress(int fd) { progress_ = fd; }
   [[nodiscard]] std::uint64_t waiting_bytes() const;
 
  private:
@@ -93,6 +96,7 @@ class Mover {
   memlith::Result<void> write_parts(const std::vector<Batch>& batches);
   memlith::Result<void> read_to(std::uint64_t entry);
   void fail(const memlith::Error& error);
+  void tell();
 
   memlith::Store& store_;
   memlith::AppLog& log_;
@@ -109,6 +113,8 @@ class Mover {
   std::uint64_t moves_ = 0;                                // mutex_
   std::string failure_;                                    // mutex_
   bool ending_ = false, hurry_ = false, running_ = false;  // mutex_
+  std::atomic<std::uint64_t> flush_us_ = 0;
+  std::atomic<int> progress_ = -1;
   std::atomic<bool> weak_ = false, failed_ = false, refused_flush_ = false, refused_move_ = false;
   std::thread mover_, flusher_;
 };

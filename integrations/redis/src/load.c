@@ -1,8 +1,6 @@
 /* Starting: the records of the kv store, then the commands of the log behind them. plugin redis. */
 #include "redis.h" /* first: it says which system this is */
 
-#include <functions.h>
-
 client* createAOFClient(void); /* of Redis; no header has it */
 
 #define RECORDS_PER_PAUSE 4096
@@ -122,8 +120,7 @@ static int add_functions(rio* from) {
   while ((size_t)from->io.buffer.pos < sdslen(from->io.buffer.ptr)) {
     sds error = NULL;
     int type = rdbLoadType(from);
-    if (type != RDB_OPCODE_FUNCTION2 ||
-        rdbFunctionLoad(from, RDB_VERSION, functionsLibCtxGetCurrent(), type, RDBFLAGS_NONE, &error) != C_OK) {
+    if (load_function(from, type, &error) != C_OK) {
       serverLog(LL_WARNING, "memlith: functions cannot be loaded: %s", error ? error : "not a library");
       sdsfree(error);
       return C_ERR;
@@ -145,13 +142,14 @@ static int add_value(int db, sds key, long long expire) {
   }
   int type = rdbLoadType(&from);
   robj* value = rdbLoadObject(type, &from, key, db, &error);
-  if (!value || !dbAddRDBLoad(&server.db[db], key, value)) {
+  if (!value || !add_loaded(db, key, &value)) {
     serverLog(LL_WARNING, "memlith: the value of key '%s' in database %d cannot be loaded", key, db);
     return C_ERR;
   }
   robj key_object;
   initStaticStringObject(key_object, key);
   if (expire != -1) setExpire(NULL, &server.db[db], &key_object, expire);
+  free_key_of_loaded(key);
   return C_OK;
 }
 
@@ -303,9 +301,7 @@ int memlith_load(int* imported) {
   client* before = server.current_client;
   server.aof_state = AOF_OFF;
   startLoading(datastore_records(memlith_datastore), RDBFLAGS_AOF_PREAMBLE, 0);
-  if (server.db[0].dict && dictSize(server.db[0].dict) == 0) {
-    dictExpand(server.db[0].dict, datastore_records(memlith_datastore));
-  }
+  expect_keys(datastore_records(memlith_datastore));
   runner = server.current_client = createAOFClient();
   payload = sdsempty();
   int status = load_all();

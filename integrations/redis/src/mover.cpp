@@ -66,6 +66,21 @@ std::string Mover::failure() const {
   return failure_;
 }
 
+void Mover::tell() {
+  const std::uint64_t one = 1;
+  if (const int fd = progress_; fd >= 0 && ::write(fd, &one, sizeof one) < 0) return;  // it is readable already
+}
+
+Result<void> Mover::write() {
+  const auto began = std::chrono::steady_clock::now();
+  auto written = log_.write();
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - began;
+  const std::uint64_t before = flush_us_;
+  flush_us_ = before == 0 ? static_cast<std::uint64_t>(took.count())
+                          : (7 * before + static_cast<std::uint64_t>(took.count())) / 8;
+  return written;
+}
+
 void Mover::fail(const memlith::Error& error) {
   {
     const std::lock_guard lock(mutex_);
@@ -73,6 +88,7 @@ void Mover::fail(const memlith::Error& error) {
   }
   failed_ = true;
   moved_.notify_all();
+  tell();
 }
 
 template <class Act>
@@ -143,8 +159,9 @@ void Mover::flush() {
                     [this] { return ending_ || !weak_ || unflushed_bytes_ >= flush_bytes_; });
     unflushed_bytes_ = 0;
     lock.unlock();
-    auto written = until_room(refused_flush_, [this] { return log_.write(); });
+    auto written = until_room(refused_flush_, [this] { return write(); });
     if (!written) return fail(written.error());
+    tell();
     lock.lock();
   }
 }

@@ -114,13 +114,14 @@ static void note_room(int has_room) {
 
 /* Appends what Redis has fed, and the position in the replication stream behind it. DATASTORE_NO_ROOM: nothing was
  * done; then no cut may be made either, because the keys are ahead of the log. */
-static int append_entry(void) {
+static int append_entry(int may_be_ahead) {
   size_t fed = sdslen(server.aof_buf);
   mstime_t latency;
   latencyStartMonitor(latency);
   server.aof_buf = position_note(server.aof_buf);
   size_t bytes = sdslen(server.aof_buf);
-  int status = datastore_append(memlith_datastore, server.aof_buf, bytes);
+  int status = may_be_ahead ? datastore_append_ahead(memlith_datastore, server.aof_buf, bytes) : DATASTORE_NO_ROOM;
+  if (status == DATASTORE_NO_ROOM) status = datastore_append(memlith_datastore, server.aof_buf, bytes);
   if (status == DATASTORE_NO_ROOM && brought) memlith_die("no room for a key that another server removes");
   if (status == DATASTORE_NO_ROOM) {
     sdssubstr(server.aof_buf, 0, fed);
@@ -157,19 +158,20 @@ void __wrap_flushAppendOnlyFile(int force) {
     return;
   }
   if (datastore_failed(memlith_datastore)) memlith_die("a write in the background failed");
+  int may_be_ahead = readers_turn(&force);
   if (replaced && is_whole() && server.aof_state == AOF_ON) {
     /* This has the effects of what was fed, too. */
     if (memlith_full_cut() != C_OK) memlith_die("cannot write the kv store");
     sdsclear(server.aof_buf);
     server.aof_selected_db = -1;
   }
-  if (sdslen(server.aof_buf) > 0 && !in_transaction && !replaced && append_entry() == DATASTORE_NO_ROOM) {
+  if (sdslen(server.aof_buf) > 0 && !in_transaction && !replaced && append_entry(may_be_ahead) == DATASTORE_NO_ROOM) {
     note_room(0);
     return;
   }
   note_room(datastore_has_room(memlith_datastore));
-  if (force && memlith_config.weak && datastore_write(memlith_datastore) != 0) memlith_die("cannot write the log");
-  if (position_is_due()) append_entry();
+  if (force && datastore_write(memlith_datastore) != 0) memlith_die("cannot write the log");
+  if (position_is_due()) append_entry(may_be_ahead);
   cut_if_due();
 }
 
@@ -281,9 +283,16 @@ static void close_store_in_child(void) {
   closedir(folder);
 }
 
-int __real_redisFork(int purpose);
-int __wrap_redisFork(int purpose) {
-  int child = __real_redisFork(purpose);
+#ifdef MEMLITH_VALKEY
+#define REAL_FORK __real_serverFork
+#define WRAP_FORK __wrap_serverFork
+#else
+#define REAL_FORK __real_redisFork
+#define WRAP_FORK __wrap_redisFork
+#endif
+int REAL_FORK(int purpose);
+int WRAP_FORK(int purpose) {
+  int child = REAL_FORK(purpose);
   if (child == 0 && memlith_datastore && store_path[0]) {
     memlith_datastore = NULL;
     close_store_in_child();

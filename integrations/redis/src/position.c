@@ -48,8 +48,8 @@ static position current(void) {
   memset(&none, 0, sizeof none);
   client* master = server.master ? server.master : server.cached_master;
   if (master && (server.masterhost || !iAmMaster())) {
-    if (master->flags & CLIENT_PRE_PSYNC || master->reploff < 0) return none;
-    return make(master->replid, master->reploff, master->db->id);
+    if (is_too_old_for_positions(master) || position_in_stream(master) < 0) return none;
+    return make(stream_of(master), position_in_stream(master), master->db->id);
   }
   /* Without a backlog Redis does not count what is written. */
   if (master || server.masterhost || !iAmMaster() || !server.repl_backlog) return none;
@@ -132,11 +132,19 @@ static void show_restored_id(void) {
   if (is_as_restored()) memcpy(server.replid, restored.id, sizeof server.replid);
 }
 
+#ifdef MEMLITH_VALKEY
+void __real_replicationSetPrimary(char* ip, int port, int full_sync);
+void __wrap_replicationSetPrimary(char* ip, int port, int full_sync) {
+  if (memlith_datastore && !full_sync) show_restored_id();
+  __real_replicationSetPrimary(ip, port, full_sync);
+}
+#else
 void __real_replicationSetMaster(char* ip, int port);
 void __wrap_replicationSetMaster(char* ip, int port) {
   if (memlith_datastore) show_restored_id();
   __real_replicationSetMaster(ip, port);
 }
+#endif
 
 void __real_replicaofCommand(client* c);
 void __wrap_replicaofCommand(client* c) {

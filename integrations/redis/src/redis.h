@@ -4,7 +4,7 @@
 #ifndef MEMLITH_REDIS_REDIS_H
 #define MEMLITH_REDIS_REDIS_H
 
-#include <server.h> /* first: it says which system this is */
+#include "system.h" /* first: it says which system this is */
 
 #include "datastore.h"
 
@@ -50,6 +50,13 @@ int tracker_cut_all(void);          /* says all that there is, in pieces */
 /* A record that was found has parts: its object, the bytes of its value, and the commands behind it. */
 void tracker_found(int db, sds key, uint64_t id, uint64_t base_bytes, uint32_t tails, uint64_t tail_bytes);
 int tracker_alive(void* context, uint64_t id);
+
+/* readers.c: who waits for a flush. */
+/* At the flush of each turn. True: the entry may be appended ahead of its flush. `wait` is set if what was appended
+ * before has to be durable now. */
+int readers_turn(int* wait);
+void readers_changed(int db, sds key);
+void readers_changed_all(void);
 
 /* record.c: records of the kv store. */
 #define RECORD_PARTS 1          /* the value is in parts of an object */

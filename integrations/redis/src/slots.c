@@ -2,6 +2,9 @@
 #include "redis.h" /* first: it says which system this is */
 
 #include <cluster.h>
+#ifdef MEMLITH_VALKEY
+#include <cluster_legacy.h>
+#endif
 
 /* Slots went to another master, which says so; Redis removes their keys without a word. Without a DEL in the log a
  * restart would have the keys again, and if the slot comes back, new commands would be added to old values. */
@@ -25,8 +28,8 @@ int __wrap_dbDelete(redisDb* db, robj* key) {
 
 /* CLUSTER RESET of a replica. (A replica that loads its master's data has stopped the log, and says all data anew when
  * it has loaded it.) */
-long long __real_emptyData(int db, int flags, void(callback)(dict*));
-long long __wrap_emptyData(int db, int flags, void(callback)(dict*)) {
+long long __real_emptyData(int db, int flags, void(callback)(keyspace_table*));
+long long __wrap_emptyData(int db, int flags, void(callback)(keyspace_table*)) {
   if (memlith_datastore && server.cluster_enabled && server.aof_state != AOF_OFF && !server.loading) memlith_replaced();
   return __real_emptyData(db, flags, callback);
 }

@@ -33,22 +33,26 @@ static int functions_changed;
 static uint64_t functions_object;
 static dict* alive; /* set of the ids of all objects, while the kv store is swept */
 
-static void free_object(dict* d, void* value) {
+static void free_object(DICT_OF_VALUE void* value) {
   object* it = value;
-  UNUSED(d);
   sdsfree(it->pending);
   zfree(it);
 }
 
-static dictType objects_type = {dictSdsHash, NULL, NULL, dictSdsKeyCompare, dictSdsDestructor, free_object, NULL, NULL};
+static dictType keys_type = {
+    .hashFunction = dictSdsHash, .keyCompare = dictSdsKeyCompare, .keyDestructor = dictSdsDestructor};
+static dictType objects_type = {.hashFunction = dictSdsHash,
+                                .keyCompare = dictSdsKeyCompare,
+                                .keyDestructor = dictSdsDestructor,
+                                .valDestructor = free_object};
 
 static uint64_t hash_of_id(const void* key) { return dictGenHashFunction(&key, sizeof key); }
-static dictType ids_type = {hash_of_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+static dictType ids_type = {.hashFunction = hash_of_id};
 
 void tracker_init(void) {
   tracks = zcalloc(sizeof(track) * server.dbnum);
   for (int db = 0; db < server.dbnum; db++) {
-    tracks[db].changed = dictCreate(&setDictType);
+    tracks[db].changed = dictCreate(&keys_type);
     tracks[db].objects = dictCreate(&objects_type);
   }
   alive = dictCreate(&ids_type);
@@ -90,9 +94,9 @@ int tracker_alive(void* context, uint64_t id) {
 /* ---- noting ------------------------------------------------------------------------------------------------------ */
 
 static void note_key(int db, robj* key) {
-  dictEntry* entry = dictAddRaw(tracks[db].changed, key->ptr, NULL);
-  if (!entry) return;
-  entry->key = sdsdup(key->ptr);
+  readers_changed(db, key->ptr);
+  if (dictFind(tracks[db].changed, key->ptr)) return;
+  dictAdd(tracks[db].changed, sdsdup(key->ptr), NULL);
   changed++;
 }
 
@@ -186,7 +190,10 @@ static int note_special(redisCommandProc* proc, int db, robj** argv, int argc) {
 static void note_keys(struct redisCommand* command, int db, robj** argv, int argc) {
   getKeysResult keys = GETKEYS_RESULT_INIT;
   int count = getKeysFromCommandWithSpecs(command, argv, argc, GET_KEYSPEC_DEFAULT, &keys);
-  if (count <= 0) everything = 1;
+  if (count <= 0) {
+    everything = 1;
+    readers_changed_all();
+  }
   for (int i = 0; i < count; i++) {
     int access = keys.keys[i].flags & (CMD_KEY_RO | CMD_KEY_RW | CMD_KEY_OW | CMD_KEY_RM);
     if (access != CMD_KEY_RO) note_stale(db, argv[keys.keys[i].pos]);
@@ -232,9 +239,17 @@ static void note(int db, robj** argv, int argc) {
   struct redisCommand* command = lookupCommandOrOriginal(argv, argc);
   if (!command) {
     everything = 1;
+    readers_changed_all();
     return;
   }
-  if (say_at_once(command->proc, db, argv, argc) || note_special(command->proc, db, argv, argc)) return;
+  if (say_at_once(command->proc, db, argv, argc)) {
+    readers_changed(db, argv[1]->ptr);
+    return;
+  }
+  if (note_special(command->proc, db, argv, argc)) {
+    if (command->flags & CMD_WRITE) readers_changed_all();
+    return;
+  }
   getKeysResult keys = GETKEYS_RESULT_INIT;
   int count = getKeysFromCommand(command, argv, argc, &keys);
   if (count == 1 && !(command->flags & CMD_MODULE)) {
@@ -249,7 +264,7 @@ static void note(int db, robj** argv, int argc) {
 void tracker_note(int db, robj** argv, int argc) {
   int i = 0;
   while (i < argc && sdsEncodedObject(argv[i])) i++;
-  if (i == argc) {
+  if (i >= argc) {
     note(db, argv, argc);
     return;
   }
@@ -275,9 +290,9 @@ static void say_value(int db, sds key, robj* value) {
 }
 
 static void say_key(int db, sds key) {
-  dictEntry* entry = dictFind(server.db[db].dict, key);
+  robj* value = value_in(db, key);
   object* it = dictSize(tracks[db].objects) ? dictFetchValue(tracks[db].objects, key) : NULL;
-  if (entry && it && !it->stale && it->tails < TAILS_MAX) {
+  if (value && it && !it->stale && it->tails < TAILS_MAX) {
     if (!it->pending) return;
     datastore_add_part(memlith_datastore, it->id, RECORD_TAIL + it->tails++, it->pending, sdslen(it->pending));
     sdsfree(it->pending);
@@ -285,8 +300,8 @@ static void say_key(int db, sds key) {
     return;
   }
   if (it) forget_object(db, key, it);
-  if (entry) {
-    say_value(db, key, dictGetVal(entry));
+  if (value) {
+    say_value(db, key, value);
     return;
   }
   say_removed(db, key);
@@ -317,17 +332,18 @@ int tracker_cut_all(void) {
   datastore_void(memlith_datastore);
   for (int db = 0; db < server.dbnum; db++) empty(db);
   for (int db = 0; db < server.dbnum; db++) {
-    dictIterator* each = dictGetSafeIterator(server.db[db].dict);
-    dictEntry* entry;
-    while ((entry = dictNext(each)) != NULL) {
-      say_value(db, dictGetKey(entry), dictGetVal(entry));
+    keys_iterator each = begin_keys(db);
+    sds key;
+    robj* value;
+    while (next_key(each, &key, &value)) {
+      say_value(db, key, value);
       if (datastore_cut_bytes(memlith_datastore) < 8 * RECORD_PART_BYTES) continue;
       if (datastore_cut_piece(memlith_datastore) != 0) {
-        dictReleaseIterator(each);
+        end_keys(each);
         return C_ERR;
       }
     }
-    dictReleaseIterator(each);
+    end_keys(each);
   }
   say_functions();
   everything = 0;
