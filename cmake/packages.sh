@@ -37,7 +37,8 @@ packages_rust=(cargo-web rustc-web) # the crates in bindings/rust, where there i
 packages_go=(golang-go)
 packages_redis=(dpkg-dev libjemalloc-dev) # Redis on memlith: build redis, its tests, bench redis
 # package deb: what dist/debian/control names beside the base (tests/package compares them), and what looks at it
-packages_deb=(debhelper debootstrap dh-python dpkg-dev fakeroot librocksdb-dev lintian python3-dev python3-venv)
+packages_deb=(clang-19 debhelper debootstrap dh-python dpkg-dev fakeroot librocksdb-dev lintian llvm-19-dev python3-dev
+  python3-venv)
 # soak guests
 packages_guests=(bc bison btrfs-progs bubblewrap e2fsprogs flex g++-aarch64-linux-gnu mmdebstrap python3-seccomp
   qemu-system-arm qemu-system-x86 xfsprogs)

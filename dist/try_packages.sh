@@ -57,7 +57,9 @@ END
 for run in 1 2; do timed /wheel/bin/python /packages/first.py /wheel/store $run; done
 say "wheel: installed without a compiler; the example ran twice"
 
-# ---- Debian's packages
+# ---- Debian's packages; that of clang's pass, which brings a compiler, comes later
+mkdir /packages/later
+mv /packages/memlith-c++_*.deb /packages/later/
 timed install /packages/*.deb
 memlith --version
 for run in 1 2; do /usr/bin/python3 /packages/first.py /root/state $run; done
@@ -112,7 +114,16 @@ bash /root/consumer/check.sh find_package /usr /root/readme
 bash /root/consumer/check.sh pkg-config-static /usr /root/readme
 say "libmemlith-dev: pkg-config and find_package"
 
-apt-get -qq purge --yes memlith libmemlith0 memlith-sqlite memlith-rocksdb python3-memlith memlith-g++ libmemlith-dev \
-  >/log 2>&1 || fail "purge"
+install /packages/later/*.deb
+memlith-cc -std=c11 -O2 -DCONSUMER_TRACKER=MEMLITH_TRACKER_INSTRUMENTED /root/consumer/main.c -o recorded -lmemlith
+memlith-c++ -std=c++20 -O2 words.cpp -o recorded_words -lmemlith
+mkdir recorded_store
+said=$(MEMLITH_VERIFY_TRACKING=1 ./recorded recorded_store 2>&1) || fail "memlith-cc's program: $said"
+[[ $said != *"not recorded"* ]] || fail "$said"
+./recorded_words granite | grep -q '^granite: 3 of 3 runs$' || fail "memlith-c++'s program did not find its words"
+say "memlith-c++: programs in C and C++ that record their stores"
+
+apt-get -qq purge --yes memlith libmemlith0 memlith-sqlite memlith-rocksdb python3-memlith memlith-g++ memlith-c++ \
+  libmemlith-dev >/log 2>&1 || fail "purge"
 if find /usr /etc -name '*memlith*' | grep .; then fail "files are left after the packages were purged"; fi
 say "purged: nothing is left"

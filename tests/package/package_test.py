@@ -17,10 +17,7 @@ import zipfile
 
 ROOT, CMAKE = pathlib.Path(sys.argv[1]), sys.argv[2]
 BUILD = sys.argv[3] if len(sys.argv) > 3 else None
-# Files of the pass of clang, which Debian's packages leave out, and those that the packages' rules remove.
-NOT_IN_PACKAGES = {
-    "usr/bin/memlith-cc", "usr/bin/memlith-c++", "usr/lib/libmemlith_track.a",
-    "usr/lib/memlith_track.so", "usr/share/doc/memlith/LICENSE"}
+NOT_IN_PACKAGES = {"usr/share/doc/memlith/LICENSE"}  # removed by the packages' rules
 
 wheel_py = importlib.util.spec_from_file_location("wheel", ROOT / "dist" / "wheel.py")
 wheel = importlib.util.module_from_spec(wheel_py)
