@@ -191,7 +191,7 @@ void Board::keep(PageNumber page, Stamp stamp) {
 
 // The chain has the copies of a page in the order of their stamps, the newest first. A copy that was taken out may get
 // another page, so what was found counts only if none was taken out meanwhile.
-const std::byte* Board::find(PageNumber page, Stamp view) const {
+std::optional<const std::byte*> Board::find(PageNumber page, Stamp view) const {
   const std::atomic<std::uint64_t>& changes = head().changes;
   for (unsigned tries = 0; tries < kLookTries; ++tries) {
     const std::uint64_t before = changes.load(std::memory_order_acquire);
@@ -211,7 +211,7 @@ const std::byte* Board::find(PageNumber page, Stamp view) const {
     if ((before & 1) == 0 && changes.load(std::memory_order_relaxed) == before) return found;
     yield_thread();
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 void Board::take_out(PageNumber page, std::uint32_t copy) {

@@ -130,8 +130,8 @@ class Board {
   [[nodiscard]] std::byte* pages() const { return base_ + layout_.pages; }
   [[nodiscard]] std::uint64_t pages_max() const { return pages_max_; }
   // The page as of `view`, which is older than the page's word. It stays as long as that snapshot. Null: there is no
-  // such copy. The keeper may die meanwhile: after kLookTries attempts null is an answer, too.
-  [[nodiscard]] const std::byte* find(PageNumber page, Stamp view) const;
+  // such copy. Nothing: the keeper was taking copies out all the while; it rests in the middle of that, or has died.
+  [[nodiscard]] std::optional<const std::byte*> find(PageNumber page, Stamp view) const;
 
  private:
   // A copy of a page; the number of the next in the chain is 0 at its end, as those of copies begin at 1.

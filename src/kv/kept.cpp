@@ -79,7 +79,7 @@ void Kept::publish(Stamp stamp) {
   if (words_.is_shared()) words_.board()->forget();
 }
 
-const std::byte* Kept::find(PageNumber page, Stamp view) {
+std::optional<const std::byte*> Kept::find(PageNumber page, Stamp view) {
   if (words_.is_shared()) return words_.board()->find(page, view);
   const LockGuard lock(mutex_);
   const auto found = versions_.find(page);

@@ -51,7 +51,8 @@ class Kept {
 
   [[nodiscard]] Stamp newest() const { return moment_->newest.load(std::memory_order_acquire); }
   // The page as of `view`, which is older than the page's word. It stays as long as that snapshot. Null: it is missing.
-  const std::byte* find(PageNumber page, Stamp view);
+  // Nothing: as Board::find().
+  std::optional<const std::byte*> find(PageNumber page, Stamp view);
   // A snapshot of the newest state, active until it is dropped. Nothing: a commit is under way. Errors: busy - this
   // client of a keeper has as many snapshots as it may.
   Result<std::optional<Snapshots::StampSlot>> try_take();

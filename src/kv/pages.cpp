@@ -17,10 +17,10 @@ Result<PageView> Pages::look(PageNumber page, Stamp view) {
       if ((word & 1) == 0 && (!stays || words.is_still(page, word)))
         return PageView{bytes, page, word, use, stays, false};
     } else {
-      const std::byte* const old = kept.find(page, view);
-      if (old != nullptr) return PageView{old, page, word, PageUse::own, true, true};
+      const std::optional<const std::byte*> old = kept.find(page, view);
+      if (old.has_value() && *old != nullptr) return PageView{*old, page, word, PageUse::own, true, true};
       MEMLITH_TRY(words.check_keeper());
-      return words.corrupt(page, "an older state of it is missing");
+      if (old.has_value()) return words.corrupt(page, "an older state of it is missing");
     }
     if (tries >= 20) yield_thread();
     if (tries % 256 == 255) MEMLITH_TRY(words.check_keeper());  // which may have ended in the middle of the change

@@ -1,7 +1,10 @@
 // docs/several-processes.md, "Promises": a client of a kv store that several processes have open is killed at every
 // step that it makes on what they share, and so is the keeper. Others go on, every commit is whole, and no snapshot is
 // left behind. Mistakes in the keeper and in a client are noticed.
+#include <array>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "processes/client.hpp"
 #include "processes/kept_kvs.hpp"
@@ -197,6 +200,42 @@ TEST_F(KvDeath, OfTheKeeperAtEveryStep) {
   }
   std::printf("%d deaths\n", deaths);
   EXPECT_GT(deaths, 50);
+}
+
+// The keeper rests while it takes copies of pages out: a reader that needs one waits for it.
+TEST_F(KvWorld, ASnapshotIsReadWhileTheKeeperTakesCopiesOut) {
+  const Child keeper = start_kv_keeper(true);
+  const auto other = open_counts();
+  ASSERT_NE(other, nullptr) << core::last_error_text();
+  ASSERT_TRUE(other->count(Durability::weak));
+  Transaction old(other->kv(), true);
+  ASSERT_TRUE(old.begin().ok());
+  const int before = Counts::read(old, other->left());
+  // Each snapshot needs copies, so that soon there are enough for it to pay to take some out.
+  const auto count_beside_snapshot = [](Counts& counts) {
+    Transaction snapshot(counts.kv(), true);
+    return snapshot.begin().ok() && counts.count(Durability::weak);
+  };
+  for (std::uint64_t copies = 0; copies < 240;) {
+    ASSERT_TRUE(count_beside_snapshot(*other));
+    const auto info = other->kv().info();
+    ASSERT_TRUE(info.ok());
+    copies = info->snapshot_bytes / core::kPageBytes;
+  }
+  Child client([&] {
+    const auto own = open_counts();
+    bool good = own != nullptr;
+    told->pause_us = 2000;
+    for (int i = 0; i < 16; ++i) good = good && count_beside_snapshot(*own);
+    told->pause_us = 0;
+    told->stage = 1;
+    ::_exit(good ? 0 : 20);
+  });
+  while (told->stage == 0) {
+    ASSERT_EQ(Counts::read(old, other->left()), before) << core::last_error_text();
+    ASSERT_EQ(Counts::read(old, other->right()), before) << core::last_error_text();
+  }
+  EXPECT_EQ(client.wait(), 0);
 }
 
 // ---- mutants: what the tests above rest on notices each
