@@ -71,6 +71,8 @@ class Kv final : public RegionUser, public OpenKv {
   // as a weak one; `ticket` as Transaction::commit(). Errors: conflict - what was read is not as it was; and those of
   // Transaction::commit().
   Result<std::uint64_t> commit_proposal(const Proposal& proposal, Durability durability, Lsn& ticket);
+  // A keeper's commit that frees some pages of removed maps and ranges. False: none is left, or it cannot be done now.
+  bool free_some();
   WeakCommits& weak_commits() { return weak_commits_; }
   // Makes everything durable; nothing else is done with the store then but to destroy it. When the log has no room for
   // commits that wait, nothing has ended: the store goes on, and can be stopped later. Destroying it loses them.

@@ -162,6 +162,7 @@ void Kv::free_removed_later() noexcept {
 
 Status Kv::free_removed() {
   Status status = kOk;
+  if (board_ != nullptr) return status;  // free_some()
   for (;;) {
     if (after_removal_step_) after_removal_step_();
     const auto begin = SteadyClock::now();
@@ -174,6 +175,19 @@ Status Kv::free_removed() {
     // As long as others had to wait, so that they come first.
     std::this_thread::sleep_for(std::min<SteadyClock::duration>(SteadyClock::now() - begin, kRestMax));
   }
+}
+
+bool Kv::free_some() {
+  const LockGuard alone(removal_mutex_);
+  if (header().removing == 0) return false;
+  const KeptSentence sentence;
+  const Status freed = no_throw([&]() MEMLITH_REQUIRES(removal_mutex_) -> Status {
+    MEMLITH_TRY(weak_commits_.keep_up());
+    MEMLITH_TRY(free_step());
+    keep_to_memory();
+    return kOk;
+  });
+  return freed.ok() || freed.category == Errc::corrupt;
 }
 
 // One commit. Memory for it is reserved, so that no page is copied to be put back.

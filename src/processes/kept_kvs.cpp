@@ -87,6 +87,16 @@ Result<KeptKvs::KeptKv*> KeptKvs::find_or_open(const std::string& name, const sh
   return &kept;
 }
 
+bool KeptKvs::work() {
+  bool has_worked = false;
+  for (auto& [name, kept] : kvs_) {
+    if (!kept.kv->free_some()) continue;
+    show(kept);
+    has_worked = true;
+  }
+  return has_worked;
+}
+
 void KeptKvs::leave(std::uint32_t client) {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return;

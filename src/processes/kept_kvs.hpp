@@ -23,6 +23,7 @@ class KeptKvs final : public shared::Service {
                                   shared::Answer& answer) override;
   Result<std::optional<Lsn>> serve(std::uint32_t client, const shared::Request& request, std::string_view payload,
                                    shared::Answer& answer) override;
+  bool work() override;  // frees pages
   void leave(std::uint32_t client) override;
   void say_failed() override;
 

@@ -94,7 +94,8 @@ Status Keeper::run() {
       all.push_back({client->process.get(), POLLIN, 0});  // a negative descriptor is left out
     }
     MEMLITH_ASSERT(all.size() == 2 + 2 * clients_.size());
-    const int ready = ::poll(all.data(), all.size(), rest_ms());
+    const bool has_work = service_ != nullptr && service_->work();
+    const int ready = ::poll(all.data(), all.size(), has_work ? 0 : rest_ms());
     if (ready < 0 && errno != EINTR) return fail_errno(errno, Detail::none, "the keeper cannot wait for its clients");
     if (ready == 0 && rest_ms() == 0) break;
     if (ready <= 0) continue;

@@ -24,6 +24,8 @@ class Service {
   // client's; those of category io and poisoned end the keeper if the store has failed.
   virtual Result<std::optional<Lsn>> serve(std::uint32_t client, const Request& request, std::string_view payload,
                                            Answer& answer) = 0;
+  // Between requests: a step of what earlier ones have left to do. False: there is nothing to do, or it cannot be done.
+  virtual bool work() = 0;
   // The client has ended, or closed its handle.
   virtual void leave(std::uint32_t client) = 0;
   // The keeper ends because something could not be made durable. The clients are told, before their sockets end.

@@ -238,6 +238,71 @@ TEST_F(KvWorld, ASnapshotIsReadWhileTheKeeperTakesCopiesOut) {
   EXPECT_EQ(client.wait(), 0);
 }
 
+// ---- removals
+
+// A keeper that frees pages between requests only when it is told to, and counts in how many steps.
+class HeldKvs final : public core::shared::Service {
+ public:
+  explicit HeldKvs(core::Session& session) : kvs_(session) {}
+  core::Result<std::array<int, 2>> open(std::uint32_t client, const core::shared::Request& request,
+                                        core::shared::Answer& answer) override {
+    return kvs_.open(client, request, answer);
+  }
+  core::Result<std::optional<core::Lsn>> serve(std::uint32_t client, const core::shared::Request& request,
+                                               std::string_view payload, core::shared::Answer& answer) override {
+    return kvs_.serve(client, request, payload, answer);
+  }
+  bool work() override {
+    if (told->stage == 0 || !kvs_.work()) return false;
+    ++told->steps;
+    return true;
+  }
+  void leave(std::uint32_t client) override { kvs_.leave(client); }
+  void say_failed() override { kvs_.say_failed(); }
+
+ private:
+  core::processes::KeptKvs kvs_;
+};
+
+TEST_F(KvWorld, OthersCommitWhileAMapIsRemoved) {
+  constexpr int kRecords = 20'000;
+  const Child keeper =
+      start_keeper(false, Mutant::none, [](core::Session& session) { return std::make_unique<HeldKvs>(session); });
+  const auto other = open_counts();
+  const auto remover = open_counts();
+  ASSERT_TRUE(other != nullptr && remover != nullptr) << core::last_error_text();
+  const auto large = remover->kv().open_map("large", true, false);
+  ASSERT_TRUE(large.ok());
+  int next = 0;
+  std::string name;
+  const std::string content(200, 'x');
+  std::uint64_t appended = 0;
+  const auto source = [&](std::string_view& key, std::string_view& value) {
+    if (next == kRecords) return false;
+    name = std::to_string(1'000'000 + next++);
+    key = name;
+    value = content;
+    return true;
+  };
+  ASSERT_TRUE(remover->kv().append(*large, source, appended).ok()) << core::last_error_text();
+  ASSERT_TRUE(remover->kv().remove_map("large").ok()) << core::last_error_text();
+  // The map is gone, its pages are not free yet, and another process commits.
+  EXPECT_EQ(other->kv().open_map("large", false, false).error().category, Errc::not_found);
+  ASSERT_TRUE(other->count(Durability::sync));
+  const auto before = other->kv().info();
+  ASSERT_TRUE(before.ok());
+  EXPECT_LT(before->free_pages, 300U);
+  told->stage = 1;
+  for (std::uint64_t free = 0; free < 900;) {
+    ASSERT_TRUE(other->count(Durability::weak));
+    const auto now = other->kv().info();
+    ASSERT_TRUE(now.ok());
+    free = now->free_pages;
+  }
+  EXPECT_GT(told->steps, 2U);
+  EXPECT_TRUE(other->kv().verify().ok()) << core::last_error_text();
+}
+
 // ---- mutants: what the tests above rest on notices each
 
 class KvMutants : public KvWorld {};
