@@ -3,8 +3,8 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python steps redis redis-cluster
-  redis-suite rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica addresses run-suites copy archive shared
-  bbolt-suite etcd etcd-suite guests)
+  redis-suite rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica openraft addresses run-suites copy
+  archive shared bbolt-suite etcd etcd-suite guests)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -282,8 +282,8 @@ cmd_soak() {
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
     power | dax | redis | redis-cluster | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | \
-      postgres-suite | replica | tracking | python | steps | addresses | run-suites | copy | archive | shared | \
-      bbolt-suite | etcd | etcd-suite | guests)
+      postgres-suite | replica | openraft | tracking | python | steps | addresses | run-suites | copy | archive | \
+      shared | bbolt-suite | etcd | etcd-suite | guests)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return
