@@ -3,7 +3,8 @@
 //
 //  - Calls of functions of libraries that write into memory of their caller lead to ../runtime (wrapped.inc), and calls
 //    of those at which a thread settles (settling.inc). If the file defines such a function itself, it has both names.
-//  - In front of a call that tells of a store is a comparison of the address with the range of all regions (x86-64).
+//  - In front of a call that tells of a store is a comparison of the address with the range of all regions (x86-64);
+//    several calls share one where they can (checks.hpp).
 //  - Inline assembly that writes to memory is reported, and so are stores of AVX-512 with masks.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,14 +18,18 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
 
+#include "checks.hpp"
+
 namespace {
 
+using checks::trimmed;
 using std::string_view;
 
 const std::unordered_set<string_view> kLed = {
@@ -40,12 +45,6 @@ constexpr string_view kNoTrackFile = "memlith_no_track_file";
 
 bool is_part_of_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '$';
-}
-
-string_view trimmed(string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0) text.remove_prefix(1);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.remove_suffix(1);
-  return text;
 }
 
 // The words of a line that may be names of symbols.
@@ -111,7 +110,12 @@ class Text {
 
   std::string changed() {
     std::string out;
-    for (const string_view line : lines_) change(line, out);
+#if defined(__x86_64__)
+    if (!is_intel_) plan_.emplace(lines_);
+#endif
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      if (!plan_.has_value() || !plan_->is_dropped(i)) change(i, out);
+    }
     for (const string_view name : defined_) {
       const std::string other = "__memlith_wrap_" + std::string(name);
       out += (weak_.contains(name) ? ".weak " : ".globl ") + other + "\n.hidden " + other + "\n.set " + other + ", " +
@@ -197,12 +201,17 @@ class Text {
     return kLed.contains(name) && !own_.contains(name) && !weak_.contains(name);
   }
 
-  void change(string_view line, std::string& out) {
+  void change(std::size_t number, std::string& out) {
+    const string_view line = lines_[number];
     const string_view text = trimmed(line);
     if (text.starts_with("call") &&
         (text.find("__asan_") != string_view::npos || text.find(kBefore) != string_view::npos)) {
       if (is_untracked_) return;
-      check(text, out);
+      if (plan_.has_value() && !plan_->told_at(number).empty()) {
+        check_all(plan_->told_at(number), out);
+      } else {
+        check(text, out);
+      }
       return;
     }
     if (is_text(text)) {
@@ -216,6 +225,17 @@ class Text {
       from = at + name.size();
     });
     out.append(line.substr(from)).push_back('\n');
+  }
+
+  void check_all(const std::vector<checks::Told>& all, std::string& out) {
+    const std::string base = "%" + std::string(all.front().base->names[0]);
+    const std::string label = ".Lmemlith" + std::to_string(checks_++);
+    out += "\tcmpq\t__memlith_range+8(%rip), " + base + "\n\tjae\t" + label + "\n";
+    for (const checks::Told& each : all) {
+      out +=
+          "\tleaq\t" + std::to_string(each.offset) + "(" + base + "), %rdi\n" + std::string(lines_[each.call]) + "\n";
+    }
+    out += label + ":\n";
   }
 
   // Most stores of a program go to other memory, which lies above all regions: two instructions instead of five.
@@ -233,6 +253,7 @@ class Text {
   }
 
   std::vector<string_view> lines_;
+  std::optional<checks::Plan> plan_;     // of AT&T's syntax on x86-64
   std::unordered_set<string_view> own_;  // led names that the file defines
   std::unordered_set<string_view> weak_;
   std::vector<string_view> defined_;  // those of own_ that other files may call
