@@ -170,7 +170,7 @@ std::vector<Hostile> all_hostile() {
        }},
       {"a value that goes on behind the end",
        [](Bytes& b) {
-         const auto& [page, at] = b.references()[0];
+         const auto [page, at] = b.references()[0];
          const Page first = b.get<OverflowReference>(page, at).first;
          b.put_run(page, at, first, static_cast<std::uint32_t>((b.header().pages - first) * kPageBytes));
        }},
