@@ -28,6 +28,7 @@ const READ_BYTES: usize = 4 << 20;
 /// Log and vote of a node, for `openraft::Raft::new`.
 pub struct Log<C: RaftTypeConfig> {
     shared: Arc<Shared>,
+    voted: bool, // since it was opened
     jobs: Option<mpsc::Sender<Job<C>>>,
     worker: Option<JoinHandle<()>>,
 }
@@ -201,7 +202,7 @@ where
             let shared = shared.clone();
             move || work::<C>(&shared, &todo)
         })?;
-        Ok(Self { shared, jobs: Some(jobs), worker: Some(worker) })
+        Ok(Self { shared, voted: false, jobs: Some(jobs), worker: Some(worker) })
     }
 
     fn send(&self, job: Job<C>) {
@@ -312,13 +313,19 @@ where
 
     async fn save_vote(&mut self, vote: &Vote<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
         let vote = vote.clone();
+        self.voted = true;
         self.run(move |shared| shared.node.put(VOTE, &vote, Durability::Sync))
             .await
             .map_err(|e| StorageIOError::write_vote(AnyError::new(&e)).into())
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote<C::NodeId>>, StorageError<C::NodeId>> {
-        self.shared.node.get(VOTE).map_err(|e| StorageIOError::read_vote(AnyError::new(&e)).into())
+        let vote: Option<Vote<C::NodeId>> =
+            self.shared.node.get(VOTE).map_err(|e| StorageIOError::read_vote(AnyError::new(&e)))?;
+        // ORDER: a leader that starts again is elected in a new term. openraft lets one whose vote is committed go on
+        // in the old term. But entries are sent before they are durable here: other nodes may have some that a crash
+        // took from this node, which would give their log ids to others.
+        Ok(vote.map(|vote| Vote { committed: vote.committed && self.voted, ..vote }))
     }
 
     async fn save_committed(&mut self, committed: Option<LogId<C::NodeId>>) -> Result<(), StorageError<C::NodeId>> {

@@ -209,7 +209,9 @@ where
     where
         C: RaftTypeConfig<SnapshotData = SnapshotStream>,
     {
-        let (position, stream) = SnapshotStream::sent(self.current().0).await?;
+        let generation = self.current().0;
+        let (position, stream) = SnapshotStream::sent(generation.clone()).await?;
+        on_thread(move || Ok(generation.kv.persist()?)).await?; // ORDER: openraft drops entries that a snapshot has
         let (last_log_id, last_membership) = place_of::<C>(&position)?;
         // The same state has the same stream, whichever node sends it.
         let applied = last_log_id.as_ref().map(|at| format!("{}-{}", at.leader_id, at.index));
@@ -237,13 +239,7 @@ where
     M: Machine<C>,
 {
     async fn build_snapshot(&mut self) -> Result<Moment<C>, StorageError<C::NodeId>> {
-        let (state, generation) = (self.0.clone(), self.0.current().0);
-        let built = async {
-            let moment = state.moment().await?;
-            on_thread(move || Ok(generation.kv.persist()?)).await?;
-            Ok::<_, io::Error>(moment)
-        };
-        built.await.map_err(|e| StorageIOError::write_snapshot(None, AnyError::new(&e)).into())
+        self.0.moment().await.map_err(|e| StorageIOError::write_snapshot(None, AnyError::new(&e)).into())
     }
 }
 
