@@ -62,6 +62,8 @@ constexpr ShownBy kShownBy[] = {
     {"constant_incarnation", "stale-frames"},
     {"cut_log_goes_on_in_lost_slot", "growing-log"},
     {"cut_off_bytes_come_back", "file-image-regrown"},
+    {"dead_bytes_early", "applog"},
+    {"dead_bytes_late", "applog"},
     {"direct_home_not_waited", "pieces"},
     {"discard_keeps_memory", "discards"},
     {"durable_told_before_flush", "schedule flusher-fails"},

@@ -199,7 +199,6 @@
   X(dead_bytes_early, store, "a checkpoint leaves out what a commit gave up that it does not reach")               \
   X(dead_bytes_late, store, "a checkpoint leaves out what lies where an earlier commit gave bytes up")             \
   X(applog_reused_given_up, applog, "bytes that were given up stay so when an entry lies on them again")           \
-  X(applog_growth_given_up, applog, "a log that has grown gives bytes up where they lay before it grew")           \
   X(applog_reused_early, applog, "the bytes of an entry that was read are used again before it is consumed")        \
   X(applog_position_apart, applog, "the read position moves in a frame of its own, not in that of its transaction") \
   X(applog_end_not_marked, applog, "a write of entries does not bring the end mark behind them")                   \
