@@ -3,8 +3,8 @@
 
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python steps redis redis-cluster
-  redis-suite rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica openraft addresses run-suites copy
-  archive shared bbolt-suite etcd etcd-suite guests)
+  redis-suite valkey rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica openraft addresses run-suites
+  copy archive shared bbolt-suite etcd etcd-suite guests)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -111,6 +111,16 @@ soak_redis_suite() {
   build_redis || return
   python3 -B "$root/integrations/redis/tests/suite/run_suite.py" --redis "$root/build/release/redis" \
     --work "$root/build/redis-suite" "$@"
+}
+
+# Debian 13's Valkey: its source is downloaded and built, which is too much for each run of the tests.
+soak_valkey() {
+  build_valkey || return
+  local tests=$root/integrations/redis/tests built=$root/build/release/valkey
+  python3 -B "$tests/kill_test.py" --program "$built/bin/valkey-server" --work "$root/build/valkey" --kills 100 "$@" &&
+    python3 -B "$tests/commands_test.py" --program "$built/bin/valkey-server" --plain "$built/plain/valkey-server" \
+      --work "$root/build/valkey" &&
+    python3 -B "$tests/readers_test.py" --program "$built/bin/valkey-server" --work "$root/build/valkey"
 }
 
 # Kills, and power cuts on the disk of the power rigs.
@@ -281,7 +291,7 @@ cmd_soak() {
   case $name in
     sqlite-exploration) soak_sqlite_exploration "${@:2}" ;;
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
-    power | dax | redis | redis-cluster | redis-suite | rocksdb | rocksdb-suite | postgres | postgres-17 | \
+    power | dax | redis | redis-cluster | redis-suite | valkey | rocksdb | rocksdb-suite | postgres | postgres-17 | \
       postgres-suite | replica | openraft | tracking | python | steps | addresses | run-suites | copy | archive | \
       shared | bbolt-suite | etcd | etcd-suite | guests)
       "soak_${name/-/_}" "${@:2}" ;;
