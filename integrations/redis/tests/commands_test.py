@@ -340,7 +340,8 @@ def test_import(servers):
 
 def test_import_append_only(servers):
     """A new store takes what a plain server would have loaded: the append-only file, not an older RDB file."""
-    plain = servers.server("import-aof", memlith=None, directives=[("appendonly", "yes")]).fresh().start()
+    directives = [("appendonly", "yes"), ("appendfsync", "always")]  # or Redis may write it later than it is killed
+    plain = servers.server("import-aof", memlith=None, directives=directives).fresh().start()
     client = plain.client()
     fill(client, 12)
     client("SAVE")
