@@ -462,7 +462,8 @@ TEST_F(HostileKv, EveryCommandEnds) {
   }
 }
 
-// The stores are what this file says: verify sees the harm in all of them, and none in the deepest tree.
+// The stores are what this file says: verify sees the harm in all of them, but not in the deepest tree, nor where an
+// opening for writing has given up a list of what was removed that is none. (The catalogue is refused as one before.)
 TEST_F(HostileKv, VerifyNoticesAllHarm) {
   const auto verified = [&](const Hostile& hostile) {
     auto store = Store::open(planted(hostile));
@@ -471,8 +472,10 @@ TEST_F(HostileKv, VerifyNoticesAllHarm) {
     return kv && kv->verify();
   };
   EXPECT_TRUE(verified({"", [](Bytes&) {}}));
-  for (const Hostile& hostile : all_hostile())
-    EXPECT_EQ(verified(hostile), hostile.name == "the deepest tree") << hostile.name;
+  for (const Hostile& hostile : all_hostile()) {
+    const bool given_up = hostile.name.starts_with("a removal that goes on") && !hostile.name.ends_with(" 2");
+    EXPECT_EQ(verified(hostile), given_up || hostile.name == "the deepest tree") << hostile.name;
+  }
 }
 
 }  // namespace
