@@ -356,7 +356,7 @@ fn entries_terms_and_votes_survive_kills() {
     let path = folder.0.join("s");
     let (mut terms, mut snapshots) = (0, 0);
     for kill in 1..=kills() {
-        let acknowledged = killed("child_appends", &path, 30 * kill % 400);
+        let acknowledged = killed("child_appends", &path, 30 * kill % 400 + 1);
         let (term, count, writer) =
             (acknowledged / WRITERS >> 32, acknowledged / WRITERS & 0xffff_ffff, acknowledged % WRITERS);
         assert!(term > terms, "term {term} was used before a kill");
