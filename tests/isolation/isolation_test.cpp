@@ -425,5 +425,71 @@ INSTANTIATE_TEST_SUITE_P(Of, PlantedFault,
                                            Planted{Mutant::kv_snapshot_moves, "SnapshotThatMoves", {"G2-item", "G2"}}),
                          [](const auto& given) { return given.param.name; });
 
+// Ranges that are removed: mutants of the way in which their pages go, and of the lock.
+class PlantedRemoval : public ::testing::TestWithParam<Mutant> {
+ protected:
+  ~PlantedRemoval() override { active_mutant = Mutant::none; }
+};
+
+// A range is removed, the process is killed between two steps, and the store is opened again. True if what is there is
+// sound, and no page is lost.
+bool removal_is_whole() {
+  KvWorld world;
+  kv::MapNumber map = world.map();
+  const auto key = [](int number) { return std::to_string(10'000 + number); };
+  for (int i = 0; i < 4000; i += 200) {
+    kv::Transaction filling(world.kv(), false);
+    EXPECT_OK(filling.begin());
+    for (int j = i; j < i + 200; ++j) EXPECT_OK(filling.put(map, key(j), std::string(j % 50 == 7 ? 9000 : 300, 'v')));
+    EXPECT_OK(filling.commit(kv::Durability::weak, nullptr).status());
+  }
+  EXPECT_OK(world.kv().persist());
+  int steps = 0;
+  world.kv().watch_removals(4, [&] {
+    if (++steps == 5) {
+      EXPECT_OK(world.kv().persist());
+    }
+  });
+  kv::Transaction remover(world.kv(), false);
+  EXPECT_OK(remover.begin());
+  std::uint64_t removed = 0;
+  EXPECT_OK(remover.remove_range(map, key(100), key(3900), removed));
+  if (!remover.commit(kv::Durability::weak, nullptr).ok()) return false;
+  EXPECT_GT(steps, 10);
+  world.crash();
+  const auto report = world.kv().verify();
+  if (!report.ok() || report->records != 200 || world.kv().header().removing != 0) return false;
+  map = world.map();
+  return world.content(map).size() == 200;
+}
+
+TEST(PlantedRemoval, WithoutAMutantItIsWhole) { EXPECT_TRUE(removal_is_whole()); }
+
+TEST_P(PlantedRemoval, IsFound) {
+  active_mutant = GetParam();
+  EXPECT_FALSE(removal_is_whole());
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, PlantedRemoval,
+                         ::testing::Values(Mutant::kv_subtree_too_many, Mutant::kv_removed_list_not_logged,
+                                           Mutant::kv_removed_list_forgotten));
+
+// A range goes only where no other transaction has read.
+TEST(Isolation, RemovedRangesAreNotReadByOthers) {
+  KvWorld world;
+  const kv::MapNumber map = world.map();
+  for (const bool planted : {false, true}) {
+    active_mutant = planted ? Mutant::kv_removal_beside_readers : Mutant::none;
+    kv::Transaction reader(world.kv(), false);
+    ASSERT_OK(reader.begin());
+    ASSERT_OK(reader.get(map, "b").status());
+    kv::Transaction remover(world.kv(), false);
+    ASSERT_OK(remover.begin());
+    std::uint64_t count = 0;
+    EXPECT_EQ(remover.remove_range(map, "a", "c", count).ok(), planted);
+    active_mutant = Mutant::none;
+  }
+}
+
 }  // namespace
 }  // namespace memlith::test
