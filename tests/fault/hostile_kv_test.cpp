@@ -124,23 +124,6 @@ void tie_free_list(Bytes& bytes, std::uint32_t length) {
   bytes.put(last, run);
 }
 
-// The first free page becomes the list of what was removed, of that map. It is the last page of the list, or leads to
-// itself.
-void list_removed(Bytes& bytes, Page map, const std::vector<Page>& pages, bool to_itself = false) {
-  const Page list = bytes.header().free_head;
-  const Page next_free = bytes.get<ChainHeader>(list).next;
-  bytes.put_header([&](StoreHeader& header) {
-    header.free_head = next_free;
-    --header.free_pages;
-    header.removing = list;
-  });
-  bytes.put(list, core::kv::RemovedHeader{list, PageKind::removed, 0, static_cast<std::uint16_t>(pages.size()),
-                                          to_itself ? list : 0, map});
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    bytes.put(list, pages[i], sizeof(core::kv::RemovedHeader) + i * sizeof(Page));
-  }
-}
-
 // As deep as a tree may be, with one leaf.
 void stretch(Bytes& bytes) {
   const Page root = bytes.root(1);
@@ -248,17 +231,6 @@ std::vector<Hostile> all_hostile() {
     all.push_back(header_with(text + " as the first free page",
                               [number](StoreHeader& header) { header.free_head = number; }));
   }
-  const auto removed = [&all](const std::string& name, std::function<void(Bytes&)> make) {
-    all.push_back({"a list of removed pages with " + name, std::move(make)});
-  };
-  removed("the root of a map", [](Bytes& b) { list_removed(b, b.root(0), {b.root(0)}); });
-  removed("pages of a map that is there", [](Bytes& b) { list_removed(b, b.root(0), b.inner(1)); });
-  removed("pages of another map", [](Bytes& b) { list_removed(b, b.root(1), b.inner(1)); });
-  removed("one page twice", [](Bytes& b) { list_removed(b, b.root(0), {b.inner(1)[0], b.inner(1)[0]}); });
-  removed("itself", [](Bytes& b) { list_removed(b, b.root(0), {b.header().free_head}, true); });
-  removed("itself behind it", [](Bytes& b) { list_removed(b, b.root(0), {}, true); });
-  removed("the catalogue", [](Bytes& b) { list_removed(b, core::kv::kCatalogue, {core::kv::kCatalogue}); });
-  removed("a page that is not there", [](Bytes& b) { list_removed(b, b.root(0), {~Page{0}}); });
   for (const int which : {0, 1, 2, 3}) {
     all.push_back({"a removal that goes on, of page " + std::to_string(which), [which](Bytes& b) {
                      const Page root = which == 0   ? b.root(0)
