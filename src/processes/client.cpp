@@ -43,12 +43,16 @@ Result<std::unique_ptr<KvClient>> KvClient::open(const KvClientOptions& options)
   if (error) return fail_errno(error.value(), Detail::open, "{}: cannot find the folder", options.path);
   MEMLITH_TRY_ASSIGN(shared::Joined joined,
                      shared::meet({path, options.create, options.program, options.patience}, request));
-  auto client = std::unique_ptr<KvClient>(new KvClient(options.name, process_mark()));
+  return join(options.name, std::move(joined));
+}
+
+Result<std::unique_ptr<KvClient>> KvClient::join(const std::string& name, shared::Joined joined) {
+  auto client = std::unique_ptr<KvClient>(new KvClient(name, process_mark()));
   client->line_.connect(std::move(joined.socket));
   MEMLITH_TRY_ASSIGN(auto board, kv::Board::join(joined.memories.region.get(), joined.memories.control.get(),
                                                  joined.answer.bytes, joined.answer.client));
   client->board_ = std::move(board);
-  client->pages_.words.attach(*client->board_, *client, options.name);
+  client->pages_.words.attach(*client->board_, *client, name);
   client->pages_.kept.share();
   client->numbers_.share(client->board_->maps(), kv::Board::kMapsMax, client->board_->head().maps);
   client->base_commit_ = client->board_->head().base_commit;

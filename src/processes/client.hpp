@@ -33,6 +33,8 @@ struct KvClientOptions {
 class KvClient final : public kv::OpenKv, private kv::PagesKeeper {
  public:
   static Result<std::unique_ptr<KvClient>> open(const KvClientOptions& options);
+  // That keeper has answered to the request to open the kv store.
+  static Result<std::unique_ptr<KvClient>> join(const std::string& name, shared::Joined joined);
   ~KvClient() override;
 
   // Errors of all but reads: poisoned - the keeper has ended; io - it ended meanwhile.

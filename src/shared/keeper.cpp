@@ -270,14 +270,18 @@ Status Keeper::wait(const std::shared_ptr<Connection>& client, const Request& re
   return kOk;
 }
 
+Result<std::unique_ptr<Session>> open_folder(const KeeperOptions& options) {
+  StoreOptions wanted;
+  wanted.create = options.create;
+  wanted.makes_sums = true;
+  MEMLITH_TRY_ASSIGN(Place place, place_of_store(options.path, StoreKind::folder));
+  return Session::open(std::move(place), std::move(wanted));
+}
+
 Result<std::unique_ptr<Session>> open_session(const KeeperOptions& options) {
   const auto until = Clock::now() + kPatience;
   for (;;) {
-    StoreOptions wanted;
-    wanted.create = options.create;
-    wanted.makes_sums = true;
-    MEMLITH_TRY_ASSIGN(Place place, place_of_store(options.path, StoreKind::folder));
-    auto session = Session::open(std::move(place), std::move(wanted));
+    auto session = options.open ? options.open() : open_folder(options);
     if (session.ok() || session.error().category != Errc::busy || Clock::now() >= until) return session;
     std::this_thread::sleep_for(kPause);
   }

@@ -17,10 +17,11 @@ namespace memlith::core::shared {
 struct KeeperOptions {
   std::string path;  // of the store's folder
   bool create = false;
-  std::chrono::milliseconds grace{200};         // so long without a client, and the keeper ends
-  std::chrono::milliseconds first_grace{5000};  // the same before the first client
-  std::function<void()> ready;                  // clients can connect; may be empty
-  MakeService service;                          // may be empty: shared regions alone
+  std::chrono::milliseconds grace{200};                    // so long without a client, and the keeper ends
+  std::chrono::milliseconds first_grace{5000};             // the same before the first client
+  std::function<void()> ready;                             // clients can connect; may be empty
+  MakeService service;                                     // may be empty: shared regions alone
+  std::function<Result<std::unique_ptr<Session>>()> open;  // opens the store; empty: as `path` says
 };
 
 // Returns when the keeper has ended. Errors: exists (another keeper has the store, or begins or ends); those of opening

@@ -15,23 +15,35 @@ namespace memlith::test {
 // Shared by the clients of one kv store.
 class Journal {
  public:
-  Journal() {
+  struct Counters {
+    std::atomic<std::uint64_t> clock{0};
+    std::atomic<std::uint64_t> values{0};
+    std::atomic<std::uint64_t> ended{0};  // transactions
+  };
+
+  Journal() : Journal(nullptr) {}
+  // With counters that several processes share.
+  explicit Journal(Counters* counters) : counters_(counters != nullptr ? *counters : own_counters_) {
     for (const char* map : {"a", "b"}) {
       for (int i = 0; i < kKeysOfMap; ++i) history_.keys.push_back(key_of(map, i));
     }
   }
+  virtual ~Journal() = default;
   static constexpr int kKeysOfMap = 7;
   static constexpr int kMaps = 2;
   static std::string map_of(int map) { return map == 0 ? "a" : "b"; }
   static std::string key_of(const std::string& map, int i) { return map + "/" + std::to_string(i); }
 
-  std::uint64_t now() { return ++clock_; }
+  std::uint64_t now() { return ++counters_.clock; }
   // A value that no other write has. The lengths make pages split and merge.
   std::string fresh_value() {
-    const std::uint64_t number = ++values_;
+    const std::uint64_t number = ++counters_.values;
     return "v" + std::to_string(number) + std::string(number * 7919 % 1200, '.');
   }
-  void add(Recorded recorded) {
+  // The transaction is about to be committed. If add() does not follow, how that went is unknown.
+  virtual void commits(const Recorded& /*recorded*/) {}
+  virtual void add(Recorded recorded) {
+    ++counters_.ended;
     const std::lock_guard lock(mutex_);
     history_.transactions.push_back(std::move(recorded));
   }
@@ -42,21 +54,29 @@ class Journal {
     history_.before = std::move(content);
   }
 
+ protected:
+  [[nodiscard]] Counters& counters() const { return counters_; }
+
  private:
   std::mutex mutex_;
   History history_;
-  std::atomic<std::uint64_t> clock_{0};
-  std::atomic<std::uint64_t> values_{0};
+  Counters own_counters_;
+  Counters& counters_;
 };
 
 class Client {
  public:
   Client(core::kv::OpenKv& kv, Journal& journal, std::uint64_t seed)
       : kv_(kv), journal_(journal), random_(seed), writer_(kv, false), reader_(kv, true) {
-    for (int i = 0; i < Journal::kMaps; ++i) maps_[i] = must(kv.open_map(Journal::map_of(i), true, false));
+    for (int i = 0; i < Journal::kMaps; ++i) {
+      const auto map = kv.open_map(Journal::map_of(i), true, false);
+      if (!goes_on(map.status())) return;
+      maps_[i] = *map;
+    }
   }
   // Begins a transaction, does something in it, or ends it.
   void step() {
+    if (has_ended_) return;
     if (!active_) return appends_ && random_.one_in(4) ? append() : begin();
     ++done_;
     if (random_.below(8) + 2 < done_) return random_.one_in(8) ? abort() : commit();
@@ -81,6 +101,13 @@ class Client {
   // The newest sync commit that returned.
   [[nodiscard]] std::uint64_t acknowledged() const { return acknowledged_; }
   void set_sync_one_in(std::uint64_t share) { sync_one_in_ = share; }
+  // Each transaction that writes writes that record, too, by which it can be told from all others.
+  void set_marker(core::kv::MapNumber map, const std::string& name) {
+    marker_map_ = map;
+    marker_ = name;
+  }
+  // The kv store's keeper has ended.
+  [[nodiscard]] bool has_ended() const { return has_ended_; }
   // Also appends to maps. What others commit has to stand still during a step, because an append tells no number.
   void set_appends() { appends_ = true; }
   // How often each call has done what it is for.
@@ -108,7 +135,7 @@ class Client {
     recorded_.began = journal_.now();
     transaction_ = random_.one_in(5) ? &reader_ : &writer_;
     recorded_.from = kv_.newest();
-    ASSERT_OK(transaction_->begin());
+    if (!goes_on(transaction_->begin())) return;
     recorded_.to = kv_.newest();
     active_ = true;
     done_ = 0;
@@ -118,9 +145,16 @@ class Client {
     recorded_.ended = journal_.now();
     journal_.add(std::move(recorded_));
   }
-  // False: a conflict has ended the transaction.
+  // False: a conflict has ended the transaction, or the keeper's end, behind which the outcome of a commit is unknown.
   bool goes_on(core::Status status) {
     if (status.ok()) return true;
+    const bool io = status.category == core::Errc::io || status.category == core::Errc::poisoned;
+    if (io && kv_.alone() == nullptr) {
+      has_ended_ = true;
+      active_ = false;
+      transaction_->abort();
+      return false;
+    }
     EXPECT_ERROR(core::Errc::conflict, status);
     EXPECT_FALSE(transaction_->active());
     finish();
@@ -129,9 +163,16 @@ class Client {
   void commit() {
     const bool sync = random_.one_in(sync_one_in_);
     const bool read_only = transaction_->read_only();
+    if (recorded_.wrote && !marker_.empty()) {
+      const std::string value = journal_.fresh_value();
+      if (!goes_on(transaction_->put(marker_map_, marker_, value))) return;
+      recorded_.actions.push_back({Action::Kind::write, "m/" + marker_, value, {}, {}});
+    }
+    journal_.commits(recorded_);
     const auto made = transaction_->commit(sync ? core::kv::Durability::sync : core::kv::Durability::weak, nullptr);
     if (!goes_on(made.status())) return;  // a client of a keeper learns of a conflict here
     recorded_.committed = true;
+    if (sync) recorded_.durable = *made;
     if (recorded_.wrote) {
       recorded_.number = *made;
       recorded_.from = recorded_.to = *made - 1;
@@ -323,13 +364,16 @@ class Client {
   core::Random random_;
   core::kv::Transaction writer_;
   core::kv::Transaction reader_;
-  core::kv::Transaction* transaction_ = nullptr;
+  core::kv::Transaction* transaction_ = &writer_;
   core::kv::PageNumber maps_[Journal::kMaps] = {};
   Recorded recorded_;
   Seen stale_;  // a value that it wrote once
   Counts counts_;
+  core::kv::MapNumber marker_map_ = 0;
+  std::string marker_;  // empty: none
   bool appends_ = false;
   bool active_ = false;
+  bool has_ended_ = false;
   std::uint64_t done_ = 0;
   std::uint64_t sync_one_in_ = 1000;
   std::uint64_t acknowledged_ = 0;

@@ -45,7 +45,8 @@ struct Recorded {
   // It saw the state after a commit from `from` to `to`.
   std::uint64_t from = 0;
   std::uint64_t to = 0;
-  std::uint64_t began = 0;  // moments of one clock
+  std::uint64_t durable = 0;  // all commits up to that number were durable when it ended; 0: it did not wait for that
+  std::uint64_t began = 0;    // moments of one clock
   std::uint64_t ended = 0;
 };
 

@@ -508,6 +508,11 @@ SimVolume::~SimVolume() = default;
 
 std::string SimVolume::path_of(std::string_view name) const { return "sim:" + std::string(name); }
 
+SimTrace SimVolume::copy_trace() const {
+  const std::lock_guard lock(mutex_);
+  return trace_;
+}
+
 std::size_t SimVolume::operations() const {
   const std::lock_guard lock(mutex_);
   return trace_.records.size();

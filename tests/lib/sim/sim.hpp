@@ -240,6 +240,7 @@ class SimVolume final : public Volume {
   std::string path_of(std::string_view name) const override;
 
   [[nodiscard]] const SimTrace& trace() const { return trace_; }
+  [[nodiscard]] SimTrace copy_trace() const;     // beside threads that use the volume
   [[nodiscard]] std::size_t operations() const;  // recorded so far
   [[nodiscard]] SimImage image() const;          // as it is now, flushed or not
   SimFaults& faults() { return faults_; }

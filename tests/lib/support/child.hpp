@@ -78,6 +78,14 @@ class KilledProcess {
     pid_ = 0;
     return status;
   }
+  // Until it ends by itself. Its wait status.
+  int wait() {
+    if (pid_ <= 0) return 0;
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return status;
+  }
   void signal(int number) const {
     if (started()) ::kill(pid_, number);
   }
