@@ -86,10 +86,19 @@ soak_archive() {
     --gtest_filter='*ArchiveOf.AStoreInUseWhileWritersArchiversAndRestorersAreKilled*' "$@"
 }
 
-# Processes that share a region, their keepers, and everything at once, killed 5,000 times.
+# Histories of processes that have a kv store open, --transactions 100000 of them with kills of clients and keepers, and
+# as many with power cuts; then processes that share a region, or a kv store, their keepers, and everything at once,
+# killed --kills 5000 times.
 soak_shared() {
-  build_preset release capi_tests || return
-  MEMLITH_KILLS=${MEMLITH_KILLS:-5000} "$bin/capi_tests" --gtest_filter='SharedKill.*:ProcessesKill.*' "$@"
+  local kills=5000 transactions=100000
+  while [[ ${1:-} == --kills || ${1:-} == --transactions ]]; do
+    if [[ $1 == --kills ]]; then kills=$2; else transactions=$2; fi
+    shift 2
+  done
+  build_preset release capi_tests isolation_tests || return
+  MEMLITH_TRANSACTIONS=$transactions "$bin/isolation_tests" --gtest_filter='ProcessesIsolation.*' "$@" &&
+    MEMLITH_KILLS=$kills "$bin/capi_tests" \
+      --gtest_filter='SharedKill.*:ProcessesKill.*' "$@"
 }
 
 soak_redis() {
