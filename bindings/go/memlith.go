@@ -36,7 +36,7 @@ type Options struct {
 	WindowBytes uint64
 	// OpenWait is how long opening waits for another process to close the store, before it is ErrBusy.
 	OpenWait time.Duration
-	// MemoryMaxBytes limits the memory for changed pages of regions; 0: no limit.
+	// MemoryMaxBytes limits the memory for changed pages of regions; 0: see memlith_store_options in memlith/store.h.
 	MemoryMaxBytes uint64
 }
 

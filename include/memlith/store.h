@@ -80,7 +80,9 @@ typedef struct memlith_store_options {
   uint64_t window_ms;    /* how long an asynchronous persist may wait for its flush; 0 = only while the flush before it
                             is under way, or about 0.2 ms */
   uint64_t window_bytes; /* how many bytes may wait in the log before the flush starts at once; 0 = 16 MiB */
-  /* Approximate limit of the memory for changed pages of regions; 0 = no limit. When persists and transactions have
+  /* Approximate limit of the memory for changed pages of regions. 0 = none for regions and heaps; the key-value stores
+   * and application logs of the process share what it may have, which is the limit of its control groups or else the
+   * machine's memory: changed pages take at most half of that. When persists and transactions have
    * captured half of the limit, the call that finds this runs a checkpoint and releases the memory of clean pages; of
    * EXPLICIT and INSTRUMENTED regions, pages that equal their home file, so changes that were not touched stay. Nothing
    * of a region is released while a transaction is open in it. Applies to key-value stores and application logs as

@@ -42,7 +42,7 @@ struct StoreOptions {
   std::uint64_t log_max_bytes = 0;  // 0 = 1 GiB
   std::uint64_t window_ms = 0;
   std::uint64_t window_bytes = 0;          // 0 = 16 MiB
-  std::uint64_t memory_max_bytes = 0;      // 0 = no limit
+  std::uint64_t memory_max_bytes = 0;      // 0 = see memlith_store_options
   std::uint32_t physical_block_bytes = 0;  // 4096: for disks that tear whole physical blocks; see memlith.h
   std::uint64_t open_wait_ms = 0;          // how long opening waits for another process to close the store; then BUSY
   Io io = Io::automatic;

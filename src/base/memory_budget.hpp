@@ -1,25 +1,41 @@
 // Decides when private copies have to be released. Floor: base.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <string>
 
 namespace memlith::core {
 
+// The memory that this process may have, in bytes: the smallest limit of its control groups, else the machine's.
+// `root`: the folder that has `proc` and `sys`.
+std::uint64_t memory_allowed(const std::string& root = "");
+
 // A captured page is in memory twice, as the private copy and in the page cache of the home file, so half of the budget
-// is for the copies. Constant after construction.
+// is for the copies. Threads: any.
 class MemoryBudget {
  public:
-  MemoryBudget() = default;                                                  // no limit
-  explicit MemoryBudget(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}  // 0: no limit
+  // 0: this budget and the others of the process that were made so share what the process may have now,
+  // less 64 MiB.
+  explicit MemoryBudget(std::uint64_t told_bytes);
+  ~MemoryBudget();
+  MemoryBudget(const MemoryBudget&) = delete;
+  MemoryBudget& operator=(const MemoryBudget&) = delete;
 
-  [[nodiscard]] bool limited() const { return max_bytes_ != 0; }
+  [[nodiscard]] bool told() const { return told_; }
   // By so much more copies have to grow after a release that left too many.
-  [[nodiscard]] std::uint64_t step() const { return max_bytes_ / 8; }
-  // True if `copied_bytes` exceed the half of the budget that copies may take.
-  [[nodiscard]] bool used_up(std::uint64_t copied_bytes) const { return limited() && copied_bytes >= max_bytes_ / 2; }
+  [[nodiscard]] std::uint64_t step() const { return max_bytes() / 8; }
+  // True if `copied_bytes` reach the half of the budget that copies may take.
+  [[nodiscard]] bool used_up(std::uint64_t copied_bytes) const { return copied_bytes >= max_bytes() / 2; }
 
  private:
-  std::uint64_t max_bytes_ = 0;
+  [[nodiscard]] std::uint64_t max_bytes() const {
+    return told_ ? max_bytes_ : max_bytes_ / sharing_.load(std::memory_order_relaxed);
+  }
+
+  static inline std::atomic<std::uint64_t> sharing_{0};  // budgets of the process that were not told
+  const bool told_;
+  const std::uint64_t max_bytes_;
 };
 
 }  // namespace memlith::core

@@ -89,7 +89,7 @@ int32_t memlith_applog_open(memlith_store* store, const char* name, const memlit
     MEMLITH_TRY(read_options(options, given));
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options_of(given));
     Session& session = session_of(store);
-    inner.limited = true;
+    inner.limited = Limited::always;
     inner.anywhere = true;  // no address is kept in a log
     inner.use_magic = applog::kMagic;
     const applog::AppLogOptions wanted{.create = inner.create,

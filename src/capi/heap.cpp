@@ -90,7 +90,7 @@ int32_t memlith_heap_open(memlith_store* store, const char* name, const memlith_
     MEMLITH_TRY(read_options(options, given));
     if (given.size == 0) given.size = kDefaultBytes;
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(given));
-    inner.limited = true;
+    inner.limited = Limited::if_told;
     inner.use_magic = kHeapMagic;
     inner.process_scope = !inner.thread_scope;
     Session& session = session_of(store);

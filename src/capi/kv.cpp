@@ -66,7 +66,7 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     wanted.is_volatile = (given.flags & MEMLITH_KV_VOLATILE) != 0;
     MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
     Session& session = session_of(store);
-    inner.limited = true;
+    inner.limited = Limited::always;
     inner.anywhere = true;  // no address is kept in a kv store
     inner.use_magic = kv::kMagic;
     MEMLITH_TRY_ASSIGN(Kv* const kv, open_in_region(session, name, inner,

@@ -75,7 +75,7 @@ int32_t memlith_region_open(memlith_store* store, const char* name, const memlit
     }
     given.flags &= ~static_cast<std::uint32_t>(MEMLITH_REGION_ANYWHERE);
     MEMLITH_TRY_ASSIGN(RegionOptions inner, region_options(given));
-    inner.limited = true;
+    inner.limited = Limited::if_told;
     inner.anywhere = anywhere;
     MEMLITH_TRY_ASSIGN(OpenRegion* const region, session_of(store).open_region(name, inner));
     *result = handle_of(region);

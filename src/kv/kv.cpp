@@ -1,5 +1,7 @@
 #include "kv/kv.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "base/no_throw.hpp"
@@ -104,6 +106,8 @@ Status Kv::stop() {
 Status Kv::release_for_limit(Region& region) {
   const LockGuard alone(stop_mutex_);
   if (read_only() || is_volatile() || stopped_ || pages_.words.is_shared()) return kOk;
+  // What is released is read again wherever a key leads: to read ahead of it would fill the memory that is short.
+  (void)::madvise(region.address(), region.size(), MADV_RANDOM);
   const Stamp newest_home = pages_.kept.newest();
   MEMLITH_TRY(persist());
   MEMLITH_TRY(region.store().bring_home(region.newest_commit()));

@@ -41,6 +41,13 @@ enum class Scope : std::uint32_t {
   thread = 1,   // the stores of the calling thread; unsupported if the tracker does not distinguish threads
 };
 
+// The regions to which a session's memory budget applies: release_for_limit() will be called.
+enum class Limited : std::uint8_t {
+  never,
+  if_told,  // if the budget was told: a release asks something of the program's threads and system calls
+  always,   // a release asks nothing of the program
+};
+
 struct RegionOptions {
   bool create = false;
   bool exclusive = false;
@@ -49,11 +56,11 @@ struct RegionOptions {
   std::uint64_t size_bytes = 0;
   std::uint64_t reserve_bytes = 0;  // 0 = 4 times the size, at least 1 GiB
   std::uint64_t address = 0;        // 0 = chosen
-  bool limited = false;             // the session has a memory limit, so release_for_limit() will be called
-  bool process_scope = false;       // thread scope is refused, so pages of a fault region may be hot
-  bool thread_scope = false;        // the tracker has to know threads
-  std::uint64_t use_magic = 0;      // not 0: a structure whose first bytes are
-                                    // Store::put_in_use_header()'s, and these behind them
+  Limited limited = Limited::never;
+  bool process_scope = false;   // thread scope is refused, so pages of a fault region may be hot
+  bool thread_scope = false;    // the tracker has to know threads
+  std::uint64_t use_magic = 0;  // not 0: a structure whose first bytes are
+                                // Store::put_in_use_header()'s, and these behind them
   // It lies where there is room, and in each process elsewhere: pointers into it lead nowhere. A new region has no
   // address then, and `reserve_bytes` is what it may grow to; a process reserves as much of it as it can use.
   bool anywhere = false;
@@ -185,7 +192,7 @@ class Region {
                         const std::function<bool(std::uint64_t page)>& is_home) {
     return capture_.release_copies(first, end, is_home);
   }
-  // How many pages a release could give back, as far as known; of a region that was opened with `limited`. Any thread.
+  // How many pages a release could give back, as far as known; of a region that is `limited`. Any thread.
   [[nodiscard]] std::uint64_t copied_pages() const { return capture_.copied_pages(); }
 
   // ---- for transactions (region/transaction.hpp)

@@ -41,7 +41,7 @@ Status RegionCapture::begin(const RegionOptions& options) {
     MEMLITH_TRY_ASSIGN(twins_, Twins::make(reserve));
     MEMLITH_TRY_ASSIGN(captured_, CapturedPages::make(reserve));
   }
-  if (options.limited && !tracker()->releases_any_time()) {
+  if (options.limited != Limited::never && !tracker()->releases_any_time()) {
     MEMLITH_TRY_ASSIGN(copied_, CopiedPages::make(reserve));
     equal_ = std::make_unique<EqualPages>(mapping_.base());
   }

@@ -81,7 +81,7 @@ OpenRegion* Session::find_open(ObjectId object) {
 
 Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOptions& given) {
   RegionOptions options = given;
-  options.limited = given.limited && memory_budget_.limited();
+  if (given.limited == Limited::if_told && !memory_budget_.told()) options.limited = Limited::never;
   const LockGuard lock(regions_mutex_);
   if (const auto info = store_->find(name); info.has_value() && find_open(info->id) != nullptr) {
     return fail(Errc::busy, Detail::object, "region \"{}\" is open already in this process", name);
@@ -93,7 +93,7 @@ Result<OpenRegion*> Session::open_region(std::string_view name, const RegionOpti
   };
   MEMLITH_TRY(store_->view() != nullptr ? move_view(open_it) : open_it());
   MEMLITH_ASSERT(region != nullptr && find_open(region->object()) == nullptr);
-  auto open = std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region), nullptr});
+  auto open = std::unique_ptr<OpenRegion>(new OpenRegion{*this, std::move(region), options.limited != Limited::never});
   regions_.reserve(regions_.size() + 1);
   add_place(open->region.get());
   regions_.push_back(std::move(open));
@@ -240,6 +240,7 @@ Status Session::rollback(std::span<Region* const> regions, Scope scope) {
 Status Session::release_regions() {
   Status first = kOk;
   for (const auto& each : regions_) {
+    if (!each->limited) continue;
     Region& region = *each->region;
     const Status status = each->user != nullptr ? each->user->release_for_limit(region) : region.release_for_limit();
     if (first.ok()) first = status;
@@ -249,7 +250,9 @@ Status Session::release_regions() {
 
 std::uint64_t Session::copied_bytes() const {
   std::uint64_t pages = 0;
-  for (const auto& each : regions_) pages += each->region->copied_pages();
+  for (const auto& each : regions_) {
+    if (each->limited) pages += each->region->copied_pages();
+  }
   return pages * kPageBytes;
 }
 

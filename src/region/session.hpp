@@ -32,6 +32,7 @@ class Session;
 struct OpenRegion {
   Session& session;
   std::unique_ptr<Region> region;
+  bool limited = false;                        // keeps to the session's memory budget
   std::unique_ptr<RegionUser> user = nullptr;  // what was opened in the region, if anything was; goes before it
 };
 
@@ -57,8 +58,8 @@ struct SessionPart {
 
 class Session {
  public:
-  // Opens the store of `options.kind` at `place`. `memory_max_bytes`: for the private copies of all regions; 0: no
-  // limit.
+  // Opens the store of `options.kind` at `place`. `memory_max_bytes`: for the private copies of all regions; 0: those
+  // of kv stores and application logs share what the process may have with those of its other sessions (MemoryBudget).
   static Result<std::unique_ptr<Session>> open(Place place, StoreOptions options, std::uint64_t memory_max_bytes = 0);
   // Unmaps the regions and closes the store. In a forked child the session stays in memory, as its parent's threads
   // left it.
@@ -79,8 +80,7 @@ class Session {
 
   // ---- the regions that are open
 
-  // `busy` if the region is open already. With `options.limited`, the region keeps to the session's memory limit, if
-  // there is one. The session keeps the region until close_region() or close().
+  // `busy` if the region is open already. The session keeps the region until close_region() or close().
   Result<OpenRegion*> open_region(std::string_view name, const RegionOptions& options);
   // Unmaps the region; changes that were not persisted are dropped. `busy` if a transaction or a change is open in the
   // region.
@@ -122,7 +122,7 @@ class Session {
   Status abort(OpenTransaction& open);
   // Releases memory if the budget is used up. After each persist and commit, without locks.
   void keep_to_memory() {
-    if (memory_budget_.limited()) release_if_used_up();
+    if (memory_budget_.told() || is_turn_to_look()) release_if_used_up();
   }
   // The result of the last release of memory that the budget demanded. The persist that demanded it was durable, or
   // captured, in any case.
@@ -131,6 +131,11 @@ class Session {
  private:
   Session(Place place, std::uint64_t memory_max_bytes)
       : volume_(std::move(place.volume)), memory_budget_(memory_max_bytes) {}
+  // A budget that was not told is looked at by one call of a thread in sixteen, because nearly all find nothing to do.
+  static bool is_turn_to_look() {
+    thread_local std::uint32_t calls = 0;
+    return ++calls % 16 == 0;
+  }
   void release_if_used_up();
   void tell_dropped(const OpenRegion& open) const;
   Status move_view(const std::function<Status()>& move) MEMLITH_REQUIRES(regions_mutex_);

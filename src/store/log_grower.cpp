@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/memory_budget.hpp"
 #include "store/pace.hpp"
 
 namespace memlith::core {
 
 namespace {
-constexpr std::uint64_t kLogBusyBytesDefault = 1 * kGiB;
+constexpr std::uint64_t kLogBusyBytesDefault = 1 * kGiB;  // or an eighth of the memory: a checkpoint may need so much
 constexpr std::uint64_t kGrowthStepBytes = 8 * kMiB;
 }  // namespace
 
@@ -16,7 +17,7 @@ void LogGrower::start() {
   const StoreOptions& options = files_.options;
   const std::uint64_t busy_bytes = options.log_busy_bytes != 0 ? options.log_busy_bytes
                                    : options.log_bytes != 0    ? 0
-                                                               : kLogBusyBytesDefault;
+                                                               : std::min(kLogBusyBytesDefault, memory_allowed() / 8);
   busy_slots_max_ = std::min(files_.log->slot_count_max(), busy_bytes / files_.log->geometry().slot_bytes);
   MEMLITH_ASSERT(busy_slots_max_ <= files_.log->slot_count_max());
   opened_at_ = files_.log->head();

@@ -1,5 +1,5 @@
-// docs/guarantees.md, "Memory": a region of twice the memory that a control group allows can be filled, persisted, read
-// and reopened.
+// docs/how-to/sizing.md: a region of twice the memory that a control group allows can be filled, persisted, read and
+// reopened with `memory_max_bytes`, and a kv store filled and read without it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "memlith/kv.hpp"
 #include "memlith/memlith.hpp"
 #include "support/process_memory.hpp"
 #include "support/sanitizers.hpp"
@@ -86,11 +87,42 @@ int live(const std::string& path, Tracker tracker) {
   return 0;
 }
 
+// The same of a kv store that was told nothing.
+int live_by_default(const std::string& path) {
+  auto store = Store::open(path, {.create = true});
+  if (!store) return 1;
+  auto kv = Kv::open(*store, "records", {.create = true, .max_size = 1024 * kMiB});
+  if (!kv) return 2;
+  const auto map = kv->map("m", {.create = true});
+  if (!map) return 3;
+  const auto key = [](std::uint64_t record) { return std::to_string(1'000'000 + record * 7919 % 400'000); };
+  constexpr std::uint64_t kRecords = 300'000;
+  for (std::uint64_t record = 0; record < kRecords;) {
+    const auto done = kv->transact(
+        [&](KvTransaction& txn) -> Result<void> {
+          for (int i = 0; i < 100; ++i, ++record) {
+            if (auto put = txn.put(*map, key(record), key(record) + std::string(1000, 'v')); !put) return put;
+          }
+          return {};
+        },
+        Durability::weak);
+    if (!done) return 4;
+  }
+  auto txn = kv->begin();
+  for (std::uint64_t record = 0; record < kRecords; record += 1000) {
+    const auto found = txn->get(*map, key(record));
+    if (!found || !found->starts_with(key(record))) return 5;
+  }
+  (void)txn->abort();
+  if (!kv->close()) return 6;
+  return store->close() ? 0 : 7;
+}
+
 class Memory : public ::testing::TestWithParam<Tracker> {};
 INSTANTIATE_TEST_SUITE_P(By, Memory, ::testing::Values(Tracker::scan, Tracker::fault),
                          [](const auto& given) { return given.param == Tracker::scan ? "Scan" : "Fault"; });
 
-TEST_P(Memory, ARegionOfTwiceTheLimit) {
+void live_in_group(const auto& live_there) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer's own memory does not fit the limit";
   const Group group;
   if (!group.ok()) GTEST_SKIP() << "no control group can be made here (it takes root)";
@@ -98,7 +130,7 @@ TEST_P(Memory, ARegionOfTwiceTheLimit) {
   const pid_t child = ::fork();
   if (child == 0) {
     if (!group.enter()) ::_exit(77);
-    ::_exit(live(folder / "store", GetParam()));
+    ::_exit(live_there(folder / "store"));
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -106,6 +138,12 @@ TEST_P(Memory, ARegionOfTwiceTheLimit) {
   ASSERT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status) << " (out of memory?)";
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
+
+TEST_P(Memory, ARegionOfTwiceTheLimit) {
+  live_in_group([](const std::string& path) { return live(path, GetParam()); });
+}
+
+TEST(MemoryByDefault, AKvStoreOfTwiceTheLimit) { live_in_group(live_by_default); }
 
 // A page stands in memory whole, however little of it was stored to: the budget counts pages, not the bytes that were
 // logged.

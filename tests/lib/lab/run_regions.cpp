@@ -61,7 +61,7 @@ void Regions::map(const std::string& name, std::uint64_t size, TrackerKind track
     options.tracker_costs = {.scan_bytes_max = 0, .change_ns = 0, .change_ns_per_page = 0};
   options.size_bytes = size;
   options.reserve_bytes = kReserve;
-  options.limited = true;
+  options.limited = Limited::always;
   options.process_scope = tracker == TrackerKind::fault;  // so that pages become hot
   options.thread_scope = for_threads;
   // One place a name, so that every run maps alike.

@@ -26,7 +26,7 @@ class LimitedRegion {
     limited.tracker = core::TrackerKind::touched;
     limited.size_bytes = size_bytes;
     limited.reserve_bytes = reserve_bytes;
-    limited.limited = true;
+    limited.limited = core::Limited::always;
     region_ = must(core::Region::open(*store_, name, limited));
   }
   LimitedRegion(const LimitedRegion&) = delete;

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <stdexcept>
 
-#include "base/memory_budget.hpp"
-
 namespace memlith::test {
 namespace {
 
@@ -32,14 +30,6 @@ TEST(NoThrow, MakesErrorsOfExceptions) {
   EXPECT_EQ(file.os_errno, EACCES);
   EXPECT_EQ(thrown(std::runtime_error("odd")).category, Errc::io);
   EXPECT_EQ(last_error_text(), "unexpected: odd");
-}
-
-// Half of it is for copies; the other half is what the page cache has of them.
-TEST(MemoryBudget, IsUsedUpByHalf) {
-  EXPECT_FALSE(MemoryBudget().limited());
-  EXPECT_FALSE(MemoryBudget(0).used_up(~0ull));
-  EXPECT_FALSE(MemoryBudget(100).used_up(49));
-  EXPECT_TRUE(MemoryBudget(100).used_up(50));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ class MemoryLimit : public ::testing::Test {
     region.create = true;
     region.tracker = TrackerKind::touched;
     region.size_bytes = kPages * kPageBytes;
-    region.limited = true;
+    region.limited = Limited::always;
     region_ = must(session_->open_region("a", region))->region.get();
   }
   void reopen() {

@@ -28,6 +28,7 @@ class Sessions : public ::testing::Test {
   static Region& open_region(Session& session, const std::string& name, std::uint64_t bytes = kSize) {
     RegionOptions options;
     options.create = true;
+    options.limited = Limited::if_told;
     options.size_bytes = bytes;
     return *must(session.open_region(name, options))->region;
   }
