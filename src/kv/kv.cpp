@@ -106,7 +106,7 @@ Status Kv::stop() {
 Status Kv::release_for_limit(Region& region) {
   const LockGuard alone(stop_mutex_);
   if (read_only() || is_volatile() || stopped_ || pages_.words.is_shared()) return kOk;
-  // What is released is read again wherever a key leads: to read ahead of it would fill the memory that is short.
+  // Released pages are read again wherever a key leads: to read ahead of them would fill the memory that is short.
   (void)::madvise(region.address(), region.size(), MADV_RANDOM);
   const Stamp newest_home = pages_.kept.newest();
   MEMLITH_TRY(persist());
