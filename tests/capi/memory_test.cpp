@@ -95,8 +95,8 @@ int live_by_default(const std::string& path) {
   if (!kv) return 2;
   const auto map = kv->map("m", {.create = true});
   if (!map) return 3;
-  const auto key = [](std::uint64_t record) { return std::to_string(1'000'000 + record * 7919 % 400'000); };
-  constexpr std::uint64_t kRecords = 300'000;
+  const auto key = [](std::uint64_t record) { return std::to_string(1'000'000 + record * 7919 % 200'000); };
+  constexpr std::uint64_t kRecords = 160'000;
   for (std::uint64_t record = 0; record < kRecords;) {
     const auto done = kv->transact(
         [&](KvTransaction& txn) -> Result<void> {
@@ -108,12 +108,13 @@ int live_by_default(const std::string& path) {
         Durability::weak);
     if (!done) return 4;
   }
-  auto txn = kv->begin();
-  for (std::uint64_t record = 0; record < kRecords; record += 1000) {
-    const auto found = txn->get(*map, key(record));
-    if (!found || !found->starts_with(key(record))) return 5;
+  {
+    auto txn = kv->begin();
+    for (std::uint64_t record = 0; record < kRecords; record += 1000) {
+      const auto found = txn->get(*map, key(record));
+      if (!found || !found->starts_with(key(record))) return 5;
+    }
   }
-  (void)txn->abort();
   if (!kv->close()) return 6;
   return store->close() ? 0 : 7;
 }
