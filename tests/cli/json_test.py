@@ -180,6 +180,7 @@ class Fields(unittest.TestCase):
         short = ["--seconds", "0.01"]
         for suite in "table2", "table2-large":
             self.check_kv_bench(suite, "--keys", "20", "--durability", "sync")
+        self.check_kv_bench("entries", "--keys", "100", "--changes", "1", "--rounds", "2")
         self.check_kv_bench("threads", *short, "--keys", "20", "--threads", "1", "--durability", "sync")
         self.check_kv_bench("allocate", "--rounds", "2", "--trace-mib", "1")
         self.check_kv_bench("open", "--heap-mib", "16", "--blocks", "5000", "--repetitions", "1")
