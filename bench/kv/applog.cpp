@@ -241,6 +241,7 @@ class LogSuites {
   [[nodiscard]] MaybeFailure device() {
     title_ = title("bytes to the disk per byte appended: entries of 1 KiB by several threads, another consumes them");
     for (const std::uint64_t threads : arguments_.threads) {
+      scratch_.remove("store");  // of another suite, or of fewer threads
       std::array<Side, 2> sides;
       const PhaseLimits limits{threads, 1, static_cast<std::uint64_t>(arguments_.seconds * 1e9)};
       const auto ratio = [](std::uint64_t before, std::uint64_t appended) {
@@ -274,7 +275,6 @@ class LogSuites {
       lines.back().found["device_bytes_per_byte"] = ratio(before, rounds * kCountedBytes);
       describe_raw(lines.back());
       print_lines(arguments_.format, std::exchange(title_, {}), lines, "raw-captured");
-      scratch_.remove("store");
       raw.remove(scratch_);
     }
     return {};

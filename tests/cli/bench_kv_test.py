@@ -257,9 +257,13 @@ class AppLog(Bench):
                           for workload, threads in (("append-100", 1), ("append-5000", 1), ("writers", 1),
                                                     ("writers", 2))
                           for side in ("memlith", "raw-captured")]
-                         + [("memlith", "consumed-1MiB", durability, 1) for durability in ("sync", "weak")])
+                         + [("memlith", "consumed-1MiB", durability, 1) for durability in ("sync", "weak")]
+                         + [(side, "device", "sync", threads)
+                            for threads in (1, 2) for side in ("memlith", "raw-captured")])
         for row in rows:
             self.assertIn("entry_bytes", row)
+            if row["workload"] == "device":
+                self.assertGreaterEqual(row["device_bytes_per_byte"], 1)
 
     def test_text_and_mistakes(self):
         done = self.run_it("--suites", "append", *self.SMALL)
