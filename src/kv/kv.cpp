@@ -267,12 +267,11 @@ void Kv::estimate_in(const LockSet& locks, const Leaves& leaves, Estimate& estim
 
 template <class Act>
 Status Kv::each_removed(const LockSet& locks, Act&& act) {
-  Status status = kOk;
-  locks.removed.for_each([&](const KeyRange& range) MEMLITH_REQUIRES(writing) {
+  for (const KeyRange range : locks.removed.all()) {
     TreeWriter tree(pages_, range.map);
-    if (status.ok()) status = act(tree, range);
-  });
-  return status;
+    MEMLITH_TRY(act(tree, range));
+  }
+  return kOk;
 }
 
 Status Kv::write_all(const LockSet& locks, const Leaves* leaves) {

@@ -57,12 +57,12 @@ namespace {
 
 void put_ranges(std::string& bytes, const RangeSet& ranges) {
   put(bytes, static_cast<std::uint32_t>(ranges.size()));
-  ranges.for_each([&](const KeyRange& range) {
+  for (const KeyRange range : ranges.all()) {
     put(bytes, range.map);
     put(bytes, static_cast<std::uint8_t>(range.has_high));
     put_text(bytes, range.low);
     put_text(bytes, range.high);
-  });
+  }
 }
 
 template <class Take>
@@ -203,11 +203,7 @@ Status Kv::validate(const Proposal& proposal) {
     if (!same) return changed();
   }
   for (const auto& each : proposal.locks.writes) MEMLITH_TRY(check_map_of(each.first.map, proposal.view));
-  Status removed = kOk;
-  proposal.locks.removed.for_each([&](const KeyRange& range) {
-    if (removed.ok()) removed = check_map_of(range.map, proposal.view);
-  });
-  MEMLITH_TRY(removed);
+  for (const KeyRange range : proposal.locks.removed.all()) MEMLITH_TRY(check_map_of(range.map, proposal.view));
   return kOk;
 }
 

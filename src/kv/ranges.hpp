@@ -7,6 +7,7 @@
 #include <map>
 #include <memory_resource>
 #include <optional>
+#include <ranges>
 #include <string_view>
 
 #include "kv/page.hpp"
@@ -32,6 +33,12 @@ struct KeyRange {
 };
 
 class RangeSet {
+  struct High {
+    bool bounded = false;
+    std::string_view key;
+  };
+  using Map = std::pmr::map<RecordKey, High>;  // by the lowest key
+
  public:
   explicit RangeSet(std::pmr::memory_resource* memory) : all_(memory) {}
 
@@ -86,19 +93,15 @@ class RangeSet {
     return at != all_.end() && at->first.map == map;
   }
   [[nodiscard]] std::size_t size() const { return all_.size(); }
-  // Calls see(range) for each, in their order.
-  template <class See>
-  void for_each(See&& see) const {
-    for (const auto& [low, high] : all_) see(KeyRange{low.map, high.bounded, low.key, high.key});
+  // A KeyRange for each, in their order.
+  [[nodiscard]] auto all() const {
+    return std::views::transform(all_, [](const Map::value_type& each) {
+      return KeyRange{each.first.map, each.second.bounded, each.first.key, each.second.key};
+    });
   }
   void clear() { all_.clear(); }
 
  private:
-  struct High {
-    bool bounded = false;
-    std::string_view key;
-  };
-  using Map = std::pmr::map<RecordKey, High>;  // by the lowest key
   static High high_of(const KeyRange& range) { return {range.has_high, range.high}; }
   static bool reaches(const High& high, std::string_view key) { return !high.bounded || key <= high.key; }
   static High further(const High& a, const High& b) { return reaches(a, b.key) && (!a.bounded || b.bounded) ? a : b; }

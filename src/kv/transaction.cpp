@@ -352,16 +352,13 @@ Result<std::uint64_t> Transaction::count_in(const KeyRange& range) {
   MEMLITH_TRY_ASSIGN(std::uint64_t found, reader.count(range));
   RangeSet before(&memory_);
   for (const KeyRange& each : removals_) before.add(each);
-  Status status = kOk;
-  before.for_each([&](const KeyRange& each) {
+  for (const KeyRange each : before.all()) {
     KeyRange both{range.map, range.has_high || each.has_high, std::max(range.low, each.low), {}};
     both.high = !range.has_high ? each.high : !each.has_high ? range.high : std::min(range.high, each.high);
-    if (!status.ok() || each.map != range.map || (both.has_high && both.low >= both.high)) return;
-    const auto gone = reader.count(both);
-    status = gone.status();
-    if (status.ok()) found -= *gone;
-  });
-  MEMLITH_TRY(status);
+    if (each.map != range.map || (both.has_high && both.low >= both.high)) continue;
+    MEMLITH_TRY_ASSIGN(const std::uint64_t gone, reader.count(both));
+    found -= gone;
+  }
   for (auto own = locks_.writes.lower_bound({range.map, range.low}); own != locks_.writes.end(); ++own) {
     const auto& [record, pending] = *own;
     if (record.map != range.map || (range.has_high && record.key >= range.high)) break;

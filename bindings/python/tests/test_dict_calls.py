@@ -193,15 +193,18 @@ def test_a_length_that_a_kill_left_unknown(folder: pathlib.Path) -> None:
     assert stored.strip() == "\\x03" + "\\x00" * 7
 
 
-def test_clearing_more_than_fits_in_a_transaction(folder: pathlib.Path) -> None:
+def test_clearing_more_than_fits_into_the_log(folder: pathlib.Path) -> None:
     with memlith.open(folder / "s", log_bytes=1 << 20, log_max_bytes=1 << 20) as store:
         d: memlith.Dict[Any] = memlith.Dict(store, "d", codec="raw")
         same: memlith.Dict[Any] = memlith.Dict(store, "d", codec="raw")
         d.append((number, b"x" * 100) for number in range(100_000))
-        with pytest.raises(memlith.Full), d.transact():
+        with pytest.raises(KeyError), d.transact():
             d.clear()
+            assert len(d) == 0
+            raise KeyError
         assert len(d) == 100_000 and d[99_999]
-        d.clear()
+        with d.transact():
+            d.clear()
         assert len(d) == len(same) == 0 and list(same) == [] and 5 not in same
         same[1] = b"y"
         assert d[1] == b"y" and len(d) == 1
