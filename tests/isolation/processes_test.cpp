@@ -428,6 +428,7 @@ class World {
     std::set<std::string> there;
     for (const auto& [key, value] : content) there.insert(value);
     for (const std::string& journal : journals_) {
+      if (!std::filesystem::exists(journal)) continue;  // its process was killed before it had one
       for (Noted& each : FileJournal::read(read_file(journal))) {
         std::set<std::string> own;  // which it may see without a commit
         for (const Action& action : each.recorded.actions) {

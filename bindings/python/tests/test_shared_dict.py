@@ -148,9 +148,14 @@ def test_workers_are_killed_at_random(folder):
     told = folder / "told"
     told.mkdir()
 
+    def opened():
+        while True:
+            with contextlib.suppress(memlith.IOFailure):  # the keeper ended meanwhile
+                hits = memlith.Dict(path, "hits", processes=True)
+                return hits, memlith.Dict(hits.store, "done")
+
     def work(number):
-        hits = memlith.Dict(path, "hits", processes=True)
-        done = memlith.Dict(hits.store, "done")
+        hits, done = opened()
         out = os.open(told / str(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
         def hit():
