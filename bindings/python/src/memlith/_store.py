@@ -532,9 +532,10 @@ class _Threads:
         self._autosave: _Autosave | None = None
 
     def autosave(self, seconds: float | None) -> None:
-        before, self._autosave = self._autosave, None
+        before = self._autosave
         if before is not None:
-            before.stop()
+            before.stop()  # a signal handler that raises here leaves it to the next call
+            self._autosave = None
         if seconds is not None:
             self._autosave = _Autosave(self._core, seconds)
 
