@@ -109,9 +109,7 @@ class KvMemory {
       const auto bytes = *left_by_step = std::make_shared<std::vector<std::byte>>();
       newest_ = world_.started([bytes](Content& content) { content.objects["kv"] = *bytes; });
     };
-    const auto ended = [this, left_by_step] {
-      **left_by_step = memory();
-    };
+    const auto ended = [this, left_by_step] { **left_by_step = memory(); };
     next();
     kv_->watch_removals(pages, [&] {
       ++steps;
