@@ -69,7 +69,7 @@ class Workload {
   // Stores to every page and persists that, so that rounds measure memory and a home file that have been in use.
   [[nodiscard]] MaybeFailure fill();
 
-  // From now on a round changes `pages` pages, at most as many as at the beginning; and so many bytes in each.
+  // From now on a round changes that many pages, at most as many as at the beginning, and that many bytes in each.
   void set_pages(std::uint64_t pages);
   void set_bytes_per_page(std::uint64_t bytes) { shape_.bytes_per_page = bytes; }
 

@@ -17,7 +17,7 @@ namespace memlith::core::kv {
 // Used by the writer.
 class AscendingRuns {
  public:
-  // A split takes notice of a run of so many cells, that of the split included. Random keys make one in few pages.
+  // A split takes notice of a run of this length, that of the split included. Random keys make one in few pages.
   static constexpr std::uint16_t kShortest = 3;
 
   // A cell was put at `index` of the page.

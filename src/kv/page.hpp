@@ -90,7 +90,7 @@ struct RemovedHeader {
 static_assert(sizeof(RemovedHeader) == 16);
 inline constexpr std::uint32_t kRemovedMax = (kPageBytes - sizeof(RemovedHeader)) / sizeof(PageNumber);
 
-// The pages of a run that holds so many bytes.
+// The number of pages of a run for a value of that length.
 inline constexpr std::uint64_t pages_of_value(std::uint64_t bytes) {
   return (sizeof(RunHeader) + bytes + kPageBytes - 1) / kPageBytes;
 }
@@ -165,7 +165,7 @@ inline OverflowReference reference_of(const Cell& cell) {
   MEMLITH_ASSERT(reference.has_value());
   return *reference;
 }
-// The run lies in so many pages.
+// True if the run lies behind the catalogue and ends within the region.
 inline bool lies_within(const OverflowReference& reference, PageNumber pages) {
   return reference.first > kCatalogue && reference.bytes <= kValueBytesMax &&
          reference.first + pages_of_value(reference.bytes) <= pages;

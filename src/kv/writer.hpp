@@ -43,7 +43,7 @@ class Writer {
 
   // ---- room
 
-  // For a commit: pages of trees, and runs for long values, which have so many pages together.
+  // For a commit: pages of trees, and runs for long values, with the number of pages of all runs together.
   struct Need {
     std::uint64_t pages = 0;
     std::uint64_t run_pages = 0;
@@ -57,7 +57,7 @@ class Writer {
   void reserve_batch(std::uint64_t bytes, std::uint64_t extents) MEMLITH_REQUIRES(writing) {
     batch_.reserve(bytes + sizeof(StoreHeader), extents + 1);
   }
-  // The same for the list of the pages that it changes, so many at most.
+  // The same for the list of the pages that it changes; the number is the most that it can be.
   void reserve_changes(std::uint64_t pages) MEMLITH_REQUIRES(writing) { changing_.reserve(pages + kBroughtBackMax); }
 
   // ---- a commit

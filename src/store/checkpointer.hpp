@@ -73,7 +73,7 @@ class Checkpointer {
     explicit Pacing(Checkpointer& owner) : owner_(owner) {}
     // The checkpoint should be over when three quarters of the room that is left now are used.
     void keep_pace(bool caller_waits);
-    // The checkpoint ends at the first frame behind so many pages.
+    // The checkpoint ends at the first frame behind this number of pages.
     void set_pages(std::uint64_t pages) { pages_ = pages; }
     [[nodiscard]] std::uint64_t pages() const { return pages_; }
     [[nodiscard]] std::uint64_t write_bytes_max() const override;

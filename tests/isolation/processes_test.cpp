@@ -49,7 +49,7 @@ constexpr const char* kMarkers = "m";  // the map of the records by which a tran
 struct Told {
   Journal::Counters counters;
   std::atomic<bool> stop{false};
-  std::atomic<std::uint64_t> most{0};                             // so many transactions, and the workers rest
+  std::atomic<std::uint64_t> most{0};                             // transactions, behind which the workers rest
   std::atomic<std::uint64_t> cut{0};                              // not 0: the power goes now; a seed
   std::atomic<std::uint64_t> newest{0};                           // commit of which the keeper has noted the marker
   std::array<std::atomic<std::uint64_t>, kCommitsMax> markers{};  // by the number of the commit

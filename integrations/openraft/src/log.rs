@@ -119,7 +119,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The entries that are there of these numbers, until they have so many bytes.
+    /// The entries of these numbers, as far as they exist, until their bytes reach the limit.
     fn read<C: RaftTypeConfig<Entry = Entry<C>>>(&self, from: u64, to: u64, bytes: usize) -> io::Result<Vec<Entry<C>>> {
         let (newer, end) = {
             let waiting = self.waiting();

@@ -356,7 +356,7 @@ impl<R: Read> Parts<R> {
         Ok(u32::from_le_bytes(self.bytes(4)?.try_into().expect("4 bytes")))
     }
 
-    /// A string of at most so many bytes; none: NO_MORE is in its place.
+    /// A string up to the given length; none: NO_MORE is in its place.
     fn string(&mut self, most: u32) -> io::Result<Option<Vec<u8>>> {
         match self.number()? {
             NO_MORE => Ok(None),

@@ -119,7 +119,7 @@ TEST_F(KvRange, AModelTellsWhatIsThere) {
   EXPECT_TRUE(world_.content(map_) == model_);
 }
 
-// The commit itself changes the pages along the ends of the range; the rest is freed in steps of so many pages.
+// The commit itself changes the pages along the ends of the range; the rest is freed in steps of a number of pages.
 TEST_F(KvRange, OfManyPagesIsFreedInSteps) {
   fill(60'000, 90);
   const auto full = must(kv().verify());
