@@ -18,6 +18,10 @@ MEMLITH = sys.argv[1]
 BLOCK, SECTOR, BLOCKS = 4096, 512, 256
 
 
+def newest_round(content):
+    return max(int.from_bytes(content[at + 16:at + 24], "little") for at in range(0, BLOCKS * BLOCK, BLOCK))
+
+
 class DiskTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="disktest-")
@@ -108,39 +112,57 @@ class DiskTest(unittest.TestCase):
         verdict = self.check(2)
         self.assertEqual((verdict["damaged_sectors"], verdict["misplaced_sectors"]), (1, 2))
 
+    def stopped(self, writer, seconds):
+        """The file after the writer went on for so long; the writer stands still."""
+        writer.send_signal(signal.SIGCONT)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            pass  # a sleep takes as long as several rounds
+        writer.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, writer.pid, os.WSTOPPED)
+        return self.data.read_bytes()
+
+    def torn_between(self, before, later):
+        """Tears each block of the round between two moments, and returns what the check says of the honest ones."""
+        newest = newest_round(later)
+        folder, told = self.work / "torn", self.work / "torn-told"
+        folder.mkdir(exist_ok=True)
+        while len(lines := self.told.read_text().splitlines(keepends=True)) < newest + 1:
+            time.sleep(0.001)  # the witness is a process of its own
+        told.write_text("".join(lines[:newest + 1]))  # the header, and the rounds before the newest
+        said = set()
+        for at in range(0, BLOCKS * BLOCK, BLOCK):
+            if int.from_bytes(later[at + 16:at + 24], "little") != newest:
+                continue
+            for sectors in (1, 4):  # pieces of 512, and of 2,048 bytes
+                content = bytearray(later)
+                content[at:at + sectors * SECTOR] = before[at:at + sectors * SECTOR]
+                (folder / self.data.name).write_bytes(content)
+                done = self.run_memlith("check", folder, "--told", told, "--json")
+                verdict = json.loads(done.stdout.splitlines()[0])
+                if verdict["honest"]:  # else the moment before lies inside the round before
+                    said.add((verdict["torn_blocks"], verdict["torn_piece_bytes"] == sectors * SECTOR))
+        return said
+
     def test_the_round_in_flight_may_be_torn(self):
         witness, port = self.listen()
         writer = subprocess.Popen([MEMLITH, "disktest", "write", self.folder, "--tell", f"localhost:{port}",
                                    "--size", "1"], stdout=subprocess.PIPE)
         self.addCleanup(writer.stdout.close)
         writer.stdout.readline()
-        moments = []  # the file, at moments a few rounds apart
-        for _ in range(40):
-            writer.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, writer.pid, os.WSTOPPED)
-            moments.append(self.data.read_bytes())
-            writer.send_signal(signal.SIGCONT)
-            time.sleep(0.002)
+        later = self.data.read_bytes()
+        torn = set()
+        for attempt in range(5000):  # until the writer stopped twice with one round in between
+            before, later = later, self.stopped(writer, attempt % 20 * 20e-6)
+            if newest_round(later) == newest_round(before) + 1:
+                torn |= self.torn_between(before, later)
+            if (1, True) in torn:
+                break
         writer.kill()
         writer.wait()
         witness.wait()
-        last = self.data.read_bytes()
-        self.assertTrue(self.check(0)["honest"])
-        newest = self.round_of(self.newest_block() * 8)
-        lines = self.told.read_text().splitlines(keepends=True)
-        self.told.write_text("".join(lines[:newest + 1]))  # the newest round is in flight
-        torn = []
-        for block in (each for each in range(BLOCKS) if self.round_of(each * 8) == newest):
-            before = next((old for old in reversed(moments) if old[block * BLOCK + 16:][:8] !=
-                           last[block * BLOCK + 16:][:8]), None)
-            for sector in (1, 4):  # pieces of 512, and of 2,048 bytes
-                self.put(block * BLOCK, before[block * BLOCK:][:sector * SECTOR])
-                done = self.run_memlith("check", self.folder, "--told", self.told, "--json")
-                verdict = json.loads(done.stdout.splitlines()[0])
-                if verdict["honest"]:  # else the block was written once more between that moment and the end
-                    torn.append((verdict["torn_blocks"], verdict["torn_piece_bytes"] // SECTOR == sector))
-                self.data.write_bytes(last)
         self.assertIn((1, True), torn)
+        self.assertTrue(self.check(0)["honest"])
 
     def test_the_record_itself(self):
         self.write(3)
