@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Redis on memlith beside the same Redis with an append-only file: ./dev bench redis [SUITE ...].
 
-SUITE is mixes (SET and GET), pauses (SET while files are rewritten), start (how long a start takes); none: all three.
+SUITE is mixes (SET and GET), pauses (SET while files are rewritten), readers (clients that only GET beside one that only
+SETs, with the flushes of the disk and with slow ones), start (how long a start takes); none: all four.
 All servers run at once, and only one of them is asked at a time, in turns.
 """
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -26,17 +28,35 @@ SIDES = {"memlith-strong": ("strong", [], "durable"),
          "aof-no": (None, [("appendonly", "yes"), ("appendfsync", "no")], "when the kernel writes")}
 
 
+# Loaded before a server: each of its flushes takes longer by as many microseconds as FLUSH_DELAY_US says.
+SLOW_FLUSHES = r"""
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+static void delay(void) { usleep((unsigned)atoi(getenv("FLUSH_DELAY_US"))); }
+int fdatasync(int fd) { delay(); return (int)syscall(SYS_fdatasync, fd); }
+int fsync(int fd) { delay(); return (int)syscall(SYS_fsync, fd); }
+ssize_t pwritev2(int fd, const struct iovec* pieces, int count, off_t at, int flags) {
+  if (flags & RWF_DSYNC) delay();
+  return syscall(SYS_pwritev2, fd, pieces, count, (long)at, 0L, flags);
+}
+"""
+
+
 class Bench:
     def __init__(self, given):
         self.given = given
         self.programs = {True: given.redis / "bin/redis-server", False: given.redis / "plain/redis-server"}
 
-    def server(self, side, *directives):
+    def server(self, side, *directives, environment=None):
         memlith, own, _ = SIDES[side]
         directives = [NO_SAVE, ("memlith-log-size", f"{self.given.log_mib}mb"), *own, *directives]
         if not memlith:
             directives = [each for each in directives if not each[0].startswith("memlith")]
-        return Server(self.programs[bool(memlith)], self.given.dir / "redis-bench" / side, memlith, directives)
+        return Server(self.programs[bool(memlith)], self.given.dir / "redis-bench" / side, memlith, directives,
+                      environment=environment)
 
     def load(self, server, **options):
         """The report of memlith-redis-load."""
@@ -105,6 +125,34 @@ class Bench:
         for server in servers.values():
             server.stop()
 
+    def readers(self):
+        """What the writer does to clients that only read."""
+        library = self.given.dir / "redis-bench" / "slow-flushes.so"
+        library.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, "-x", "c", "-"], input=SLOW_FLUSHES, text=True,
+                       check=True)
+        for delay_us in self.given.flush_delays_us:
+            environment = {**os.environ, "LD_PRELOAD": str(library), "FLUSH_DELAY_US": str(delay_us)}
+            servers = {side: self.server(side, environment=environment).fresh().start() for side in self.given.sides}
+            for server in servers.values():
+                self.load(server, keys=self.given.keys, fill=True)
+
+            def turn(side, servers=servers):
+                written = []
+                writer = threading.Thread(target=lambda: written.append(self.load(
+                    servers[side], clients=1, writes=100, keys=self.given.keys, seconds=self.given.seconds)))
+                writer.start()
+                read = self.load(servers[side], clients=4, writes=0, keys=self.given.keys, seconds=self.given.seconds)
+                writer.join()
+                return written[0], read
+
+            for side, told in contest.in_turns(self.given.rounds, servers, turn).items():
+                more = {"flush_delay_us": delay_us}
+                self.tell("readers", side, "SET beside 4 that GET", 1, [written for written, _ in told], **more)
+                self.tell("readers", side, "GET beside 1 that SETs", 4, [read for _, read in told], **more)
+            for server in servers.values():
+                server.stop()
+
     def start(self):
         """From the process's begin to the first reply."""
         for millions in self.given.start_millions:
@@ -153,13 +201,15 @@ def repeat(server, command, ending):
 
 
 def main():
-    suites = {"mixes": Bench.mixes, "pauses": Bench.pauses, "start": Bench.start}
+    suites = {"mixes": Bench.mixes, "pauses": Bench.pauses, "readers": Bench.readers,
+              "start": Bench.start}
     options = contest.options_of(__doc__, folder="where the servers' files go", rounds=3, suites=suites)
     options.add_argument("--redis", required=True, type=pathlib.Path, help="what build.py has made")
     options.add_argument("--clients", type=contest.numbers, default=[1, 10, 40])
     options.add_argument("--writes", type=contest.numbers, default=[10, 20, 40, 60, 80, 100], help="per cent of SET")
     options.add_argument("--sides", type=contest.names(SIDES), default=list(SIDES))
     options.add_argument("--seconds", type=float, default=3)
+    options.add_argument("--flush-delays-us", type=contest.numbers, default=[0, 10_000], help="of the suite readers")
     options.add_argument("--keys", type=int, default=100_000)
     options.add_argument("--value-bytes", type=int, default=100)
     options.add_argument("--log-mib", type=int, default=4, help="memlith-log-size; 4 is a quarter of the data")
