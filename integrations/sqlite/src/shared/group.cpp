@@ -16,8 +16,6 @@ constexpr std::uint64_t kLookNs = 20'000'000;
 // At least so long, and ten times as long as flushes usually take, a leader is waited for.
 constexpr std::uint64_t kStoppedNs = 200'000'000;
 constexpr std::uint64_t kGatherNsMax = 1'000'000;
-// Up to this number commits flush each for itself, and the kernel merges the flushes.
-constexpr std::uint32_t kFewCommits = 2;
 // A window is shorter. A time that is further away is of another clock, or damaged.
 constexpr std::uint64_t kFarNs = 2 * 24 * 3'600'000'000'000ull;
 
@@ -197,17 +195,19 @@ bool Group::may_lead() const {
   const std::uint32_t count = in_flight_now();
   if (count == 0) return true;
   if (count == kLeaders) return false;
-  if (control_.batch.load(std::memory_order_relaxed) <= kFewCommits) return true;
+  if (control_.batch.load(std::memory_order_relaxed) <= 1) return true;
   const std::uint64_t since = now_ns() - control_.begun_ns.load(std::memory_order_relaxed);
   return since >= control_.flush_ns.load(std::memory_order_relaxed) / 2;
 }
 
-// Waits a little for the commits that the last flush sent home: they come back, and one flush serves them all.
+// Waits a little for the commits that the last flush sent home: they come back, and one flush serves them all. The fewer
+// they are, the more is gained by one of them: two that flush in turn wait for two flushes each.
 void Group::gather() const {
   const std::uint32_t batch = control_.batch.load(std::memory_order_relaxed);
-  if (batch <= kFewCommits || in_flight_now() > 1) return;
+  if (batch <= 1 || in_flight_now() > 1) return;
   const std::uint64_t before = control_.flushed_commits.load(std::memory_order_relaxed);
-  const std::uint64_t time = std::min(control_.flush_ns.load(std::memory_order_relaxed) / 4, kGatherNsMax);
+  const std::uint64_t part = std::min<std::uint64_t>(batch, 4);
+  const std::uint64_t time = std::min(control_.flush_ns.load(std::memory_order_relaxed) / part, kGatherNsMax);
   const std::uint64_t end = now_ns() + time;
   while (control_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) give_way();
 }
