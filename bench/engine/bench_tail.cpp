@@ -5,7 +5,8 @@
 // time. The raw side writes and flushes as many bytes in the same way, while a second thread puts the load of that
 // checkpoint on the disk, made by hand (background.hpp). The third side is raw with nothing beside it. Sides take turns
 // in phases, each of which begins with nothing owed to home; the rounds before the first checkpoint of a phase begins
-// do not count.
+// do not count. With --pause-ms the phases are bursts: each begins after a pause, in which a store does what it does
+// when it is idle, and all rounds count.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,6 +69,7 @@ class TailBench {
 
  private:
   [[nodiscard]] std::uint64_t log_bytes() const { return arguments_.log_mib * kMiB; }
+  [[nodiscard]] bool bursts() const { return arguments_.pause_ms > 0; }
   [[nodiscard]] std::uint64_t region_pages() const { return arguments_.region_mib * kMiB / kPageBytes; }
 
   MaybeFailure make_raw(const ScratchFolder& scratch) {
@@ -107,7 +109,8 @@ class TailBench {
     const auto length_ns =
         static_cast<std::uint64_t>(arguments_.seconds * static_cast<double>(kNsPerSecond)) / arguments_.phases;
     std::uint64_t counted = 0;
-    std::uint64_t counting_since_ns = 0;
+    if (bursts()) sleep_until(now_ns() + arguments_.pause_ms * (kNsPerSecond / 1000));
+    std::uint64_t counting_since_ns = bursts() ? now_ns() : 0;
     std::uint64_t due_ns = now_ns();
     for (;;) {
       if (interrupted()) return interrupted_failure();
@@ -132,13 +135,13 @@ class TailBench {
 
   MaybeFailure memlith_phase(TailResult& result) {
     TailSide& side = result.sides[kMemlith];
-    Result<memlith_store_info> before = checkpoint_and_look();
+    Result<memlith_store_info> before = look();
     if (!before.ok()) return std::move(before.failure());
     std::uint64_t written = 0;
     const auto round = [&](std::uint64_t& ns) { return workload_->round(ns); };
     const auto owed = [&] { return written += raw_bytes(); };
     if (MaybeFailure failure = phase(side, round, owed, [](std::uint64_t) {})) return failure;
-    Result<memlith_store_info> after = checkpoint_and_look();
+    Result<memlith_store_info> after = look();
     if (!after.ok()) return std::move(after.failure());
     side.checkpoints += after->checkpoints - before->checkpoints;
     side.home_bytes += after->home_bytes - before->home_bytes;
@@ -181,8 +184,8 @@ class TailBench {
     return phase(result.sides[kRawQuiet], round, [this] { return log_bytes(); }, [](std::uint64_t) {});
   }
 
-  Result<memlith_store_info> checkpoint_and_look() {
-    const std::int32_t code = memlith_store_checkpoint(store_.get());
+  Result<memlith_store_info> look() {
+    const std::int32_t code = bursts() ? MEMLITH_OK : memlith_store_checkpoint(store_.get());
     if (code != MEMLITH_OK) return library_failure(code, "checkpointing between two phases");
     return info_of(store_.get());
   }
@@ -222,6 +225,7 @@ void print_json(const BenchTailArguments& arguments, const TailBench& bench, con
               {"log_mib", arguments.log_mib},
               {"phases", arguments.phases},
               {"rate", arguments.rate},
+              {"pause_ms", arguments.pause_ms},
               {"memlith", json_of(result.sides[kMemlith])},
               {"raw_loaded", json_of(result.sides[kRawLoaded])},
               {"raw_quiet", json_of(result.sides[kRawQuiet])},
@@ -243,11 +247,14 @@ void print_text(const BenchTailArguments& arguments, const TailBench& bench, con
   write_line(fmt::format("memlith {}, kernel {}, folder {}, {}", memlith_version(), kernel_release(),
                          printable(arguments.folder), utc_now()));
   const std::string pace =
-      arguments.rate == 0 ? "without a pause" : fmt::format("at {} rounds a second", arguments.rate);
-  write_line(fmt::format(
-      "{} bytes in each of {} random pages of {} MiB, log of {} MiB, one thread {}, {} phases of each "
-      "side in turn",
-      arguments.bytes_per_page, arguments.pages, arguments.region_mib, arguments.log_mib, pace, arguments.phases));
+      arguments.rate == 0 ? "as fast as it can" : fmt::format("at {} rounds a second", arguments.rate);
+  const std::string pause =
+      arguments.pause_ms == 0 ? "" : fmt::format(" after a pause of {} ms each", arguments.pause_ms);
+  write_line(
+      fmt::format("{} bytes in each of {} random pages of {} MiB, log of {} MiB, one thread {}, {} phases of each "
+                  "side in turn{}",
+                  arguments.bytes_per_page, arguments.pages, arguments.region_mib, arguments.log_mib, pace,
+                  arguments.phases, pause));
   write_line(fmt::format("memlith: {} ({}), checkpoints running; durable, atomic", arguments.tracker,
                          bench.tracker_detail()));
   write_line(

@@ -157,6 +157,8 @@ void add_bench_tail(CLI::App* bench, CommandLine& line) {
   add_number(command, "--phases", arguments.phases, 1, 10'000, "Number of turns of each side");
   add_number(command, "--rate", arguments.rate, 0, 10'000'000,
              "Rounds per second on every side, for a load that the disk can sustain. 0: without a pause");
+  add_number(command, "--pause-ms", arguments.pause_ms, 0, 60'000,
+             "Rest before each phase, as programs do that work in bursts; all rounds count then");
   CLI::Option* seconds = command->add_option("--seconds", arguments.seconds, "Time of each side, all phases together");
   seconds->check(seconds_between(0.0, 86400.0))->capture_default_str();
   command->add_option("--rounds", arguments.rounds, "Rounds of a phase that count")

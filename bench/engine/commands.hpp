@@ -54,9 +54,10 @@ struct BenchTailArguments {
   std::uint64_t region_mib = 256;
   std::uint64_t log_mib = 128;  // as the library has it by default
   std::uint64_t phases = 10;
-  std::uint64_t rate = 0;    // rounds a second, on each side; 0: without a pause
-  double seconds = 10;       // of rounds that count, a side
-  std::uint64_t rounds = 0;  // that count, a phase; 0: as many as `seconds` allow
+  std::uint64_t rate = 0;      // rounds a second, on each side; 0: without a pause
+  std::uint64_t pause_ms = 0;  // before each phase; 0: none, and each phase begins with nothing owed to home
+  double seconds = 10;         // of rounds that count, a side
+  std::uint64_t rounds = 0;    // that count, a phase; 0: as many as `seconds` allow
   Format format = Format::text;
 };
 
