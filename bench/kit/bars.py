@@ -27,7 +27,11 @@ def unit_of(field, values):
 
 def panel_of(line):
     counts = [f"{line[what]} {what}" for what in ("threads", "processes", "readers") if line.get(what, 0) > 1]
-    return ", ".join([line["workload"], *counts])
+    return ", ".join([line["workload"], *counts, *([f"of {line['region_mib']} MiB"] if "region_mib" in line else [])])
+
+
+def is_ours(line):
+    return line["side"].startswith("memlith") or line.get("tracker", "none") != "none"
 
 
 def more_of(line):
@@ -40,16 +44,18 @@ def main(field, record, picture):
     panels = {}
     for line in lines:
         panels.setdefault(panel_of(line), []).insert(0, line)
-    columns = min(COLUMNS, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(3.6 * columns, 3.2 * rows), squeeze=False)
+    rows = math.ceil(len(panels) / COLUMNS)
+    columns = math.ceil(len(panels) / rows)
+    height = max(3.2, 0.28 * max(len(chosen) for chosen in panels.values()))
+    figure, axes = plt.subplots(rows, columns, figsize=(3.6 * columns, height * rows), squeeze=False)
     for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
     for axis, (title, chosen) in zip(axes.flat, panels.items()):
         media = {line.get("medium") for line in chosen}
-        names = [f"{line['side']}\n{line['durability']}{more_of(line)}" +
+        below = [f"{line['durability']}{more_of(line)}" +
                  (f", {line.get('medium')}" if len(media) > 1 else "") for line in chosen]
-        colours = ["tab:blue" if line["side"].startswith("memlith") else "tab:gray" for line in chosen]
+        names = [line["side"] + (f"\n{text}" if len(set(below)) > 1 else "") for line, text in zip(chosen, below)]
+        colours = ["tab:blue" if is_ours(line) else "tab:gray" for line in chosen]
         scale, label = unit_of(field, [line[field] for line in chosen])
         values = [line[field] * scale for line in chosen]
         bars = axis.barh(names, values, color=colours)
@@ -63,7 +69,7 @@ def main(field, record, picture):
             axis.xaxis.set_major_locator(MaxNLocator(4))
             axis.ticklabel_format(axis="x", style="plain")
         axis.tick_params(labelsize=7)
-        axis.set_title(title, fontsize=9)
+        axis.set_title(title if len(set(below)) > 1 else f"{title}: {below[0]}", fontsize=9)
         axis.set_xlabel(label, fontsize=8)
     figure.tight_layout()
     figure.savefig(picture, dpi=110)
