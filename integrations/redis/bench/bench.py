@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Redis on memlith beside the same Redis with an append-only file: ./dev bench redis [SUITE ...].
 
-SUITE is mixes (SET and GET), pauses (SET while files are rewritten), readers (clients that only GET beside one that only
-SETs, with the flushes of the disk and with slow ones), start (how long a start takes); none: all four.
+SUITE is mixes (SET and GET), pauses (SET while files are rewritten), readers (clients that only GET beside one that
+only SETs, with the flushes of the disk and with slow ones), start (how long a start takes); none: all four.
 All servers run at once, and only one of them is asked at a time, in turns.
 """
 import json
@@ -126,7 +126,7 @@ class Bench:
             server.stop()
 
     def readers(self):
-        """What the writer does to clients that only read."""
+        """Clients that only read, beside one that only writes."""
         library = self.given.dir / "redis-bench" / "slow-flushes.so"
         library.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, "-x", "c", "-"], input=SLOW_FLUSHES, text=True,

@@ -200,8 +200,8 @@ bool Group::may_lead() const {
   return since >= control_.flush_ns.load(std::memory_order_relaxed) / 2;
 }
 
-// Waits a little for the commits that the last flush sent home: they come back, and one flush serves them all. The fewer
-// they are, the more is gained by one of them: two that flush in turn wait for two flushes each.
+// Waits a little for the commits that the last flush sent home: they come back, and one flush serves them all. The
+// fewer they are, the more is gained by one of them: two that flush in turn wait for two flushes each.
 void Group::gather() const {
   const std::uint32_t batch = control_.batch.load(std::memory_order_relaxed);
   if (batch <= 1 || in_flight_now() > 1) return;
