@@ -5,9 +5,10 @@
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
 NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, `applog`, `processes`, `shared`,
-`replica`, `bbolt`, `etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, `steps`, `transparent`, or
-a command of `memlith bench`. Files go to build/bench unless --dir names another folder. What a benchmark prints is all
-there is on standard output, so that --json can be piped.
+`replica`, `bbolt`, `etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, `steps`, `transparent`,
+`paper` (the tables of the five papers, by the other commands: papers/paper.py), or a command of `memlith bench`. Files
+go to build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
+--json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `kvcalls`, `files`, `applog`, `pmdk`, `python`,
@@ -405,6 +406,22 @@ def run_python(programs, words):
     return bars("p50_us", record, options.plot)
 
 
+def run_paper(programs, words):
+    """bench/papers/paper.py, which runs other subjects of this program."""
+    place = [] if any(word.split("=")[0] == "--dir" for word in words) else ["--dir", folder_of(None)]
+    return subprocess.run([sys.executable, "-B", ROOT / "bench/papers/paper.py", "--bin", programs, *place, *words],
+                          check=False).returncode
+
+
+def paper_subjects(words):
+    """The subjects that the named sections run, or all sections; none if nothing is run."""
+    if "--dry" in words:
+        return []
+    sys.path.insert(0, str(ROOT / "bench/papers"))
+    import paper  # pylint: disable=import-outside-toplevel # `./dev bench NAME` works without it
+    return sorted({run.words[1] for run in paper.chosen(words) if run.words[0] == "bench"})
+
+
 # Each subject: the build targets, and what runs it. A new one gets a line here.
 SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memlith", run_persist),
             "heap": (KV_TARGET, run_heap),
@@ -424,7 +441,8 @@ SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memli
             "python": ("memlith memlith_static memlith_sqlite", run_python),
             "steps": ("memlith_static memlith_sqlite", run_steps),
             "transparent": (f"bin/memlith {KV_TARGET}", run_transparent),
-            "sqlite": ("bin/memlith-sqlite-bench", run_sqlite)}
+            "sqlite": ("bin/memlith-sqlite-bench", run_sqlite),
+            "paper": ("", run_paper)}  # the targets and packages of what it runs
 
 
 def packages_of(name):
@@ -446,8 +464,11 @@ def plan(words):
         value = words[number].partition("=")[2] or (words[number + 1] if number + 1 < len(words) else "")
         if not value or value.startswith("-"):
             raise Misused("--plot takes the name of the picture: --plot FILE.png")
-    print(SUBJECTS.get(name, ("bin/memlith", None))[0])
-    print(*packages_of(name), *PYTHON_PACKAGES.get(name, ()), *(PLOT_PACKAGES if plots else []))
+    names = paper_subjects(words[1:]) if name == "paper" else [name]
+    targets = [target for each in names for target in SUBJECTS.get(each, ("bin/memlith", None))[0].split()]
+    print(*dict.fromkeys(targets or ["bin/memlith"]))
+    print(*dict.fromkeys(package for each in names for package in (*packages_of(each), *PYTHON_PACKAGES.get(each, ()))),
+          *(PLOT_PACKAGES if plots else []))
 
 
 def main(words):

@@ -1,0 +1,419 @@
+"""The experiments, tables and figures of the five papers: what each compares, what the paper found, and the command
+that makes ours, or why there is none.
+
+A row is an `Experiment`; several rows may be made by one `Run`. A number or a ratio of a paper is only given where its
+source is known; else the text is "unknown". Sources of the papers' figures:
+
+    abstract   the abstract of the paper; for MemSnap, of its author's talk at Waterloo (2024-01-26)
+    issue      the audit of the papers against this tree
+    thesis     S. Mahar's thesis, whose chapter on Snapshot has the paper's evaluation; numbers of figures are its order
+    artifact   the list of scripts of MemSnap's artifact
+"""
+import dataclasses
+
+UNKNOWN = "unknown"
+# The peers of memlith-kv-bench, with the names that its lines have.
+PEERS = ("leveldb", "kyoto-tree-tran", "sqlite", "lmdb", "rocksdb", "berkeleydb", "wiredtiger")
+# The floors below every benchmark: a change of them makes every figure one of an older build.
+ENGINE = ("src/base", "src/device", "src/log", "src/store", "src/region", "bench/kit")
+KV = (*ENGINE, "src/shm", "src/kv", "src/applog", "bench/kv")
+SQLITE = (*ENGINE, "integrations/sqlite/src", "integrations/sqlite/bench")
+REDIS = (*ENGINE, "src/kv", "src/applog", "integrations/redis")
+PASS = (*ENGINE, "integrations/compiler", "bench/instrumented")
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+    """Ours over another side's, as "times as good": above 1 ours is better. Without `base` and `base_field` it is our
+    figure alone.
+
+    `ours` and `base` say which lines of the command's JSON are meant: fields and the values that they may have. Of
+    several lines the best counts. Lines are compared with those that have the same values of `by`, which become the
+    label. With `base_field`, both numbers are of one line. A field may be a path with dots."""
+    field: str
+    ours: dict = dataclasses.field(default_factory=dict)
+    base: dict = dataclasses.field(default_factory=dict)
+    base_field: str = ""
+    by: tuple[str, ...] = ()
+    label: str = ""
+    less_is_better: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A command: words behind `./dev`, of `bench` (its lines are read) or `soak` or `test` (it passes or fails)."""
+    name: str
+    section: str
+    words: tuple[str, ...]
+    minutes: int  # about, at this size
+    paths: tuple[str, ...]  # a change of these makes a result older than its path
+    quick: tuple[str, ...] = ()  # instead of `words`, for a test of the runner; none: left out of it
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """A row of the page. `run` names the run that makes it; else `missing` is a sentence that says why none does."""
+    paper: str
+    number: str
+    compares: str
+    theirs: str = UNKNOWN
+    at_least: float | None = None  # the paper's ratio as a number: ours below it is a miss
+    run: str = ""
+    ratios: tuple[Ratio, ...] = ()
+    missing: str = ""
+    note: str = ""  # where the time goes, or what differs from the paper
+
+
+PAPERS = {
+    "memsnap": "MemSnap: A Data Single Level Store for Fearless Persistence (ASPLOS 2024)",
+    "fams": "Failure-Atomic msync() (EuroSys 2013)",
+    "acikv": "Weakly Durable High-Performance Transactions (AciKV, 2021)",
+    "snapshot": "Snapshot: Fast, Userspace Crash Consistency for CXL and PM Using msync (ICCD 2023)",
+    "fasl": "File Systems are not Enough: Rethinking the Storage API for Microsecond-Scale Cloud Applications (FASL)",
+}
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a command; none of ours has a blank in a word."""
+    return tuple(text.split())
+
+
+# ---- the commands --------------------------------------------------------------------------------------------------
+
+YCSB = "--records 20000000 --value-bytes 100 --seconds 6 --rounds 3"
+YCSB_WORKLOADS = "write,a,b,read,scan,insert,modify,f"
+YCSB_SIDES = "memlith,leveldb,sqlite,lmdb,rocksdb,berkeleydb,wiredtiger"
+PMDK = "--operations 1000000 --records 5000000"
+
+RUNS = (
+    Run("persist-peers", "memsnap-persist", words("bench persist --peers --pages 1,4,16,64,256,1024 --rounds 2000"), 5,
+        (*ENGINE, "bench/engine", "bench/peers")),
+    Run("persist-async", "memsnap-persist", words("bench persist --tracker explicit,fault,scan --async --pages 1,4,16,"
+                                                  "64,256,1024 --seconds 5"), 3, (*ENGINE, "bench/engine"),
+        words("bench persist --tracker explicit --async --pages 1 --rounds 2 --region-mib 1 --log-mib 1")),
+    Run("persist-steps", "memsnap-persist", words("bench persist --breakdown --tracker explicit,fault,scan --pages 16"),
+        1, (*ENGINE, "bench/engine"),
+        words("bench persist --breakdown --tracker explicit --pages 2 --rounds 3 --region-mib 1 --log-mib 1")),
+    Run("isolation", "memsnap-tests", words("test release -- -R By/Isolation"), 2, (*ENGINE, "tests/capi")),
+    Run("sqlite-dbbench", "memsnap-sqlite", words("bench sqlite dbbench --calls --paper --systems memlith,wal-full "
+                                                  "--repetitions 3"), 75, SQLITE),
+    Run("sqlite-tatp", "memsnap-tatp", words("bench sqlite tatp --paper --subscribers 1000,10000,100000,1000000 "
+                                             "--systems memlith,wal-full --repetitions 5"), 50, SQLITE),
+    Run("sqlite-tatp-mapped", "memsnap-tatp", words("bench sqlite tatp --paper --subscribers 1000,10000,100000,1000000 "
+                                                    "--systems memlith,wal-full --repetitions 5 --mmap-mib 4096"), 50,
+        SQLITE),
+    Run("rocksdb-mixgraph", "memsnap-rocksdb", words("bench rocksdb mixgraph --here --keys 20000000 --threads 12 "
+                                                     "--reads 100000 --rounds 3"), 60,
+        (*ENGINE, "src/applog", "integrations/rocksdb/src", "integrations/rocksdb/bench")),
+    Run("soak-power", "fams-cuts", words("soak power --cuts 300"), 90, (*ENGINE, "src/files", "tests/power")),
+    Run("files-msync", "fams-files", words("bench files msync --seconds 5"), 20,
+        (*ENGINE, "src/files", "bench/files")),
+    Run("files-kyoto", "fams-files", words("bench files kyoto --seconds 10"), 10,
+        (*ENGINE, "src/files", "integrations/run", "bench/files")),
+    Run("heap-table2", "fams-heap", words("bench heap table2 --turn 10 --repetitions 5"), 15,
+        (*ENGINE, "src/heap", "bench/kv")),
+    Run("ycsb-weak", "acikv-weak", words(f"bench ycsb {YCSB} --workloads {YCSB_WORKLOADS} --sides {YCSB_SIDES}"), 120,
+        KV),
+    Run("ycsb-sync", "acikv-sync", words(f"bench ycsb {YCSB} --workloads {YCSB_WORKLOADS} --sides {YCSB_SIDES} "
+                                         "--durability sync"), 120, KV),
+    Run("ycsb-both", "acikv-both", words("bench ycsb --records 2000000 --durability both --workloads "
+                                         f"write,a,b,read,scan,insert,modify --sides {YCSB_SIDES}"), 60, KV),
+    Run("ycsb-both-zipf", "acikv-both-zipf", words("bench ycsb --records 2000000 --durability both --workloads "
+                                                   f"write,a,b,read,scan,modify --distribution zipfian --sides "
+                                                   f"{YCSB_SIDES}"), 60, KV),
+    Run("ycsb-memory", "acikv-memory", words("bench ycsb --records 20000000 --memory-mib 280 --workloads write,read,"
+                                             "scan --sides memlith,leveldb,lmdb,rocksdb,wiredtiger"), 110, KV),
+    Run("ycsb-threads", "acikv-threads", words("bench ycsb --records 2000000 --threads 1,2,4 --workloads write,read "
+                                               f"--sides {YCSB_SIDES}"), 40, KV),
+    Run("ycsb-window", "acikv-window", words("bench ycsb --records 1000000 --sides memlith --workloads write --seconds "
+                                             "200 --rounds 1 --window-ms 1,10,100,1000,10000,100000 --window-mib 4096"),
+        25, KV),
+    Run("ycsb-window-slow", "acikv-window", words("bench ycsb --records 1000000 --sides memlith --workloads write "
+                                                  "--seconds 200 --rounds 1 --window-ms 1,10,100,1000,10000,100000 "
+                                                  "--window-mib 4096 --flush-delay-us 5000"), 25, KV),
+    Run("ycsb-recovery-1", "acikv-recovery", words("bench ycsb --recovery-log-mib 256,1024 --records 8000000"), 10, KV),
+    Run("ycsb-recovery-10", "acikv-recovery", words("bench ycsb --recovery-log-mib 256,1024 --records 80000000"), 40,
+        KV),
+    Run("pmdk-lines", "snapshot-pmdk", words("bench pmdk lines"), 2, ("bench/pmdk",)),
+    Run("pmdk-memory", "snapshot-pmdk", words(f"bench pmdk {PMDK} --suite list,btree,kv"), 40,
+        (*ENGINE, "integrations/compiler", "bench/pmdk")),
+    Run("pmdk-slow", "snapshot-slow", words("bench pmdk --slow-ns 2400 --cache-mib 128 --operations 1000000 --records "
+                                            "5000000 --suite list,btree,kv --rounds 1"), 100,
+        (*ENGINE, "integrations/compiler", "bench/pmdk")),
+    Run("kyoto-commits", "snapshot-kyoto", words("bench instrumented kyoto --rounds 6 --seconds 3"), 20,
+        (*PASS, "src/files")),
+    Run("stores", "snapshot-stores", words("bench instrumented"), 10, PASS),
+    Run("kills-of-boost", "snapshot-tests", words("test release -- -R containers"), 3, (*ENGINE, "src/heap",
+                                                                               "tests/containers")),
+    Run("dbbench-fits", "fasl-dbbench", words("bench dbbench --records 1000000 --seconds 10"), 20, KV),
+    Run("redis-mixes", "fasl-redis", words("bench redis mixes --keys 10000000 --value-bytes 128 --clients 1,10,40 "
+                                           "--writes 10,20,40,60,80,100 --log-mib 50 --seconds 5"), 60, REDIS),
+    Run("redis-mixes-log", "fasl-redis-log", words("bench redis mixes --keys 10000000 --value-bytes 128 --clients "
+                                                   "1,10,40 --writes 10,40,100 --log-mib 1600 --seconds 5"), 40, REDIS),
+    Run("redis-start", "fasl-redis", words("bench redis start --value-bytes 128 --log-mib 1600 --start-millions 10"),
+        20, REDIS),
+    Run("redis-pauses", "fasl-redis", words("bench redis pauses --keys 1000000 --value-bytes 128 --seconds 10"), 10,
+        REDIS),
+    Run("retwis", "fasl-retwis", words("bench replica retwis --clients 60"), 25,
+        (*ENGINE, "src/kv", "src/applog", "bindings/go", "integrations/raft")),
+)
+
+
+# ---- the rows ------------------------------------------------------------------------------------------------------
+
+def over_best_peer(workload: str) -> tuple[Ratio, ...]:
+    """The weak kv store over the best peer that flushes each operation, and over the best that flushes none."""
+    ours = {"side": ("memlith",), "durability": ("weak",), "workload": (workload,)}
+    return (Ratio("ops_per_s", ours, {"side": PEERS, "durability": ("sync",), "workload": (workload,)},
+                  label="weak over the best durable peer"),
+            Ratio("ops_per_s", ours, {"side": PEERS, "durability": ("none",), "workload": (workload,)},
+                  label="weak over the best peer without a flush"))
+
+
+def over_pmdk(suite_workloads: tuple[str, ...]) -> tuple[Ratio, ...]:
+    return (Ratio("ops_per_s", {"side": ("memlith instrumented",), "workload": suite_workloads},
+                  {"side": ("pmdk",)}, by=("workload",)),)
+
+
+def over_wal_full(field: str, by: tuple[str, ...], label: str = "") -> tuple[Ratio, ...]:
+    """SQLite on memlith, `full`, over WAL with FULL."""
+    return (Ratio(field, {"system": ("memlith",)}, {"system": ("wal-full",)}, by=by, label=label,
+                  less_is_better=field != "operations_per_s"),)
+
+
+NO_AURORA = ("Aurora is a kernel for FreeBSD and cannot run here; sides of its classes (a whole process, a region with "
+             "stopped threads) are not programmed yet.")
+NO_TPCC = "TPC-C is not programmed yet; `./dev bench postgres` has pgbench's workloads only."
+SIZES = ("pattern", "transaction_kib")
+
+MEMSNAP = (
+    Experiment("memsnap", "Table 1", "a processor profile of RocksDB, of which its log and its files are a part",
+               missing="A profile is no ratio; `perf record` with `./dev bench rocksdb fill` shows it, and no command "
+                       "makes a table of it yet."),
+    Experiment("memsnap", "Table 2", "a persist within RocksDB beside Aurora's checkpoint of a region",
+               missing=NO_AURORA),
+    Experiment("memsnap", "Table 5", "the steps of a persist of 64 KiB", run="persist-steps",
+               ratios=tuple(Ratio(f"steps.{step}.p50_us", by=("tracker",), ours={"persist": ("asynchronous",)})
+                            for step in ("stores", "touch", "call", "wait")),
+               note="Steps of an asynchronous persist; the paper's are a kernel's, ours are a library's."),
+    Experiment("memsnap", "Table 6, random", "4 KiB to 4 MiB of random pages made durable, beside pwrite + fsync",
+               "4.5 to 30 times as fast as random file I/O (abstract)", 4.5, "persist-peers",
+               (Ratio("p50_us", {"side": ("explicit",)}, {"side": ("pwrite+fsync",)}, by=("kib", "file_system"),
+                      less_is_better=True),)),
+    Experiment("memsnap", "Table 6, direct", "the same beside a direct write and flush",
+               "within a factor of 2 of direct I/O (abstract)", 0.5, "persist-peers",
+               (Ratio("p50_us", {"side": ("explicit",)}, {"side": ("raw",)}, by=("kib",), less_is_better=True),)),
+    Experiment("memsnap", "Table 6, sequential", "the same with pages one after the other",
+               missing="`./dev bench persist` changes random pages only; pages in order are not programmed yet."),
+    Experiment("memsnap", "Table 6, asynchronous", "the time until an asynchronous persist has captured its pages, "
+               "beside a durable write of as many bytes", run="persist-async",
+               ratios=(Ratio("p50_us", base_field="raw_p50_us", by=("tracker", "pages"), less_is_better=True),)),
+    Experiment("memsnap", "Table 7", "the calls of SQLite's dbbench and their time, 4, 64 and 1,024 KiB a transaction",
+               run="sqlite-dbbench", ratios=over_wal_full("calls.us_per_operation", SIZES)),
+    Experiment("memsnap", "Table 8", "processor time of SQLite's dbbench", run="sqlite-dbbench",
+               ratios=(*over_wal_full("user_us_per_operation", SIZES, "user"),
+                       *over_wal_full("system_us_per_operation", SIZES, "system"))),
+    Experiment("memsnap", "Table 9", "MixGraph on RocksDB, 20 M keys and 12 threads", "1.084 (issue)", 1.084,
+               "rocksdb-mixgraph",
+               (Ratio("ops_per_s", {"side": ("memlith",)}, {"side": ("stock",)}, by=("threads",)),)),
+    Experiment("memsnap", "Table 10", "latencies of a persist within RocksDB, MemSnap beside Aurora",
+               "4 times Aurora's throughput (abstract)", missing=NO_AURORA),
+    Experiment("memsnap", "Figure 1", "ways to protect the pages of 1 GiB again",
+               missing="The trackers' parts are known (`./dev bench persist --breakdown`); one command that times all "
+                       "ways to protect again is not programmed yet."),
+    Experiment("memsnap", "Figure 3", "checkpoints of 4 KiB to 4 MiB, MemSnap beside Aurora, and the pause of threads",
+               missing=NO_AURORA),
+    Experiment("memsnap", "Figure 4", "SQLite's dbbench: 2 M writes in transactions of 4 KiB to 1 MiB",
+               "5 times file APIs (abstract)", 5.0, "sqlite-dbbench", over_wal_full("operations_per_s", SIZES)),
+    Experiment("memsnap", "Figure 5", "TATP on SQLite, four sizes, 60 s a turn", run="sqlite-tatp",
+               ratios=over_wal_full("operations_per_s", ("subscribers",))),
+    Experiment("memsnap", "Figure 5, mapped", "the same with `mmap_size`", run="sqlite-tatp-mapped",
+               ratios=over_wal_full("operations_per_s", ("subscribers",))),
+    Experiment("memsnap", "Figure 6 a", "TPC-C on PostgreSQL, 24 connections: transactions per second",
+               missing=NO_TPCC),
+    Experiment("memsnap", "Figure 6 b", "the same: latency", missing=NO_TPCC),
+    Experiment("memsnap", "Figure 6 c", "the same: KiB per second to the disk", missing=NO_TPCC),
+    Experiment("memsnap", "Figure 6 d", "the same: I/Os per second", missing=NO_TPCC),
+    Experiment("memsnap", "Section 7.2", "RocksDB with a memtable in a region instead of its log",
+               missing="A skip list in a region, and a memtable of it, are not built."),
+    Experiment("memsnap", "Section 7, isolation", "20 threads change 100 random keys a transaction; after a kill the "
+               "sums are compared", run="isolation",
+               note="Counters in a region with locks by page, `fault` and `explicit`."),
+)
+
+FAMS = (
+    Experiment("fams", "Section 4.1", "hundreds of power cuts of a machine that commits mapped files",
+               "no commit lost in hundreds of cuts (abstract)", run="soak-power",
+               note="Cuts of a virtual machine's disk; `memlith disktest` is for a real one."),
+    Experiment("fams", "Figure 2 a, c, e", "msync of random pages without a pause, beside msync and journalled data",
+               run="files-msync",
+               ratios=(Ratio("mean_us", {"side": ("memlith",)}, {"side": ("msync",)}, by=("workload",),
+                             less_is_better=True, label="over msync, which is not atomic"),
+                       Ratio("mean_us", {"side": ("memlith",)}, {"side": ("msync, data=journal",)}, by=("workload",),
+                             less_is_better=True, label="over data=journal")),
+               note="One disk, where the paper has several; the other sides lie on loop devices of the same disk."),
+    Experiment("fams", "Figure 2 b, d, f", "the same with think times",
+               missing="`./dev bench files msync` has no think time yet."),
+    Experiment("fams", "Figure 2, eager", "the variant that writes home at once",
+               missing="A commit of memlith is always written home later; an eager variant would be a second way."),
+    Experiment("fams", "Table 2", "a map on the persistent heap beside transactional stores: 1,000 keys of 1 KiB",
+               "above 1 over several local stores (abstract)", 1.0, "heap-table2",
+               (Ratio("p50_us", {"side": ("memlith-instrumented",), "durability": ("sync",)},
+                      {"side": PEERS, "durability": ("sync",)}, by=("workload",), less_is_better=True,
+                      label="instrumented over the best peer"),
+                Ratio("p50_us", {"side": ("memlith-scan",), "durability": ("sync",)},
+                      {"side": PEERS, "durability": ("sync",)}, by=("workload",), less_is_better=True,
+                      label="the default tracker over the best peer"))),
+    Experiment("fams", "Table 2, think times", "the same with a pause between operations",
+               missing="`./dev bench heap table2` has no think time yet."),
+    Experiment("fams", "Table 3", "what reliability costs: each operation durable, against no sync at all",
+               run="heap-table2",
+               ratios=(Ratio("p50_us", {"side": ("memlith-scan",), "durability": ("sync",)},
+                             {"side": ("memlith-scan",), "durability": ("none",)}, by=("workload",),
+                             less_is_better=True, label="durable over the same without any sync"),)),
+    Experiment("fams", "Kyoto Tycoon", "a key-value server with one line changed, beside its own transactions",
+               "response times lower by 26 to 43 % (abstract)",
+               missing="Kyoto Tycoon is not in Debian 12, and its source was not found in a package; "
+                       "`./dev bench files tycoon` measures a small server of our own over the same database library."),
+    Experiment("fams", "Kyoto Tycoon, cost", "the same server beside one that hardly writes",
+               "3 times the response time on a fast SSD (abstract)",
+               missing="As above: without Kyoto Tycoon there is no such figure."),
+    Experiment("fams", "Kyoto Cabinet, high load", "its database library, four threads without a pause: beside its own "
+               "transactions", run="files-kyoto",
+               ratios=(Ratio("mean_us", {"side": ("memlith",), "workload": ("hash-full", "tree-full")},
+                             {"side": ("transactions",)}, by=("workload",), less_is_better=True),),
+               note="The paper measured the server; this is no evidence for it."),
+    Experiment("fams", "Kyoto Cabinet, light load", "the same, one thread that thinks for 10 ms", run="files-kyoto",
+               ratios=(Ratio("mean_us", {"side": ("memlith",), "workload": ("hash-light", "tree-light")},
+                             {"side": ("transactions",)}, by=("workload",), less_is_better=True),),
+               note="As above."),
+)
+
+WRITES = "more than 100 times strongly durable systems, with writes (abstract)"
+
+
+def acikv(run: str, distribution: str) -> tuple[Experiment, ...]:
+    """A row for each workload."""
+    return tuple(Experiment("acikv", f"YCSB, {distribution}: {what}", "weak commits beside other stores, 2 M records",
+                            WRITES if writes else UNKNOWN, 100.0 if writes else None, run, over_best_peer(workload))
+                 for workload, what, writes in
+                 (("write", "writes", True), ("a", "half reads", True), ("b", "95 % reads", True),
+                  ("read", "reads", False), ("scan", "scans", False),
+                  *((("insert", "inserts", True),) if distribution == "uniform" else ()),
+                  ("modify", "read-modify-write", True)))
+
+
+OVER_PEERS = (Ratio("ops_per_s", {"side": ("memlith",)}, {"side": PEERS}, by=("workload",)),)
+OPENING = (Ratio("open_ms", by=("workload", "log_mib")), Ratio("first_get_us", by=("workload", "log_mib")))
+
+ACIKV = (
+    *acikv("ycsb-both", "uniform"), *acikv("ycsb-both-zipf", "zipf 0.99"),
+    Experiment("acikv", "YCSB at size, weak", "20 M records: weak commits beside peers that flush nothing",
+               run="ycsb-weak", ratios=OVER_PEERS),
+    Experiment("acikv", "YCSB at size, durable", "20 M records: each operation durable on every side", run="ycsb-sync",
+               ratios=OVER_PEERS),
+    Experiment("acikv", "YCSB, an eighth of memory", "20 M records with caches of an eighth of the data",
+               run="ycsb-memory", ratios=OVER_PEERS,
+               note="The kernel's page cache is not limited, for no side."),
+    Experiment("acikv", "Threads", "1, 2 and 4 threads", run="ycsb-threads",
+               ratios=(Ratio("ops_per_s", {"side": ("memlith",)}, {"side": PEERS}, by=("workload", "threads")),)),
+    Experiment("acikv", "Long transactions", "transactions of 4 to 16 records",
+               missing="`./dev bench ycsb` has operations of one record only."),
+    Experiment("acikv", "Figure 6", "throughput by the window within which commits become durable, 1 ms to 100 s",
+               run="ycsb-window", ratios=(Ratio("ops_per_s", {"window_ms": (100_000,)}, {"window_ms": (1,)},
+                                                label="window of 100 s over 1 ms"),)),
+    Experiment("acikv", "Figure 6, slow disk", "the same with 5 ms more for each flush", run="ycsb-window-slow",
+               ratios=(Ratio("ops_per_s", {"window_ms": (100_000,)}, {"window_ms": (1,)},
+                             label="window of 100 s over 1 ms"),)),
+    Experiment("acikv", "Figure 7", "latency by throughput, weak commits beside group commit",
+               missing="A side that learns of durability without hurrying it is not programmed yet."),
+    Experiment("acikv", "Figure 10, 1 GB", "recovery after a crash with 256 and 1,024 MiB of log; 8 M records",
+               run="ycsb-recovery-1", ratios=OPENING),
+    Experiment("acikv", "Figure 10, 10 GB", "the same with 80 M records", run="ycsb-recovery-10", ratios=OPENING),
+    Experiment("acikv", "Figure 10, 50 GB", "the same with 400 M records",
+               missing="50 GB and the space that a load needs beside them are more than this machine's disk has."),
+    Experiment("acikv", "Vulnerability window", "how long a commit is not durable",
+               missing="The time from a weak commit to its durability is not measured yet."),
+    Experiment("acikv", "Section 1, the argument", "stores without flushes break an invariant in a power cut",
+               missing="Peers without flushes on a disk that loses writes are not programmed yet; ours is tested "
+                       "(`./dev soak power`)."),
+)
+
+SNAPSHOT = (
+    Experiment("snapshot", "Stores past the cache", "non-temporal stores beside clwb",
+               "non-temporal stores always faster (thesis)", 1.0, "pmdk-lines",
+               (Ratio("p50_us", {"side": ("past the cache",)}, {"side": ("clwb",)}, by=("workload",),
+                      less_is_better=True),),
+               note="The lines of the result have all orders of fences, too."),
+    Experiment("snapshot", "Instrumentation", "a key-value store with and without recording",
+               "negligible (thesis)", run="stores",
+               ratios=(Ratio("p50_us", {"side": ("memlith-cc",)}, {"side": ("clang",)}, by=("workload",),
+                             less_is_better=True),)),
+    Experiment("snapshot", "Instrumentation, variants", "a recording call that does nothing, or only checks the range",
+               missing="The compiler's option for these variants (`-fmemlith-calls=`) is not built."),
+    Experiment("snapshot", "Share of stores", "stores that are recorded, of all", "10.8 % (thesis)",
+               missing="The pass says the share while it compiles (`./dev bench instrumented` prints it); no line of "
+                       "JSON has it yet."),
+    Experiment("snapshot", "Figure 7 a", "a linked list beside PMDK on byte-addressable memory, 1 M operations",
+               "competitive with PMDK for insert and delete, faster for traversal (thesis)", run="pmdk-memory",
+               ratios=over_pmdk(("list, insert", "list, delete", "list, read all")),
+               note="tmpfs stands in for Optane, which none of our machines has."),
+    Experiment("snapshot", "Figure 7 b", "a B-tree of order 8, 1 M operations",
+               "like PMDK for insert and delete, 4.1 for reads (thesis)", run="pmdk-memory",
+               ratios=over_pmdk(("btree, insert", "btree, delete", "btree, read"))),
+    Experiment("snapshot", "Figure 8", "a key-value store, YCSB's mixes, 5 M records", "1.2 to 2.2 (thesis)", 1.2,
+               "pmdk-memory", over_pmdk(tuple(f"kv, {mix}" for mix in "ABCDEFG"))),
+    Experiment("snapshot", "Figure 9", "Kyoto Cabinet's transactions of 1 to 128 updates", "1.4 to 8.0 (thesis)", 1.4,
+               "kyoto-commits", (Ratio("ops_per_s", {"side": ("memlith instrumented",)}, {"side": ("transactions",)},
+                                       by=("workload",)),),
+               note="On a disk; the paper's is Optane. The ratio grows with the updates, since the peer logs each."),
+    Experiment("snapshot", "Figure 10 a", "the linked list on an emulated memory-semantic SSD",
+               "insert 1.7, delete 3.2, read 171 (thesis)", 1.7, "pmdk-slow",
+               over_pmdk(("list, insert", "list, delete", "list, read all"))),
+    Experiment("snapshot", "Figure 10 b", "the B-tree there", "insert 3.4, delete 4.1, read 364.5 (thesis)", 3.4,
+               "pmdk-slow", over_pmdk(("btree, insert", "btree, delete", "btree, read"))),
+    Experiment("snapshot", "Figure 10 c", "the key-value store there",
+               "up to 10.9, read-modify-write 0.81 (thesis)", 0.81, "pmdk-slow",
+               over_pmdk(tuple(f"kv, {mix}" for mix in "ABCDEFG"))),
+    Experiment("snapshot", "boost.interprocess", "an allocator that knows of nothing survives kills",
+               "no line changed (thesis)", run="kills-of-boost"),
+)
+
+FASL = (
+    Experiment("fasl", "Figure 5", "dbbench where the data exceed log and memory", run="dbbench-fits",
+               ratios=(Ratio("ops_per_s", {"side": ("memlith-log",)}, {"side": PEERS}, by=("workload", "backend")),),
+               note="1 M records, which fit into memory; the paper's do not."),
+    Experiment("fasl", "Backends", "four ways to the device, with and without the application log",
+               run="dbbench-fits",
+               ratios=(Ratio("ops_per_s", {"side": ("memlith-log",)}, {"side": ("memlith",)},
+                             by=("workload", "backend"), label="with the log over without"),),
+               note="Files with system calls and with io_uring; raw devices and NVMe commands take a device to lose: "
+                    "`--backends raw --device DEVICE`, `--backends nvme --namespace DEVICE`."),
+    Experiment("fasl", "Figure 6", "Redis, 10 M keys of 128 B, a log of 1/30 of the data: durable SETs",
+               run="redis-mixes", ratios=(Ratio("ops_per_s", {"side": ("memlith-strong",)}, {"side": ("aof-always",)},
+                                                by=("workload", "threads")),)),
+    Experiment("fasl", "Figure 7", "the same with a log as large as the data", run="redis-mixes-log",
+               ratios=(Ratio("ops_per_s", {"side": ("memlith-strong",)}, {"side": ("aof-always",)},
+                             by=("workload", "threads")),)),
+    Experiment("fasl", "Table 4", "the start of Redis with a full log", run="redis-start",
+               ratios=(Ratio("seconds", {"side": ("memlith-strong",), "workload": ("start, after kill -9",)},
+                             {"side": ("aof-no",)}, less_is_better=True, label="after a kill, over an append-only "
+                                                                               "file"),)),
+    Experiment("fasl", "Redis, rewrites", "SETs while plain Redis writes its file anew", run="redis-pauses",
+               ratios=(Ratio("p999_us", {"side": ("memlith-strong",), "workload": ("100% SET, nothing beside",)},
+                             {"side": ("aof-always",), "workload": ("100% SET, BGREWRITEAOF",)}, less_is_better=True,
+                             label="99.9th percentile"),)),
+    Experiment("fasl", "Retwis", "transactions of three replicas beside raft-wal and etcd, 60 clients", run="retwis",
+               ratios=(Ratio("tx_per_s", {"side": ("memlith",)}, {"side": ("raft-wal",)}, label="over raft-wal"),
+                       Ratio("tx_per_s", {"side": ("memlith",)}, {"side": ("etcd",)}, label="over etcd")),
+               note="Sides without persistence are not programmed."),
+    Experiment("fasl", "Retwis, recovery", "a replica that recovers from its disk, beside one that starts empty",
+               "65 s to 1.2 s (issue)", 54.0,
+               missing="`./dev bench replica retwis` kills all three replicas; one that starts empty is not programmed "
+                       "yet."),
+    Experiment("fasl", "Retwis, timeline", "throughput while one replica and then all die",
+               missing="The benchmark tells how long a restart takes, and no throughput by time."),
+)
+
+EXPERIMENTS = (*MEMSNAP, *FAMS, *ACIKV, *SNAPSHOT, *FASL)
+COUNTED_BY_THE_AUDITS = 64
