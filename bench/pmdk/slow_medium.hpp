@@ -1,7 +1,8 @@
 // A slow byte-addressable medium, emulated: of the shared mappings of the files in a folder (in /dev/shm), only a cache
 // of bounded size is in reach. A load or store elsewhere faults, and is served after a delay by a thread with
-// userfaultfd; the page that came first leaves the cache. Both sides of the benchmark run on it. The fault itself takes
-// microseconds, which the delay does not include.
+// userfaultfd; the page that came first leaves the cache. The fault itself takes microseconds, which the delay does not
+// include. Only the mappings are slow that are there when it begins: what is mapped later, and what is read or written
+// by a system call, is as fast as memory, which favours memlith.
 #pragma once
 
 #include <fcntl.h>
