@@ -49,6 +49,8 @@ Status AppLog::truncate_after(std::uint64_t last) {
     MEMLITH_TRY_ASSIGN(end, region_.commit_bytes(changes.extents, changes.sources, false));
     handed_ = at;
     lowest_handed_ = std::min(lowest_handed_, at);
+    // An entry that is durable by now, and stays, does not wait for the cut.
+    (void)durable_number();
     numbers_.cut(last, end);
   }
   put(at, &mark, sizeof mark);
@@ -82,6 +84,7 @@ Status AppLog::truncate_before(std::uint64_t first) {
   move_consumed(position, end);
   {
     const LockGuard lock(mutex_);
+    (void)durable_number();  // as above
     // The next write waits for it, too, if it waits for entries before it.
     if (numbers_.newest_end() < end) numbers_.cut(numbers_.logged(), end);
   }

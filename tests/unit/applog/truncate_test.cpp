@@ -58,6 +58,21 @@ TEST(AppLogTruncateTest, TheNewerEndIsReplaced) {
   EXPECT_EQ(world.read_all(), (Texts{"one", "other"}));
 }
 
+// A write has returned, and what it made durable was not looked for since. A cut, whose frame is in no hurry, does not
+// take that back.
+TEST(AppLogTruncateTest, DurableEntriesThatStayAreReadBesideACut) {
+  StoreOptions in_no_hurry;
+  in_no_hurry.flush_window = {3600'000, 1 * kGiB};
+  AppLogWorld world(16 * kKiB, WhenFull::fail, 0, in_no_hurry);
+  write_all(world.log(), {"one", "two", "three", "four"});
+  EXPECT_OK(world.log().truncate_before(2));
+  EXPECT_EQ(get(world.log(), 4), "four");
+  write_all(world.log(), {"five", "six"});
+  EXPECT_OK(world.log().truncate_after(5));
+  EXPECT_EQ(get(world.log(), 5), "five");
+  EXPECT_EQ(world.log().durable(), 5U);
+}
+
 // "three" lies exactly behind the entry that takes the place of "two".
 TEST(AppLogTruncateTest, WhatWasDroppedStaysDropped) {
   AppLogWorld world(16 * kKiB);
