@@ -23,7 +23,7 @@ namespace memlith {
 // In an options string by the same names: "id=memlith://;checkpoint_bytes=16777216".
 struct RocksdbOptions {
   std::uint64_t entry_bytes_max = 256 << 10;  // a sync of more bytes flushes the log's file itself
-  std::uint64_t checkpoint_bytes = 8 << 20;   // in the journal, before a thread flushes the logs' files behind
+  std::uint64_t checkpoint_bytes = 8 << 20;   // of the redo log, before a thread flushes the logs' files behind
   std::uint64_t journal_bytes = 32 << 20;     // room of the journal; at least 4 times checkpoint_bytes is sensible
 };
 

@@ -23,7 +23,8 @@ memlith_wraps = loadServerConfig aofLoadManifestFromDisk loadAppendOnlyFiles aof
 	configRewriteCommand rewriteConfig rename $(memlith_set_master) replicaofCommand \
 	dbDelete emptyData clusterBeforeSleep processCommand handleClientsWithPendingWrites \
 	handleClientsWithPendingWritesUsingThreads
-memlith_headers = $(wildcard $(MEMLITH)/integrations/redis/src/*.h $(MEMLITH)/integrations/redis/src/*.hpp)
+memlith_headers = $(wildcard $(MEMLITH)/integrations/redis/src/*.h $(MEMLITH)/integrations/redis/src/*.hpp \
+	$(MEMLITH)/integrations/settled/*.hpp)
 
 memlith-server: $(OUT)/$(memlith_plain)
 

@@ -13,14 +13,18 @@
 
 #include "cluster.hpp"
 #include "real_log.hpp"
+#include "settled/settled_log.hpp"
 #include "shm/helper.hpp"
 
 namespace memlith_postgres {
 
 namespace {
 
+using memlith_settled::StoredLog;
+
 constexpr std::uint64_t kLogMib = 64;
 constexpr std::uint64_t kLogMibMin = 16;  // three batches
+constexpr const char* kLogName = "pages";
 constexpr unsigned kIdleMs = 200;
 constexpr unsigned kPatienceMs = 10'000;  // with processes that were killed
 
@@ -46,14 +50,24 @@ Result<Descriptor> take_turn(const std::string& log) {
 // The store is busy as long as a keeper that was killed has not ended.
 Result<std::unique_ptr<StoredLog>> open_log(const Cluster& cluster) {
   for (unsigned waited = 0;; waited += kIdleMs) {
-    Result<std::unique_ptr<StoredLog>> log = StoredLog::open(cluster.store(), log_bytes());
+    // The redo log has room for all that the log can hold.
+    Result<std::unique_ptr<StoredLog>> log =
+        StoredLog::open(cluster.store(), {.name = kLogName, .bytes = log_bytes(), .redo_bytes = log_bytes()});
     if (log || log.error().category() != MEMLITH_BUSY || waited >= kPatienceMs) return log;
     ::usleep(kIdleMs * 1000);
   }
 }
 
+// Large enough that it starts over only now and then, and a batch always finds room behind.
+std::uint64_t checkpoint_bytes(const StoredLog& log) {
+  const Result<memlith_applog_info> info = log.info();
+  return info ? info->size / 2 : 0;
+}
+
 Result<Replayed> replay_into(const Cluster& cluster, StoredLog& log, PageLog& pages) {
-  if (!cluster.marked() && !log.is_empty()) {
+  const Result<memlith_applog_info> info = log.info();
+  if (!info) return info.error();
+  if (!cluster.marked() && info->newest != info->consumed) {
     return Error(MEMLITH_CORRUPT, cluster.log() + " has pages that " + cluster.data() +
                                       " does not miss: one of the two was restored from a copy; remove the log if the "
                                       "data directory is the right one");
@@ -68,10 +82,13 @@ class Keeper {
         cluster_(std::move(cluster)),
         log_(std::move(log)),
         homes_(cluster_.data()),
-        page_log_(*log_, homes_, log_->checkpoint_bytes()) {}
+        page_log_(*log_, homes_, checkpoint_bytes(*log_)) {}
 
   Result<void> begin() {
-    if (pages_.memory().started.load() != 0) return page_log_.resume();
+    if (pages_.memory().started.load() != 0) {
+      page_log_.resume();
+      return {};
+    }
     const Result<Replayed> replayed = replay_into(cluster_, *log_, page_log_);
     if (!replayed) return replayed.error();
     if (replayed->batches > 0) say("pages recovered: " + describe(*replayed));
@@ -221,7 +238,7 @@ Result<Recovered> recover(const std::string& data, const std::string& log) {
   Result<std::unique_ptr<StoredLog>> stored = open_log(*cluster);
   if (!stored) return stored.error();
   FileHomes homes(cluster->data());
-  PageLog pages(**stored, homes, (*stored)->checkpoint_bytes());
+  PageLog pages(**stored, homes, checkpoint_bytes(**stored));
   const Result<Replayed> replayed = replay_into(*cluster, **stored, pages);
   if (!replayed) return replayed.error();
   if (Result<void> closed = (*stored)->close(); !closed) return closed.error();

@@ -77,29 +77,21 @@ Result<void> PageLog::replay_batch(std::string_view bytes, Replayed& replayed) {
   return {};
 }
 
-Result<Replayed> PageLog::replay() {
-  Replayed replayed;
-  while (true) {
-    const Result<std::optional<std::string_view>> batch = log_.next();
-    if (!batch) return batch.error();
-    if (!batch->has_value()) break;
-    if (Result<void> done = replay_batch(**batch, replayed); !done) return done.error();
-  }
+Result<void> PageLog::replay_batches(Replayed& replayed) {
+  const auto replay = [&](std::string_view batch) { return replay_batch(batch, replayed); };
+  if (Result<void> done = log_.replay(replay); !done) return done;
   for (const auto& [name, file] : replayed_) {
     if (file == nullptr) continue;
-    if (Result<void> flushed = file->flush(); !flushed) return flushed.error();
+    if (Result<void> flushed = file->flush(); !flushed) return flushed;
   }
   replayed_.clear();
-  if (replayed.batches > 0) {
-    if (Result<void> consumed = log_.consume(); !consumed) return consumed.error();
-  }
-  return replayed;
+  return {};
 }
 
-Result<void> PageLog::resume() {
-  // How much there is, is not known: the next checkpoint comes soon.
-  since_checkpoint_bytes_ = checkpoint_bytes_;
-  return {};
+Result<Replayed> PageLog::replay() {
+  Replayed replayed;
+  if (Result<void> done = log_.settle([&] { return replay_batches(replayed); }); !done) return done.error();
+  return replayed;
 }
 
 // ---- batches ----------------------------------------------------------------------------------------------------
@@ -129,8 +121,7 @@ Result<void> PageLog::log_batch(Pages& pages, const Batch& batch) {
     if (Result<void> done = checkpoint(pages); !done) return done;
   }
   if (Result<void> appended = log_.append(entry_); !appended) return appended;
-  since_checkpoint_bytes_ += entry_.size();
-  return {};
+  return log_.write();
 }
 
 Result<HomeFile*> PageLog::home_of(Pages& pages, std::uint32_t index) {
@@ -180,7 +171,7 @@ Result<bool> PageLog::step(Pages& pages) {
     checkpoint_wanted = pages.memory().checkpoint_wanted.load() != 0;
   }
   if (batch == nullptr) {
-    if (!checkpoint_wanted && since_checkpoint_bytes_ < checkpoint_bytes_) return false;
+    if (!checkpoint_wanted && !log_.wants_settling()) return false;
     if (Result<void> done = checkpoint(pages); !done) return done.error();
     return true;
   }
@@ -215,16 +206,6 @@ Result<void> PageLog::flush_homes(Pages& pages, const std::vector<Dirty>& dirty)
   return {};
 }
 
-Result<void> PageLog::empty_log() {
-  while (true) {
-    const Result<std::optional<std::string_view>> batch = log_.next();
-    if (!batch) return batch.error();
-    if (!batch->has_value()) break;
-  }
-  since_checkpoint_bytes_ = 0;
-  return log_.consume();
-}
-
 Result<void> PageLog::checkpoint(Pages& pages) {
   std::vector<Dirty> dirty;
   std::set<std::string> removed;  // one file of each folder
@@ -246,11 +227,14 @@ Result<void> PageLog::checkpoint(Pages& pages) {
   }
   // ORDER pages-home-before-reset: what the log gives up has to be at home, and so has the removal of a file whose
   // pages can no longer be flushed. [test PostgresCrash.TheLogStartsOverWhenTheHomesAreFlushed]
-  if (Result<void> flushed = flush_homes(pages, dirty); !flushed) return flushed;
-  for (const std::string& path : removed) {
-    if (Result<void> flushed = homes_.flush_folder_of(path); !flushed) return flushed;
-  }
-  if (Result<void> emptied = empty_log(); !emptied) return emptied;
+  const Result<void> settled = log_.settle([&]() -> Result<void> {
+    if (Result<void> flushed = flush_homes(pages, dirty); !flushed) return flushed;
+    for (const std::string& path : removed) {
+      if (Result<void> flushed = homes_.flush_folder_of(path); !flushed) return flushed;
+    }
+    return {};
+  });
+  if (!settled) return settled;
   const Pages::Lock lock(pages);
   pages.set_checkpointed(number);
   return {};

@@ -18,23 +18,14 @@
 
 #include "memlith/memlith.hpp"
 #include "pages.hpp"
+#include "settled/settled_log.hpp"
 
 namespace memlith_postgres {
 
 using memlith::Error;
 using memlith::Result;
-
-class BatchLog {
- public:
-  virtual ~BatchLog() = default;
-  [[nodiscard]] virtual bool has_room(std::uint64_t bytes) const = 0;
-  // Durable on return.
-  virtual Result<void> append(std::string_view batch) = 0;
-  // The next batch that is not consumed, valid until the next call. Nothing at the end.
-  virtual Result<std::optional<std::string_view>> next() = 0;
-  // Gives up what next() has returned. Durable on return.
-  virtual Result<void> consume() = 0;
-};
+using memlith_settled::EntryLog;
+using memlith_settled::SettledLog;
 
 class HomeFile {
  public:
@@ -65,14 +56,13 @@ struct Replayed {
 
 class PageLog {
  public:
-  PageLog(BatchLog& log, Homes& homes, std::uint64_t checkpoint_bytes)
-      : log_(log), homes_(homes), checkpoint_bytes_(checkpoint_bytes) {}
+  PageLog(EntryLog& log, Homes& homes, std::uint64_t checkpoint_bytes) : log_(log, checkpoint_bytes), homes_(homes) {}
 
   // Before the server starts: brings home what the log has, flushes it, and leaves the log empty.
   // Errors: CORRUPT - a batch is damaged; the log stays as it is.
   Result<Replayed> replay();
   // In the place of replay, when an earlier keeper has died and the server goes on.
-  Result<void> resume();
+  void resume() { log_.want_settling(); }
   // Does what there is to do: a batch, or a checkpoint. False: there was nothing.
   Result<bool> step(Pages& pages);
   // Everything home, flushed, and the log empty.
@@ -87,6 +77,7 @@ class PageLog {
     std::uint32_t dirtied = 0;
   };
 
+  Result<void> replay_batches(Replayed& replayed);
   Result<void> replay_batch(std::string_view bytes, Replayed& replayed);
   Result<void> replay_record(const BatchReader::Record& record, Replayed& replayed);
   Result<HomeFile*> home_to_replay(std::string_view path);
@@ -96,12 +87,9 @@ class PageLog {
   void assemble(Pages& pages, const Batch& batch);
   Result<void> checkpoint(Pages& pages);
   Result<void> flush_homes(Pages& pages, const std::vector<Dirty>& dirty);
-  Result<void> empty_log();
 
-  BatchLog& log_;
+  SettledLog log_;
   Homes& homes_;
-  const std::uint64_t checkpoint_bytes_;
-  std::uint64_t since_checkpoint_bytes_ = 0;
   std::string entry_;
   std::map<FileKey, std::unique_ptr<HomeFile>> open_;                       // while the server runs
   std::map<std::string, std::unique_ptr<HomeFile>, std::less<>> replayed_;  // while replaying; null: there is none

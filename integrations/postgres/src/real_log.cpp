@@ -12,9 +12,6 @@ namespace memlith_postgres {
 
 namespace {
 
-constexpr const char* kLogName = "pages";
-constexpr std::uint64_t kEntryOverhead = 64;  // of an application log, more than enough
-
 class RealHome final : public HomeFile {
  public:
   RealHome(Descriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
@@ -58,58 +55,6 @@ class RealHome final : public HomeFile {
 };
 
 }  // namespace
-
-Result<std::unique_ptr<StoredLog>> StoredLog::open(const std::string& path, std::uint64_t bytes) {
-  // Room for all that the application log can hold: what it has consumed need not go home, and checkpoints come when
-  // everything is consumed. The size is given, so the log is filled with zeros once, when it is made.
-  Result<memlith::Store> store =
-      memlith::Store::open(path,
-                           {.create = true, .manual_checkpoint = true, .log_bytes = bytes, .log_max_bytes = 2 * bytes});
-  if (!store) return store.error();
-  Result<memlith::AppLog> log =
-      memlith::AppLog::open(*store, kLogName, {.create = true, .when_full = memlith::WhenFull::fail, .size = bytes});
-  if (!log) return log.error();
-  const Result<memlith_applog_info> info = log->info();
-  if (!info) return info.error();
-  return std::unique_ptr<StoredLog>(new StoredLog(std::move(*store), std::move(*log), info->size));
-}
-
-bool StoredLog::is_empty() const {
-  const Result<memlith_applog_info> info = log_.info();
-  return info && info->newest == info->consumed;
-}
-
-Result<void> StoredLog::close() {
-  if (Result<void> closed = log_.close(); !closed) return closed;
-  return store_.close();
-}
-
-bool StoredLog::has_room(std::uint64_t bytes) const {
-  const Result<memlith_applog_info> info = log_.info();
-  return info && info->room >= bytes + kEntryOverhead;
-}
-
-Result<void> StoredLog::append(std::string_view batch) {
-  if (const Result<std::uint64_t> number = log_.append(batch); !number) return number.error();
-  return log_.write();
-}
-
-Result<std::optional<std::string_view>> StoredLog::next() {
-  const Result<std::optional<memlith::LogEntry>> entry = log_.read();
-  if (!entry) return entry.error();
-  if (!entry->has_value()) return std::optional<std::string_view>();
-  read_ = (*entry)->number;
-  return std::optional((*entry)->content);
-}
-
-Result<void> StoredLog::consume() {
-  if (read_ == 0) return {};
-  if (Result<void> consumed = log_.consume(read_); !consumed) return consumed;
-  if (Result<void> written = log_.write(); !written) return written;
-  // One that fails for lack of memory comes when the redo log is full; other failures the next append tells.
-  (void)store_.checkpoint();
-  return {};
-}
 
 Result<std::unique_ptr<HomeFile>> FileHomes::open(const std::string& path) {
   const std::string whole = data_ + "/" + path;

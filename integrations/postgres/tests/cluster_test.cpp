@@ -6,7 +6,8 @@
 
 #include "postgres/src/cluster.hpp"
 #include "postgres/src/keeper.hpp"
-#include "postgres/src/real_log.hpp"
+#include "postgres/src/records.hpp"
+#include "settled/settled_log.hpp"
 #include "shared_words.hpp"
 #include "support/temp_folder.hpp"
 
@@ -91,7 +92,8 @@ TEST(ClusterTest, RecoveringBringsPagesHomeAndRefusesAnotherLog) {
   auto cluster = Cluster::open(world.data, "");
   write(world.data + "/base/5/1", std::string(kPageBytes, 'x'));
   {
-    auto log = StoredLog::open(cluster->store(), 16 << 20);
+    auto log = memlith_settled::StoredLog::open(cluster->store(),
+                                                {.name = "pages", .bytes = 16 << 20, .redo_bytes = 16 << 20});
     ASSERT_TRUE(log.ok()) << log.error().message();
     ASSERT_TRUE((*log)->append(logged_page("base/5/1", 'y')).ok());
     ASSERT_TRUE((*log)->append(logged_page("base/5/2", 'y')).ok());

@@ -34,9 +34,10 @@ struct Disk {
   std::vector<PageBytes> cached;
   std::vector<PageBytes> flushed;
   std::vector<std::string> batches;
+  std::uint64_t given_up = 0;  // batches
 };
 
-class DiskLog final : public BatchLog {
+class DiskLog final : public EntryLog {
  public:
   explicit DiskLog(Disk& disk) : disk_(disk) {}
   [[nodiscard]] bool has_room(std::uint64_t) const override { return true; }
@@ -45,13 +46,17 @@ class DiskLog final : public BatchLog {
     disk_.batches.emplace_back(batch);
     return {};
   }
+  Result<void> write() override { return {}; }
+  Result<std::uint64_t> newest() override { return disk_.given_up + disk_.batches.size(); }
   Result<std::optional<std::string_view>> next() override {
     if (read_ == disk_.batches.size()) return std::optional<std::string_view>();
     return std::optional<std::string_view>(disk_.batches[read_++]);
   }
-  Result<void> consume() override {
+  Result<void> give_up(std::uint64_t upto) override {
     shm::step("empty the log");
-    disk_.batches.erase(disk_.batches.begin(), disk_.batches.begin() + static_cast<std::ptrdiff_t>(read_));
+    const auto count = static_cast<std::ptrdiff_t>(upto - disk_.given_up);
+    disk_.batches.erase(disk_.batches.begin(), disk_.batches.begin() + count);
+    disk_.given_up = upto;
     read_ = 0;
     return {};
   }
@@ -189,7 +194,7 @@ class Case {
     DiskHomes homes(disk_);
     PageLog page_log(log, homes, checkpoints_ ? 1 : 1 << 20);
     if (memory.started.load() != 0) {
-      (void)page_log.resume();
+      page_log.resume();
     } else {
       (void)page_log.replay();
       memory.started.store(1);
@@ -225,7 +230,7 @@ class Case {
     flushed_[process] = true;
     // A power cut now keeps nothing that was not flushed: the log brings it back.
     const memlith::lab::Unobserved replaying;
-    Disk after{disk_.flushed, disk_.flushed, disk_.batches};
+    Disk after{disk_.flushed, disk_.flushed, disk_.batches, disk_.given_up};
     DiskLog log(after);
     DiskHomes homes(after);
     if (!PageLog(log, homes, 1).replay().ok()) wrong_ = "the log is damaged";

@@ -76,7 +76,7 @@ class SimHomes final : public Homes {
 };
 
 // An application log of a store that is small enough for its states to be enumerated.
-class SimLog final : public BatchLog {
+class SimLog final : public EntryLog {
  public:
   static constexpr std::uint64_t kRingBytes = 64 << 10;
 
@@ -107,28 +107,27 @@ class SimLog final : public BatchLog {
   [[nodiscard]] bool has_room(std::uint64_t bytes) const override { return log_->report().room >= bytes + 64; }
   Result<void> append(std::string_view batch) override {
     const core::applog::AppLog::Content content = std::as_bytes(std::span(batch));
-    const auto appended = log_->append({&content, 1});
-    return appended.ok() ? as_result(log_->write()) : as_error(appended.status());
+    return as_result(log_->append({&content, 1}).status());
   }
+  Result<void> write() override { return as_result(log_->write()); }
+  Result<std::uint64_t> newest() override { return log_->report().newest; }
   Result<std::optional<std::string_view>> next() override {
     core::applog::AppLog::Entry entry;
     const auto there = log_->read(0, entry);
     if (!there.ok()) return as_error(there.status());
     if (!*there) return std::optional<std::string_view>();
-    read_ = entry.number;
     return std::optional(std::string_view(reinterpret_cast<const char*>(entry.content.data()), entry.content.size()));
   }
-  Result<void> consume() override {
-    if (read_ == 0) return {};
-    const core::Status consumed = log_->consume(read_);
-    return as_result(consumed.ok() ? log_->write() : consumed);
+  Result<void> give_up(std::uint64_t upto) override {
+    if (const core::Status dropped = log_->truncate_before(upto + 1); !dropped.ok()) return as_error(dropped);
+    if (const core::Status written = log_->write(); !written.ok()) return as_error(written);
+    return as_result(store_->checkpoint());
   }
 
  private:
   std::unique_ptr<core::Store> store_;
   std::unique_ptr<core::Region> region_;
   std::unique_ptr<core::applog::AppLog> log_;
-  std::uint64_t read_ = 0;
 };
 
 // A file as a process has it open.

@@ -8,10 +8,10 @@
 using memlith::IntegerKey;
 using memlith::Result;
 using memlith_redis::Batch;
-using memlith_redis::is_refusal;
 using memlith_redis::Kind;
 using memlith_redis::Mover;
 using memlith_redis::Records;
+using memlith_settled::is_refusal;
 
 namespace {
 

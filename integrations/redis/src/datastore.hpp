@@ -16,15 +16,9 @@
 #include "memlith/kv.hpp"
 #include "redis/src/batch.hpp"
 #include "redis/src/datastore.h"
+#include "settled/behind.hpp"
 
 namespace memlith_redis {
-
-// There was no room, or no memory: nothing changed, and the same call may succeed later.
-inline bool is_refusal(const memlith::Error& error) {
-  const std::int32_t category = error.category();
-  return category == MEMLITH_NO_SPACE || category == MEMLITH_FULL || category == MEMLITH_NO_MEMORY ||
-         category == MEMLITH_TOO_MANY_FILES;
-}
 
 // The kv store, by numbers of maps and objects. Map `db.N` holds the records of a database, `parts` the parts of
 // objects, `bindings` says which database has which map, `other` has records of no database.
@@ -69,8 +63,8 @@ class Mover {
   void stop();  // after what waits
   void set_durability(int durability, std::uint64_t window_ms);
   [[nodiscard]] bool weak() const { return weak_; }
-  [[nodiscard]] std::string failure() const;  // empty: none
-  [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] std::string failure() const { return behind_.failure(); }  // empty: none
+  [[nodiscard]] bool failed() const { return behind_.failed(); }
   // The disk has no room for what waits: it is tried again until there is.
   [[nodiscard]] bool refused() const { return refused_flush_ || refused_move_; }
 
@@ -90,12 +84,13 @@ class Mover {
   void flush();
   std::vector<Batch> take(std::unique_lock<std::mutex>& lock);
   memlith::Result<void> commit(const std::vector<Batch>& batches);
-  // Acts until there is room for it, or the end.
+  // Acts until there is room for it, or the end; `refused` says whether it was refused last.
   template <class Act>
   memlith::Result<void> until_room(std::atomic<bool>& refused, Act&& act);
   memlith::Result<void> write_parts(const std::vector<Batch>& batches);
   memlith::Result<void> read_to(std::uint64_t entry);
-  void fail(const memlith::Error& error);
+  void end_with(const memlith::Error& error);
+  void wake_waiting();
   void tell();
 
   memlith::Store& store_;
@@ -105,17 +100,17 @@ class Mover {
   std::uint64_t flush_bytes_ = 0;
 
   mutable std::mutex mutex_;
-  std::condition_variable work_, moved_, flush_, end_;
+  std::condition_variable work_, moved_, flush_;
   std::deque<Batch> queue_;                                // mutex_
   std::uint64_t waiting_bytes_ = 0;                        // mutex_; of the queue and of what is being committed
   std::uint64_t unflushed_bytes_ = 0;                      // mutex_
   std::uint64_t window_ms_ = 0;                            // mutex_
   std::uint64_t moves_ = 0;                                // mutex_
-  std::string failure_;                                    // mutex_
   bool ending_ = false, hurry_ = false, running_ = false;  // mutex_
   std::atomic<std::uint64_t> flush_us_ = 0;
   std::atomic<int> progress_ = -1;
-  std::atomic<bool> weak_ = false, failed_ = false, refused_flush_ = false, refused_move_ = false;
+  std::atomic<bool> weak_ = false, refused_flush_ = false, refused_move_ = false;
+  memlith_settled::Behind behind_;
   std::thread mover_, flusher_;
 };
 

@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kBytesPerCommit = 1 << 20;
 constexpr std::size_t kPartBytesPerCommit = 8 << 20;
 constexpr int kMoverNice = 10;
-constexpr std::chrono::milliseconds kTryAgainAfter{100};
 
 std::size_t weight_of(const Batch& batch) { return batch.operations.size() + sizeof batch; }
 
@@ -34,6 +33,7 @@ void Mover::start(int durability, std::uint64_t window_ms, std::uint64_t log_byt
     running_ = true;
     if (auto info = log_.info()) read_ = info->read;
   }
+  behind_.begin();
   mover_ = std::thread([this] { move(); });
   flusher_ = std::thread([this] { flush(); });
 }
@@ -47,7 +47,7 @@ void Mover::stop() {
   }
   work_.notify_all();
   flush_.notify_all();
-  end_.notify_all();
+  behind_.end();
   mover_.join();
   flusher_.join();
 }
@@ -59,11 +59,6 @@ void Mover::set_durability(int durability, std::uint64_t window_ms) {
   }
   weak_ = durability == DATASTORE_WEAK;
   flush_.notify_all();
-}
-
-std::string Mover::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
 }
 
 void Mover::tell() {
@@ -81,29 +76,28 @@ Result<void> Mover::write() {
   return written;
 }
 
-void Mover::fail(const memlith::Error& error) {
+void Mover::end_with(const memlith::Error& error) {
+  (void)behind_.fail(error);
+  wake_waiting();
+  tell();
+}
+
+// A thread that looks meanwhile sees the reason, or is woken.
+void Mover::wake_waiting() {
   {
     const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = error.message();
   }
-  failed_ = true;
   moved_.notify_all();
-  tell();
 }
 
 template <class Act>
 Result<void> Mover::until_room(std::atomic<bool>& refused, Act&& act) {
-  for (;;) {
-    Result<void> done = act();
-    if (!done && is_refusal(done.error())) {
-      refused = true;
-      moved_.notify_all();
-      std::unique_lock lock(mutex_);
-      if (!end_.wait_for(lock, kTryAgainAfter, [this] { return ending_; })) continue;
-    }
-    if (done) refused = false;
-    return done;
-  }
+  Result<void> done = behind_.until_room(act, [&] {
+    refused = true;
+    wake_waiting();
+  });
+  if (done) refused = false;
+  return done;
 }
 
 void Mover::hand_over(Batch batch) {
@@ -124,8 +118,8 @@ bool Mover::wait_until_less(std::uint64_t bytes) {
   std::unique_lock lock(mutex_);
   hurry_ = true;
   work_.notify_one();
-  moved_.wait(lock, [&] { return waiting_bytes_ < bytes || !failure_.empty() || !running_ || refused_move_; });
-  return failure_.empty() && (waiting_bytes_ < bytes || !running_);
+  moved_.wait(lock, [&] { return waiting_bytes_ < bytes || failed() || !running_ || refused_move_; });
+  return !failed() && (waiting_bytes_ < bytes || !running_);
 }
 
 void Mover::hurry() {
@@ -139,8 +133,7 @@ void Mover::hurry() {
 void Mover::wait_for_move() {
   std::unique_lock lock(mutex_);
   const std::uint64_t before = moves_;
-  moved_.wait_for(lock, std::chrono::milliseconds(10),
-                  [&] { return moves_ != before || !failure_.empty() || refused_move_; });
+  moved_.wait_for(lock, std::chrono::milliseconds(10), [&] { return moves_ != before || failed() || refused_move_; });
 }
 
 void Mover::appended(std::uint64_t bytes) {
@@ -160,7 +153,7 @@ void Mover::flush() {
     unflushed_bytes_ = 0;
     lock.unlock();
     auto written = until_room(refused_flush_, [this] { return write(); });
-    if (!written) return fail(written.error());
+    if (!written) return end_with(written.error());
     tell();
     lock.lock();
   }
@@ -196,7 +189,7 @@ void Mover::move() {
     for (const Batch& each : batches) {
       if (done) done = until_room(refused_move_, [&] { return records_.drop(each); });
     }
-    if (!done) return fail(done.error());
+    if (!done) return end_with(done.error());
     lock.lock();
     for (const Batch& each : batches) waiting_bytes_ -= weight_of(each);
     ++moves_;

@@ -15,8 +15,6 @@
 
 #include <xxhash.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,12 +27,14 @@
 
 #include "entries.hpp"
 #include "files.hpp"
-#include "memlith/applog.hpp"
 #include "memlith/rocksdb.hpp"
+#include "settled/settled_log.hpp"
 
 namespace memlith_rocksdb {
 
 using memlith::RocksdbOptions;
+using memlith_settled::SettledLog;
+using memlith_settled::StoredLog;
 
 // A log that this process writes.
 class LogFile {
@@ -83,11 +83,9 @@ class Journal {
   Result<void> finish();
 
  private:
-  Journal(std::string folder, const RocksdbOptions& options, FolderLock lock, memlith::Store store,
-          memlith::AppLog log);
+  Journal(std::string folder, const RocksdbOptions& options, FolderLock lock, std::unique_ptr<StoredLog> log);
 
   Result<void> healthy();
-  Result<void> poison(const Error& error);
   std::vector<std::shared_ptr<LogFile>> all_logs();
   // With the log's mutex held: brings what was appended into the journal's memory, or flushes the file.
   Result<void> hand_over(LogFile& log);
@@ -96,26 +94,18 @@ class Journal {
   // After hand_over: makes it durable.
   Result<void> write_or_flush(const std::vector<std::shared_ptr<LogFile>>& logs);
   Result<void> checkpoint();
-  Result<void> consume(std::uint64_t upto);
-  void run_checkpointer();
+  Result<void> bring_home();
+  void end_checkpointer();
 
   const std::string folder_;
   const RocksdbOptions options_;
   FolderLock folder_lock_;
-  memlith::Store store_;
-  memlith::AppLog log_;
+  const std::unique_ptr<StoredLog> stored_;
+  SettledLog log_;
 
   std::mutex mutex_;  // guards what follows; a log's mutex is not taken while it is held
-  std::condition_variable changed_;
   std::map<std::uint64_t, std::shared_ptr<LogFile>> logs_;
-  std::string poison_;  // why nothing is acknowledged any more
-  bool stops_ = false;
 
-  std::mutex checkpoint_mutex_;           // one at a time reads and consumes
-  std::uint64_t read_ = 0;                // guarded by checkpoint_mutex_
-  std::atomic<bool> is_poisoned_{false};  // for a look without mutex_; set after poison_
-  std::atomic<std::uint64_t> since_checkpoint_{
-      0};  // bytes of entries since the last checkpoint; a hint, pairs with nothing
   std::thread checkpointer_;
 };
 
