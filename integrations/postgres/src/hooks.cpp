@@ -47,6 +47,17 @@ Process* ours(int descriptor) {
   return server != nullptr && server->is_ours(descriptor) ? server : nullptr;
 }
 
+Process* of_wal(int descriptor) {
+  Process* const server = process();
+  return server != nullptr && server->is_wal(descriptor) ? server : nullptr;
+}
+
+int flush(int descriptor, int (*sync)(int)) {
+  if (Process* const server = ours(descriptor)) return server->flush(descriptor, sync);
+  if (Process* const server = of_wal(descriptor)) return server->flush_wal(descriptor, sync);
+  return sync(descriptor);
+}
+
 }  // namespace
 
 const RealCalls& real() {
@@ -59,6 +70,8 @@ const RealCalls& real() {
 // NOLINTBEGIN: names and signatures are the C library's.
 #define MEMLITH_CALL extern "C" __attribute__((visibility("default")))
 
+using memlith_postgres::flush;
+using memlith_postgres::of_wal;
 using memlith_postgres::ours;
 using memlith_postgres::process;
 using memlith_postgres::real;
@@ -81,7 +94,8 @@ MEMLITH_CALL FILE* fopen(const char* path, const char* mode) {
 }
 
 MEMLITH_CALL int close(int descriptor) {
-  if (auto* const server = ours(descriptor)) server->forget(descriptor);
+  auto* const server = process();
+  if (server != nullptr && (server->is_ours(descriptor) || server->is_wal(descriptor))) server->forget(descriptor);
   return real().close(descriptor);
 }
 
@@ -92,6 +106,7 @@ MEMLITH_CALL ssize_t pread(int descriptor, void* target, size_t bytes, off_t off
 
 MEMLITH_CALL ssize_t pwrite(int descriptor, const void* source, size_t bytes, off_t offset) {
   if (auto* const server = ours(descriptor)) return server->write(descriptor, source, bytes, offset);
+  if (auto* const server = of_wal(descriptor)) return server->write_wal(descriptor, source, bytes, offset);
   return real().pwrite(descriptor, source, bytes, offset);
 }
 
@@ -110,15 +125,9 @@ MEMLITH_CALL int posix_fallocate(int descriptor, off_t offset, off_t bytes) {
   return real().posix_fallocate(descriptor, offset, bytes);
 }
 
-MEMLITH_CALL int fsync(int descriptor) {
-  if (auto* const server = ours(descriptor)) return server->flush(descriptor, real().fsync);
-  return real().fsync(descriptor);
-}
+MEMLITH_CALL int fsync(int descriptor) { return flush(descriptor, real().fsync); }
 
-MEMLITH_CALL int fdatasync(int descriptor) {
-  if (auto* const server = ours(descriptor)) return server->flush(descriptor, real().fdatasync);
-  return real().fdatasync(descriptor);
-}
+MEMLITH_CALL int fdatasync(int descriptor) { return flush(descriptor, real().fdatasync); }
 
 MEMLITH_CALL int ftruncate(int descriptor, off_t bytes) noexcept {
   if (auto* const server = ours(descriptor)) return server->cut(descriptor, bytes);

@@ -39,6 +39,12 @@ bool is_relation(std::string_view path) {
   return name.empty() || (skip(name, ".") && skip_digits(name) && name.empty());
 }
 
+bool is_wal(std::string_view path) {
+  constexpr std::size_t kNameBytes = 24;
+  return skip(path, "pg_wal/") && path.size() == kNameBytes &&
+         path.find_first_not_of("0123456789ABCDEF") == std::string_view::npos;
+}
+
 std::string init_of(std::string_view path) {
   const std::size_t name = path.rfind('/') + 1;
   if (path.find("_init", name) != std::string_view::npos) return {};

@@ -16,6 +16,9 @@ inline constexpr std::size_t kPathBytesMax = 111;
 // pg_tblspc/16400/PG_15_202209061/5/16384.
 bool is_relation(std::string_view path);
 
+// True if a path, relative to the data directory, is that of a segment of the write-ahead log.
+bool is_wal(std::string_view path);
+
 // For a relation's file, the file that an unlogged relation has beside it: base/5/16384_init for base/5/16384_fsm.1.
 // Empty for such a file itself, which is logged.
 std::string init_of(std::string_view path);

@@ -28,6 +28,7 @@
 #include "shm/participant.hpp"
 #include "shm/robust_mutex.hpp"
 #include "shm/segment.hpp"
+#include "wal_tail.hpp"
 
 namespace memlith_postgres {
 
@@ -99,7 +100,7 @@ struct Staged {
 };
 
 struct SharedMemory {
-  static constexpr std::uint64_t kLayout = 2;
+  static constexpr std::uint64_t kLayout = 3;
   using Counter = shm::Shared<std::uint64_t>;
   shm::RobustMutex mutex;
   shm::RobustMutex keeper_starting;  // held by the process that looks after the keeper's life
@@ -129,6 +130,7 @@ struct SharedMemory {
   std::array<SharedFile, PageLimits::kFiles> file{};
   Staged staged{};
   std::array<Batch, 2> batch{};
+  WalTail wal;
 };
 
 // One process's way to the shared memory.

@@ -110,7 +110,10 @@ int Process::open(const char* path, int flags, mode_t mode) {
     const bool locks = name == kLockFile && (flags & O_EXCL) != 0 && ::getpid() == postmaster_;
     if (locks) check_folder();
     const int descriptor = real().open(redirect(path), flags, mode);
-    if (descriptor >= 0 && descriptor < kDescriptorsMax) forget(descriptor);
+    if (descriptor >= 0 && descriptor < kDescriptorsMax) {
+      forget(descriptor);
+      wal_[static_cast<std::size_t>(descriptor)] = memlith_postgres::is_wal(name);
+    }
     if (descriptor >= 0 && locks) has_lock_file_ = true;
     return descriptor;
   }
@@ -127,6 +130,22 @@ int Process::open(const char* path, int flags, mode_t mode) {
   if (descriptor < kDescriptorsMax && track(descriptor, name)) return descriptor;
   real().close(descriptor);
   return as_call(EMFILE);
+}
+
+ssize_t Process::write_wal(int descriptor, const void* source, std::size_t bytes, off_t offset) {
+  const auto write = [descriptor](const std::byte* from, std::size_t count, std::uint64_t at) {
+    return real().pwrite(descriptor, from, count, static_cast<off_t>(at));
+  };
+  struct stat status{};
+  if (::fstat(descriptor, &status) != 0) return -1;
+  return pages_.memory().wal.write({status.st_dev, status.st_ino, static_cast<std::uint64_t>(offset)},
+                                   static_cast<const std::byte*>(source), bytes, write);
+}
+
+int Process::flush_wal(int descriptor, int (*sync)(int)) {
+  const int flushed = sync(descriptor);
+  if (flushed != 0) pages_.memory().wal.fail();
+  return flushed;
 }
 
 // The files that an unlogged relation has when it becomes one, by this file; of later ones track() knows it.

@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <string>
 
@@ -23,10 +24,19 @@ class Process {
 
   // These do what the system calls do, on descriptors that are ours: of files of relations.
   int open(const char* path, int flags, mode_t mode);
-  void forget(int descriptor) { files_[static_cast<std::size_t>(descriptor)] = {}; }
+  void forget(int descriptor) {
+    files_[static_cast<std::size_t>(descriptor)] = {};
+    wal_.reset(static_cast<std::size_t>(descriptor));
+  }
   [[nodiscard]] bool is_ours(int descriptor) const {
     return descriptor >= 0 && descriptor < kDescriptorsMax && bool(files_[static_cast<std::size_t>(descriptor)]);
   }
+  // A segment of the write-ahead log has write_wal() and flush_wal().
+  [[nodiscard]] bool is_wal(int descriptor) const {
+    return descriptor >= 0 && descriptor < kDescriptorsMax && wal_[static_cast<std::size_t>(descriptor)];
+  }
+  ssize_t write_wal(int descriptor, const void* source, std::size_t bytes, off_t offset);
+  int flush_wal(int descriptor, int (*sync)(int));
   ssize_t read(int descriptor, void* target, std::size_t bytes, off_t offset);
   ssize_t write(int descriptor, const void* source, std::size_t bytes, off_t offset);
   ssize_t read(int descriptor, const iovec* pieces, int count, off_t offset);
@@ -57,6 +67,7 @@ class Process {
   const pid_t postmaster_;
   bool has_lock_file_ = false;  // this process has made postmaster.pid
   std::array<FileRef, kDescriptorsMax> files_{};
+  std::bitset<kDescriptorsMax> wal_;
 };
 
 // Null in processes that are none of a server that runs with memlith.

@@ -322,7 +322,10 @@
   X(cut_before_log, postgres, "a file is cut, and the log does not say so")                                        \
   X(reset_before_flush, postgres, "the log starts over before the homes are flushed")                              \
   X(staged_left_out, postgres, "a change that a dead process has staged is not done again")                        \
-  X(durable_before_log, postgres, "a batch counts as durable before the log has it")
+  X(durable_before_log, postgres, "a batch counts as durable before the log has it")                               \
+  X(wal_failure_forgotten, postgres, "halves of a page of PostgreSQL's log are left out behind a failed flush")    \
+  X(wal_of_any_file, postgres, "a page of PostgreSQL's log is taken for that of another file")                     \
+  X(wal_known_while_written, postgres, "a page of PostgreSQL's log that a dead process wrote counts as known")
 // clang-format on
 
 namespace memlith::core {
