@@ -5,10 +5,10 @@
     run.py --bin FOLDER NAME [ARGS...]  runs it
 
 NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, `applog`, `processes`, `shared`,
-`replica`, `bbolt`, `etcd`, `redis`, `rocksdb`, `postgres`, `instrumented`, `pmdk`, `python`, `steps`, `transparent`,
-`paper` (the tables of the five papers, by the other commands: papers/paper.py), or a command of `memlith bench`. Files
-go to build/bench unless --dir names another folder. What a benchmark prints is all there is on standard output, so that
---json can be piped.
+`replica`, `bbolt`, `etcd`, `redis`, `rocksdb`, `postgres`, `bytes`, `instrumented`, `pmdk`, `python`, `steps`,
+`transparent`, `paper` (the tables of the five papers, by the other commands: papers/paper.py), or a command of
+`memlith bench`. Files go to build/bench unless --dir names another folder. What a benchmark prints is all there is on
+standard output, so that --json can be piped.
 
 `persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
 mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `kvcalls`, `files`, `applog`, `pmdk`, `python`,
@@ -34,7 +34,7 @@ PYTHON_PACKAGES = {"python": ["python3-dev", "python3-torch", "python3-venv"],  
                    "steps": ["python3-dev", "python3-venv"]}
 KV_TARGET = "bin/memlith-kv-bench"
 # These mount file systems for a while: as root they run in a mount namespace, which ends with them.
-MOUNTING = ("all", "persist", "files", "rocksdb", "postgres", "pmdk")
+MOUNTING = ("all", "persist", "files", "rocksdb", "postgres", "bytes", "pmdk")
 
 
 class Misused(Exception):
@@ -248,17 +248,26 @@ def run_processes(programs, words):
     return run_in_folder([programs / "memlith-kv-bench", "processes", *more], words, "ops_per_s")
 
 
+def build_redis(programs, words):
+    """The status."""
+    if "--help" in words:
+        return 0
+    folder = programs.resolve().parent
+    return subprocess.run([sys.executable, "-B", INTEGRATIONS / "redis/build.py", "--work", folder / "redis",
+                           "--library", folder / "lib/libmemlith.a"], stdout=sys.stderr, check=False).returncode
+
+
 def run_redis(programs, words):
     """integrations/redis/bench/bench.py, with Redis built before."""
-    redis = programs.resolve().parent / "redis"
-    if "--help" not in words:
-        library = programs.resolve().parent / "lib/libmemlith.a"
-        built = subprocess.run([sys.executable, "-B", INTEGRATIONS / "redis/build.py", "--work", redis, "--library",
-                                library], stdout=sys.stderr, check=False).returncode
-        if built != 0:
-            return built
-    return run_in_folder([sys.executable, "-B", INTEGRATIONS / "redis/bench/bench.py", "--bin", programs, "--redis",
-                          redis], words)
+    return build_redis(programs, words) or run_in_folder([
+        sys.executable, "-B", INTEGRATIONS / "redis/bench/bench.py", "--bin", programs, "--redis",
+        programs.resolve().parent / "redis"], words)
+
+
+def run_bytes(programs, words):
+    """bench/bytes/bytes.py: bytes to the device per byte of user data, by face."""
+    return build_redis(programs, words) or run_in_folder(
+        [sys.executable, "-B", ROOT / "bench/bytes/bytes.py", "--bin", programs], words, "disk_bytes_per_byte")
 
 
 def run_rocksdb(programs, words):
@@ -436,6 +445,8 @@ SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memli
             "redis": ("memlith_static memlith_redis_load", run_redis),
             "rocksdb": ("memlith_cli memlith_run memlith_rocksdb memlith_rocksdb_bench", run_rocksdb),
             "postgres": ("memlith_postgres", run_postgres),
+            "bytes": ("memlith memlith_static memlith_sqlite memlith_rocksdb memlith_rocksdb_bench memlith_redis_load "
+                      "memlith_postgres", run_bytes),
             "instrumented": ("memlith memlith_cli memlith_run memlith_track_runtime", run_instrumented),
             "pmdk": ("memlith memlith_track_runtime", run_pmdk),
             "python": ("memlith memlith_static memlith_sqlite", run_python),
@@ -451,6 +462,7 @@ def packages_of(name):
               "kvcalls": ("kv",), "processes": ("kv",), "transparent": ("pass", "kv"),
               "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"),
               "redis": ("redis",), "rocksdb": ("rocksdb",), "postgres": ("postgres",),
+              "bytes": ("redis", "rocksdb", "postgres"),
               "pmdk": ("pass", "heap_bench")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)
     return subprocess.run(["bash", "-c", command, "plan", ROOT / "cmake/packages.sh"], capture_output=True, text=True,
