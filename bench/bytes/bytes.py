@@ -97,12 +97,14 @@ class Entry(ctypes.Structure):
 
 
 class InStore:
-    """A store of memlith in this process."""
+    """A store of memlith in this process, with a redo log of the size that it has after some time of use."""
     sides = ("memlith",)
+    log_bytes = 128 << 20
 
     def __init__(self, given, folder, _side):
         self.memlith = Library(given.bin.parent / "lib/libmemlith.so")
-        self.store = self.memlith.opened("store_open", str(folder / "store").encode(), options(flags=CREATE, io=0))
+        self.store = self.memlith.opened("store_open", str(folder / "store").encode(),
+                                         options(flags=CREATE, io=0, log_bytes=self.log_bytes, and_high_half=0))
 
     def close(self):
         self.memlith("store_close", self.store)
