@@ -1,7 +1,6 @@
 #include "archive/replica.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -304,21 +303,22 @@ Status Replica::make_home_fit(ObjectId object, std::uint64_t bytes) {
 }
 
 // The in-use header of a file says with which moment of its log the file belongs. The file comes from a copy that was
-// made while the store went on, so it says nothing of the kind; and a file that is guarded or in use must have its
-// in-use header.
+// made while the store went on, so it says nothing of the kind. The file is marked as the record says: a recovery that
+// was interrupted may have brought an in-use header home, and the frames bring it, or what follows it, again.
 Status Replica::fit_in_use_header() {
   if (!files_.one_file()) return kOk;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   if (size < kInUseHeaderBytes) return kOk;
-  std::array<std::uint64_t, 2> header;
-  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(header))));
-  const std::array<std::uint64_t, 2> found = header;
-  const std::uint32_t must_have = directory_->record_at_home().own.marked;
-  if (must_have != 0) header[0] = must_have == kOwnOfGuarded ? kGuardInUseMagic : kInUseMagic;
-  const bool marked = header[0] == kGuardInUseMagic || header[0] == kSqliteInUseMagic || header[0] == kInUseMagic;
-  if (marked) header[1] = kNoMoment;
-  return header == found ? kOk : file->write(0, std::as_bytes(std::span(header)));
+  InUseHeader found;
+  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(&found, 1))));
+  const InUse has = in_use_of(found.kind);
+  const InUse must_have = directory_->record_at_home().own.marked;
+  const bool by_caller = has == InUse::caller && files_.in_use == InUse::caller;
+  if (must_have == InUse::none && (has == InUse::none || (has == InUse::caller && !by_caller))) return kOk;
+  const InUseHeader fit{by_caller ? found.kind : kind_of(must_have), kNoMoment};
+  if (fit.kind == found.kind && fit.moment == found.moment) return kOk;
+  return file->write(0, std::as_bytes(std::span(&fit, 1)));
 }
 
 // ---- the end ---------------------------------------------------------------------------------------------------

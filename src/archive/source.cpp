@@ -60,7 +60,6 @@ Result<bool> ArchiveSource::look_for_log() {
   files_.log = nullptr;
   files_.log_device = nullptr;
   files_.log_file = nullptr;
-  files_.keeps_in_use_header = files_.structure_in_use = false;
   log_is_gone_ = false;
   log_id_ = at_rest_ = proven_in_ = 0;
   durable_ = proven_ = {};

@@ -122,7 +122,7 @@ Status finish_store(Volume& volume, StoreKind kind, const std::string& file_name
   std::array<std::byte, MEMLITH_SQLITE_CHANGED_BYTES> first{};
   const std::uint64_t size = store->objects().front().size_bytes;
   const std::uint64_t changed = size > MEMLITH_SQLITE_MARK_BYTES ? std::min<std::uint64_t>(size, first.size()) : 0;
-  if (store->marks_sqlite() && changed > 0) {
+  if (store->marked_by_caller() && changed > 0) {
     // SQLite's own bytes in the place of the mark, as the last commit.
     MEMLITH_TRY(store->bring_all_home());
     MEMLITH_TRY(store->read_home_into(kFile, 0, std::span(first).first(changed)));

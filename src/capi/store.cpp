@@ -36,7 +36,7 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
   options.flush_window = window;
   options.create = (given.flags & MEMLITH_OPEN_CREATE) != 0;
   options.exclusive = (given.flags & MEMLITH_OPEN_EXCLUSIVE) != 0;
-  options.guards_file = (given.flags & MEMLITH_IMAGE_GUARD) != 0;
+  if ((given.flags & MEMLITH_IMAGE_GUARD) != 0) options.in_use = InUse::guard;
   options.follow = (given.flags & MEMLITH_OPEN_FOLLOW) != 0;
   options.accept_copy = (given.flags & MEMLITH_OPEN_ACCEPT_COPY) != 0;
   options.read_only = options.follow || (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
@@ -242,7 +242,7 @@ int32_t memlith_store_get_info(memlith_store* store, memlith_store_info* target)
     info.one_file = inner.one_file() ? 1 : 0;
     info.direct_io = log.device().direct() ? 1 : 0;
     info.was_clean = inner.was_clean() ? 1 : 0;
-    info.marks_sqlite = inner.marks_sqlite() ? 1 : 0;
+    info.marks_sqlite = inner.marked_by_caller() ? 1 : 0;
     info.memory_error = code_of(session.memory_status());
     info.incarnation = session.incarnation();
     info.log_id = log.log_id();

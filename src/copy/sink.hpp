@@ -22,7 +22,7 @@ struct CopiedState {
   std::uint64_t incarnation = 0;
   StoreKind kind = StoreKind::folder;
   std::uint32_t physical_block_bytes = 0;  // as in the store's header
-  bool marks_sqlite = false;               // one file: a SQLite database, which may begin with its in-use header
+  bool marked_by_caller = false;           // one file: it may begin with an in-use header of InUse::caller
   FileRecord file{};                       // one file: its record; with `own`, what belongs in the place of the guard
   std::uint64_t slot_bytes = 0;            // of the log
   std::uint64_t slot_count = 0;            // of the log, as it was made

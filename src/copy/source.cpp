@@ -244,7 +244,7 @@ CopiedState CopySource::state() const {
   state.incarnation = superblock.incarnation;
   state.kind = files_.options.kind;
   state.physical_block_bytes = files_.physical_block_bytes;
-  state.marks_sqlite = files_.keeps_in_use_header;
+  state.marked_by_caller = files_.in_use == InUse::caller;
   state.file = directory_->record_at_home();
   state.slot_bytes = superblock.slot_bytes;
   state.slot_count = superblock.slot_count_made;

@@ -113,7 +113,7 @@ void CopyTarget::abandon() {
 
 Status CopyTarget::begin(const CopiedState& start) {
   MEMLITH_ASSERT(lock_ != nullptr && start.kind == kind_);
-  if (start.marks_sqlite) {
+  if (start.marked_by_caller) {
     return fail(Errc::unsupported, Detail::open,
                 "{}: a SQLite database is copied by `memlith copy` or `memlith sqlite export`, or in a program by "
                 "SQLite's own backup interface",
@@ -198,7 +198,7 @@ Status CopyTarget::finish_homes(const CopiedState& state) {
 // The file as a clean close leaves it: without the in-use header.
 Status CopyTarget::finish_file(const CopiedState& state, Home& home) {
   const std::uint64_t bytes = std::min(kInUseHeaderBytes, home.bytes);
-  if (state.file.own.marked == 0) return kOk;
+  if (state.file.own.marked == InUse::none) return kOk;
   MEMLITH_ASSERT(bytes <= sizeof state.file.own.bytes);
   return as_no_space(home.device->write(0, std::as_bytes(std::span(state.file.own.bytes)).first(bytes)));
 }

@@ -108,7 +108,7 @@ ClientBytes Directory::client_bytes(std::uint64_t closed_stamp) const {
   StoreHeader header{};
   header.kind = static_cast<std::uint32_t>(files_.options.kind);
   header.physical_block_bytes = static_cast<std::uint16_t>(files_.physical_block_bytes);
-  header.marked = files_.keeps_in_use_header ? kMarkedBySqlite : files_.guards ? kMarkedByGuard : std::uint16_t{0};
+  header.by_caller = files_.in_use == InUse::caller ? 1 : 0;
   const FileRecord file = record_at_home();
   header.file = file.object;
   header.own = file.own;

@@ -31,7 +31,8 @@ void FileDirectory::read_record(const FileRecord& record) {
 // A marked file is long enough for its in-use header.
 std::uint64_t FileDirectory::length_at_home() const {
   const LockGuard lock(mutex_);
-  return std::max(at_home_.object.size_bytes, at_home_.own.marked == 0 ? std::uint64_t{0} : kInUseHeaderBytes);
+  return std::max(at_home_.object.size_bytes,
+                  at_home_.own.marked == InUse::none ? std::uint64_t{0} : kInUseHeaderBytes);
 }
 
 // ---- changes ---------------------------------------------------------------------------------------------------
@@ -103,7 +104,7 @@ Status FileDirectory::check_log_not_removed() {
 // missing held the newest commits. (The file and its log may also have been renamed while the store was open, and
 // another file has taken the name.)
 Status FileDirectory::check_closed_before() {
-  if (files_.keeps_in_use_header) return kOk;  // the in-use header in the file tells
+  if (files_.options.in_use == InUse::caller) return kOk;  // the in-use header in the file tells
   const auto page = SeenStats::look(files_.volume, files_.names.stats);
   if (!page.ok()) return kOk;
   MEMLITH_TRY_ASSIGN(const std::optional<FileIdentity> file, files_.volume.identity_of(files_.names.file));

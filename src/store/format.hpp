@@ -111,14 +111,42 @@ struct SumsPage {  // docs/format.md#sums-page
 };
 static_assert(sizeof(SumsPage) == 512 && std::has_unique_object_representations_v<SumsPage>);
 
-// The bytes of a guarded file, or of one that is in use, in the place of its in-use header. Part of the record of a
+// The first bytes of the file of a one-file store while commits may be in the log only, in the place of the file's own.
+struct InUseHeader {     // docs/format.md#in-use-header
+  std::uint64_t kind;    // one of the numbers for which is_in_use_kind()
+  std::uint64_t moment;  // which commits the file holds (store/moment.hpp). Only replay writes it
+};
+static_assert(sizeof(InUseHeader) == 16 && std::has_unique_object_representations_v<InUseHeader>);
+inline constexpr std::uint64_t kInUseHeaderBytes = sizeof(InUseHeader);
+inline constexpr std::uint64_t kNoMoment = 0;  // in the place of the moment, if nothing is known of it
+
+// Who put the in-use header. In OwnBytes as a number.
+enum class InUse : std::uint32_t {
+  none = 0,
+  guard = 1,      // Store::put_guard()
+  structure = 2,  // Store::put_in_use_header(), for a heap, a kv store or an application log; its own bytes are zeros
+  caller = 3,     // the caller, by its commits; never in OwnBytes
+};
+inline constexpr std::uint64_t kGuardInUse = 0x0a54494c4d454d89U;      // "\x89MEMLIT\n"
+inline constexpr std::uint64_t kStructureInUse = 0x0a4553554d454d89U;  // "\x89MEMUSE\n"
+// "\x89MEM", three letters and "\n".
+constexpr bool is_in_use_kind(std::uint64_t kind) { return (kind & 0xff000000ffffffffU) == 0x0a0000004d454d89U; }
+constexpr InUse in_use_of(std::uint64_t kind) {
+  if (kind == kGuardInUse) return InUse::guard;
+  if (kind == kStructureInUse) return InUse::structure;
+  return is_in_use_kind(kind) ? InUse::caller : InUse::none;
+}
+// The kind of an in-use header that the store itself puts; 0 for none.
+constexpr std::uint64_t kind_of(InUse own) {
+  return own == InUse::guard ? kGuardInUse : own == InUse::structure ? kStructureInUse : 0;
+}
+
+// The bytes that belong in the place of the in-use header of the guard or of a structure. Part of the record of a
 // one-file store, behind the object.
-inline constexpr std::uint32_t kOwnOfGuarded = 1;
-inline constexpr std::uint32_t kOwnOfUsed = 2;  // whose own bytes are zeros
-struct OwnBytes {                               // docs/format.md#own-bytes
-  std::uint32_t marked;                         // which in-use header the file begins with; 0: none, and all is zero
+struct OwnBytes {  // docs/format.md#own-bytes
+  InUse marked;    // which in-use header the file begins with; none: all is zero
   std::uint32_t reserved;
-  std::uint8_t bytes[16];  // of a shorter file, as many as it has
+  std::uint8_t bytes[kInUseHeaderBytes];  // of a shorter file, as many as it has
 };
 static_assert(sizeof(OwnBytes) == 24 && std::has_unique_object_representations_v<OwnBytes>);
 
@@ -133,41 +161,24 @@ static_assert(sizeof(FileRecord) == 56 && std::has_unique_object_representations
 
 enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
 
-// The first 8 bytes of a SQLite database that is in use: "\x89MEMSQL\n"; 8 that say its moment follow, as with each of
-// these headers. docs/format.md, "The in-use header".
-inline constexpr std::uint64_t kSqliteInUseMagic = 0x0a4c51534d454d89U;
-inline constexpr std::uint64_t kInUseHeaderBytes = 16;
-inline constexpr std::uint64_t kNoMoment = 0;  // in the place of the moment, if nothing is known of it
-
-// The first 8 bytes of a guarded file, in the place of its own: "\x89MEMLIT\n". docs/format.md, "The guard".
-inline constexpr std::uint64_t kGuardInUseMagic = 0x0a54494c4d454d89U;
-
-// The first 8 bytes of a file of a heap, a kv store or an application log that is in use: "\x89MEMUSE\n".
-// docs/format.md, "The in-use header". These structures leave the first 16 bytes of their region to it; a closed file
-// has zeros there.
-inline constexpr std::uint64_t kInUseMagic = 0x0a4553554d454d89U;
-
-// True if the first bytes of a region are the in-use header or zeros.
+// True if the first bytes of a structure's region are its in-use header or zeros.
 inline bool is_left_to_in_use_header(const std::byte* first) {
-  std::uint64_t words[2];
-  std::memcpy(words, first, sizeof words);
-  return words[0] == kInUseMagic || (words[0] == 0 && words[1] == 0);
+  InUseHeader header;
+  std::memcpy(&header, first, sizeof header);
+  return header.kind == kStructureInUse || (header.kind == 0 && header.moment == 0);
 }
 
 // True if the 8 bytes are a moment, and not one that a crash tore.
 bool is_whole_moment(std::uint64_t moment);
-
-inline constexpr std::uint16_t kMarkedBySqlite = 1;
-inline constexpr std::uint16_t kMarkedByGuard = 2;
 
 // The store's part of the superblock.
 struct StoreHeader {  // docs/format.md#store-header
   std::uint32_t kind;
   // 4096: a torn write may spoil that much around it; 0: 512, and nothing beside it
   std::uint16_t physical_block_bytes;
-  std::uint16_t marked;  // which in-use header the file may begin with: 1 SQLite's, 2 the guard's; else 0
-  ObjectRecord file;     // one-file store: the file as of the tail of the log
-  OwnBytes own;          // the same
+  std::uint16_t by_caller;  // 1: the file may begin with an in-use header of the caller; else 0 (0.1.0: or 2)
+  ObjectRecord file;        // one-file store: the file as of the tail of the log
+  OwnBytes own;             // the same
   // log_id of the store that this one and its copies come from; 0: unknown. What lies in an object and names its store
   // names the origin, because a copy has the objects as they are, and a log_id of its own.
   std::uint64_t origin;

@@ -1,7 +1,7 @@
 #include "store/moment.hpp"
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "base/checksum.hpp"
@@ -41,58 +41,50 @@ bool same_chain(std::uint64_t a, std::uint64_t b) {
   return low_bits(a >> kPlaceBits, kChainBits) == low_bits(b >> kPlaceBits, kChainBits);
 }
 
-Status guarded_without_log(StoreFiles& files) {
+Status without_its_log(StoreFiles& files) {
   return fail(Errc::corrupt, Detail::open,
-              "{}: this guarded file is a copy that was taken while it was in use, or after a crash: its newest "
-              "commits and its own first bytes are in the log that was {} then. Copy the file again when no program "
-              "has it open and `memlith recover` has run, or copy the log with it. Nothing was changed",
+              "{}: this is a copy that was taken while the file was in use, or after a crash, and the log that it had "
+              "is not beside it ({} is the place): the newest commits, and possibly the file's own first bytes, are "
+              "only in that log. Put the log back, or copy the file again when no program has it open and `memlith "
+              "recover` has run. Nothing was changed",
               files.path(), files.volume.path_of(files.names.log));
 }
 
-Status used_without_log(StoreFiles& files) {
-  return fail(Errc::corrupt, Detail::open,
-              "{}: this is a copy of a heap, a kv store or an application log that was taken while the file was in "
-              "use, or after a crash, and its log is not beside it ({} is the place): the newest commits are only in "
-              "that log. Copy the file again when no program has it open and `memlith recover` has run, or copy the "
-              "log with it. Nothing was changed",
-              files.path(), files.volume.path_of(files.names.log));
-}
-
-Status database_without_log(StoreFiles& files) {
-  return fail(Errc::corrupt, Detail::open,
-              "{}: this SQLite database was in use during a crash; its newest commits are in the log {}, which is "
-              "missing. Without the log the file may be incomplete. Put the log back, or restore both from a backup. "
-              "Nothing was changed",
-              files.path(), files.volume.path_of(files.names.log));
+Result<InUseHeader> first_bytes(StoreFiles& files) {
+  InUseHeader header{};
+  MEMLITH_TRY_ASSIGN(Device* const file, files.homes.get(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  if (size >= sizeof header) MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(&header, 1))));
+  return header;
 }
 
 }  // namespace
 
 bool is_whole_moment(std::uint64_t moment) { return moment == with_checksum(low_bits(moment, kSaidBits)); }
 
-Status FileMoment::read(bool must_be_in_use) {
+// A file that its user may have filled does not begin with a caller's in-use header.
+Status FileMoment::read() {
   MEMLITH_ASSERT(step_ == Step::begun || step_ == Step::decided);
   step_ = Step::frames_are_read;
   moment_ = {};
-  found_ = lacks_in_use_header_ = false;
+  found_ = false;
+  in_file_ = InUse::none;
+  said_first_ = said();
   if (!files_.one_file()) return kOk;
-  lacks_in_use_header_ = must_be_in_use;
-  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  if (size < kInUseHeaderBytes) return kOk;
-  std::array<std::uint64_t, 2> header;
-  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(header))));
-  if (header[0] == kGuardInUseMagic && !files_.guards) return guarded_without_log(files_);
-  if (header[0] == kInUseMagic) {
-    // A file that was closed cleanly with this log has no in-use header.
-    if (files_.was_clean || files_.guards || files_.keeps_in_use_header) return used_without_log(files_);
-    files_.structure_in_use = true;
-  }
-  if (!files_.may_have_in_use_header() || header[0] != files_.in_use_magic()) return kOk;
-  lacks_in_use_header_ = false;
+  MEMLITH_TRY_ASSIGN(const InUseHeader header, first_bytes(files_));
+  const InUse has = in_use_of(header.kind);
+  if (has == InUse::none || (has == InUse::caller && files_.in_use != InUse::caller)) return kOk;
+  in_file_ = has;
+  if (files_.in_use != InUse::caller) files_.in_use = has;
   // Otherwise a crash tore the in-use header or its moment, and the log is the one that they were being written for.
-  if (is_whole_moment(header[1])) moment_ = header[1];
+  if (is_whole_moment(header.moment)) moment_ = header.moment;
   return kOk;
+}
+
+// The store puts an in-use header, or ends it, by one commit that is home before the next one.
+bool FileMoment::is_as_said() const {
+  const InUse own = in_file_ == InUse::caller ? InUse::none : in_file_;
+  return own == said_first_ || own == said();
 }
 
 void FileMoment::look_for(LogPosition tail, LogPosition at) {
@@ -108,31 +100,38 @@ void FileMoment::look_for(LogPosition tail, LogPosition at) {
   found_ = *moment_ == moment_of(at, at, id) || *moment_ == moment_of(tail, at, id);
 }
 
-Status FileMoment::check() {
-  take_step(Step::frames_are_read, Step::compared);
-  if (!moment_.has_value() || found_) return kOk;
-  return fail(Errc::corrupt, Detail::open,
-              "{}: is not of the same moment as its log {}: nowhere from LSN {} to {} did this log hold what the file "
-              "holds. One of the two is a copy of another time, or belongs to another file; put back the two as they "
-              "were together. Nothing was changed",
-              files_.path(), files_.log_device->path(), files_.log->tail().lsn.value,
-              files_.log->recovered().lsn.value);
-}
-
-Status FileMoment::check_in_use_header(bool stays_in_use) {
-  take_step(Step::compared, Step::decided);
-  if (!lacks_in_use_header_ || !stays_in_use) return kOk;
-  return fail(Errc::corrupt, Detail::open,
-              "{}: is not of the same moment as its log {}: the log belongs to a file that was in use, and this one "
-              "has no in-use header, with which such a file begins. One of the two is a copy of another time; put back "
-              "the two as they were together. To take the file as it is, remove the log. Nothing was changed",
-              files_.path(), files_.log_device->path());
+Status FileMoment::check(Overlay& overlay) {
+  MEMLITH_ASSERT(step_ == Step::frames_are_read);
+  step_ = Step::decided;
+  if (!is_as_said() && in_file_ != InUse::none) return without_its_log(files_);
+  if (!is_as_said()) {
+    return fail(Errc::corrupt, Detail::open,
+                "{}: is not of the same moment as its log {}: the log belongs to a file that was in use, and this one "
+                "has no in-use header, with which such a file begins. One of the two is a copy of another time; put "
+                "back the two as they were together. To take the file as it is, remove the log. Nothing was changed",
+                files_.path(), files_.log_device->path());
+  }
+  if (moment_.has_value() && !found_) {
+    return fail(Errc::corrupt, Detail::open,
+                "{}: is not of the same moment as its log {}: nowhere from LSN {} to {} did this log hold what the "
+                "file holds. One of the two is a copy of another time, or belongs to another file; put back the two as "
+                "they were together. Nothing was changed",
+                files_.path(), files_.log_device->path(), files_.log->tail().lsn.value,
+                files_.log->recovered().lsn.value);
+  }
+  const FileRecord file = directory_.record_at_home();
+  if (file.own.marked == InUse::none) return kOk;
+  if (files_.in_use == InUse::caller) return tell_two_in_use_headers(files_);
+  files_.in_use = file.own.marked;
+  if (!files_.read_only()) return kOk;
+  const auto own = std::as_bytes(std::span(file.own.bytes));
+  return overlay.apply(kFile, 0, own.first(std::min<std::uint64_t>(own.size(), file.object.size_bytes)));
 }
 
 Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) {
   MEMLITH_ASSERT(step_ == Step::frames_are_read || step_ == Step::decided);
   MEMLITH_ASSERT(whole.lsn <= reach.lsn);
-  if (!files_.may_have_in_use_header()) return kOk;
+  if (files_.in_use == InUse::none) return kOk;
   const std::uint64_t moment = moment_of(whole, reach, files_.log->log_id());
   const auto bytes = std::as_bytes(std::span(&moment, 1));
   std::uint64_t coming = 0;
@@ -144,30 +143,29 @@ Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) 
     coming_bytes += count;
     return kOk;
   }));
-  if (coming_bytes == sizeof coming && coming == files_.in_use_magic())
-    MEMLITH_TRY(overlay.apply(kFile, sizeof coming, bytes));
+  if (coming_bytes == sizeof coming && in_use_of(coming) == files_.in_use) {
+    MEMLITH_TRY(overlay.apply(kFile, offsetof(InUseHeader, moment), bytes));
+  }
 
+  MEMLITH_TRY_ASSIGN(const InUseHeader header, first_bytes(files_));
+  if (in_use_of(header.kind) != files_.in_use || header.moment == moment) return kOk;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  if (size < kInUseHeaderBytes) return kOk;
-  std::array<std::uint64_t, 2> header;
-  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(header))));
-  if (header[0] != files_.in_use_magic() || header[1] == moment) return kOk;
-  MEMLITH_TRY(file->write(sizeof(std::uint64_t), bytes));
+  MEMLITH_TRY(file->write(offsetof(InUseHeader, moment), bytes));
   return file->flush();
 }
 
 Status check_not_in_use(StoreFiles& files) {
   MEMLITH_TRY_ASSIGN(const bool there, files.volume.exists(files.names.file));
   if (!there) return kOk;
-  MEMLITH_TRY_ASSIGN(Device* const file, files.homes.get(kFile));
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  if (size < kInUseHeaderBytes) return kOk;
-  std::uint64_t header = 0;
-  MEMLITH_TRY(file->read(0, std::as_writable_bytes(std::span(&header, 1))));
-  if (header == kGuardInUseMagic) return guarded_without_log(files);
-  if (header == kInUseMagic) return used_without_log(files);
-  return header == kSqliteInUseMagic ? database_without_log(files) : kOk;
+  MEMLITH_TRY_ASSIGN(const InUseHeader header, first_bytes(files));
+  return is_in_use_kind(header.kind) ? without_its_log(files) : kOk;
+}
+
+Status tell_two_in_use_headers(const StoreFiles& files) {
+  return fail(Errc::invalid, Detail::open,
+              "{}: the file has an in-use header already, of another kind than the one that is wanted; run `memlith "
+              "recover` on it, or close the program that has it",
+              files.path());
 }
 
 }  // namespace memlith::core

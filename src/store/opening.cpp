@@ -13,6 +13,7 @@
 
 #include "base/random.hpp"
 #include "store/blocks.hpp"
+#include "store/moment.hpp"
 
 namespace memlith::core {
 
@@ -173,19 +174,14 @@ Status Opening::read_header() {
   if (files_.whole_blocks()) {
     files_.options.replay_bytes_max = std::min(files_.options.replay_bytes_max, kGatheredWithBlocksMax);
   }
-  files_.keeps_in_use_header = files_.keeps_in_use_header || header.marked == kMarkedBySqlite;
-  return find_guard(header);
+  const bool by_caller = header.by_caller == 1 || files_.options.in_use == InUse::caller;
+  files_.in_use = by_caller ? InUse::caller : InUse::none;
+  return check_guard();
 }
 
-Status Opening::find_guard(const StoreHeader& header) {
-  files_.guards = files_.options.guards_file || (header.marked == kMarkedByGuard && !files_.was_clean);
-  if (!files_.guards) return kOk;
-  if (files_.keeps_in_use_header) {
-    return fail(Errc::invalid, Detail::open,
-                "{}: the file cannot have the in-use headers of a SQLite database and of a guarded file; if it was "
-                "used with a guard before, run `memlith recover` on it",
-                files_.path());
-  }
+Status Opening::check_guard() const {
+  if (files_.options.in_use != InUse::guard) return kOk;
+  if (files_.in_use == InUse::caller) return tell_two_in_use_headers(files_);
   if (files_.whole_blocks()) {
     return fail(Errc::invalid, Detail::open,
                 "{}: a store for physical blocks of {} bytes cannot guard its file; open it without a guard",

@@ -33,7 +33,7 @@ class Opening {
   Status lock_log(const std::string& name);
   Status tell_who_holds(Status busy);
   Status read_header();
-  Status find_guard(const StoreHeader& header);
+  [[nodiscard]] Status check_guard() const;
   Status check_blocks(const StoreHeader& header);
   [[nodiscard]] Status check_lines() const;
   [[nodiscard]] Status check_medium() const;

@@ -25,11 +25,10 @@ struct StoreOptions {
   std::string file_name;  // one_file: the file, in the volume; its log is file_log_name()
   // one_file: the same file, open already, for writing if the store is; null: the store opens it by its name.
   std::shared_ptr<OpenFile> file;
-  // one_file: if the file begins with kSqliteInUseMagic, replay writes its moment behind it.
-  bool keeps_in_use_header = false;
-  // one_file: from its first commit to a clean close the file begins with kGuardInUseMagic and its moment instead of
-  // its own bytes, which the log keeps. Only for working images (FileImage).
-  bool guards_file = false;
+  // one_file. `guard`: from its first commit to a clean close the file begins with an in-use header instead of its own
+  // bytes, which the log keeps; only for working images (FileImage). `caller`: the caller's commits may put an in-use
+  // header of its own kind at the beginning of the file, and take it away; replay writes the moment.
+  InUse in_use = InUse::none;
   bool create = false;
   bool exclusive = false;  // with create: fail if the store exists
   bool read_only = false;

@@ -9,19 +9,13 @@ Status Recovery::run() {
   files_.sums.begin(files_.options.makes_sums && !files_.one_file(), files_.log->log_id());
   if (!files_.was_clean && !files_.made_log) MEMLITH_TRY(flush_log());
   MEMLITH_TRY(replay_.gather_blocks());
-  MEMLITH_TRY(replay_.moment().read(directory_.record_at_home().own.marked != 0));
+  MEMLITH_TRY(replay_.moment().read());
   MEMLITH_TRY(gather_log());
-  MEMLITH_TRY(replay_.moment().check());
   MEMLITH_TRY(replay_.check());
-  const FileRecord file = directory_.record_at_home();
-  MEMLITH_TRY(replay_.moment().check_in_use_header(file.own.marked != 0));
   MEMLITH_TRY(directory_.load(replay_.overlay()));
   MEMLITH_TRY(directory_.check_homes(replay_.unreachable()));
   replay_.forget_unreachable();
-  if (!files_.read_only()) return bring_home();
-  // A reader sees the file's own bytes in the place of the in-use header.
-  return file.own.marked != 0 ? replay_.lay_over(std::as_bytes(std::span(file.own.bytes)), file.object.size_bytes)
-                              : kOk;
+  return files_.read_only() ? kOk : bring_home();
 }
 
 Status Recovery::flush_log() {

@@ -48,7 +48,7 @@ Status Replay::check() {
       return kOk;
     }));
   }
-  return kOk;
+  return moment_.check(overlay_);
 }
 
 Status Replay::write_home(ReplayPace* pace) {

@@ -48,7 +48,7 @@ class Replay {
   void note_gathered(double gathered) { work_.gathered = gathered; }
   // True if the overlay has to be written home before more is gathered.
   [[nodiscard]] bool is_full() const { return overlay_.bytes_held() > files_.options.replay_bytes_max; }
-  // Finds in advance the faults that write_home() would find while writing.
+  // Finds in advance the faults that write_home() would find while writing, and whether the file belongs to the log.
   Status check();
   // Writes the overlay into the home files, not flushed yet, and empties it. Without a pace, there are no commits
   // beside it.
@@ -66,10 +66,6 @@ class Replay {
 
   // Keeps the moment of a marked file current while the overlay is written to it.
   Status note_moment(LogPosition whole, LogPosition reach) { return moment_.note(whole, reach, overlay_); }
-  // Puts the first bytes of the file, as far as it has them, into the overlay of a read-only store.
-  Status lay_over(std::span<const std::byte> first, std::uint64_t size_bytes) {
-    return overlay_.apply(kFile, 0, first.first(std::min<std::uint64_t>(first.size(), size_bytes)));
-  }
   // Puts the kept blocks into the empty overlay.
   Status gather_blocks() { return blocks_.gather(overlay_); }
 
@@ -99,7 +95,7 @@ class Replay {
   Overlay overlay_;                    // constant in a read-only store
   std::vector<LoggedExtent> extents_;  // of the commit that is being gathered
   KeptBlocks blocks_{files_, directory_};
-  FileMoment moment_{files_};
+  FileMoment moment_{files_, directory_};
   Directory::Unreachable unreachable_;
   std::vector<ObjectId> written_homes_;     // to be flushed
   std::uint64_t home_bytes_unflushed_ = 0;  // of their pages

@@ -186,10 +186,8 @@ Status Store::start() {
     collectors_.durable_moved();
   });
   checkpointer_.start(*background_, *publisher_);
-  is_guarded_ = directory_->record_at_home().own.marked == kOwnOfGuarded;
-  files_.structure_in_use = directory_->record_at_home().own.marked == kOwnOfUsed;
   enter(StoreState::writable);
-  return files_.options.guards_file ? kOk : end_guard();
+  return take_over_in_use_header();
 }
 
 void Store::undo_creation() {
@@ -264,7 +262,7 @@ Status Store::finish() {
   assert_state();
   enter(StoreState::closing);
   KeptFailure mark;
-  mark.keep(is_guarded_ ? end_guard() : end_in_use_header());
+  mark.keep(end_in_use_header());
   stop_jobs();
   assert_state();
   if (!mark.ok()) return mark.tell();
@@ -376,7 +374,7 @@ Result<bool> Store::file_has_its_name() {
 Status Store::remove_log() { return files_.volume.remove_own(files_.names.log, *files_.log_device); }
 
 Result<Mappable> Store::mappable_home(ObjectId id, std::uint64_t offset, std::uint64_t bytes) {
-  if (files_.options.guards_file) {
+  if (files_.options.in_use == InUse::guard) {
     return fail(Errc::unsupported, Detail::argument,
                 "{}: the file is guarded: while it is in use, its first bytes are those of the guard, so it cannot be "
                 "a region; use memlith_mmap or an image (memlith/files.h), or open it without the guard",
@@ -397,15 +395,16 @@ Result<std::vector<std::byte>> Store::read_home(ObjectId id) {
 Status Store::read_home_into(ObjectId id, std::uint64_t offset, std::span<std::byte> target) {
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
   MEMLITH_TRY(device->read(offset, target));
-  if (!files_.guards || id != kFile || offset >= kInUseHeaderBytes) return kOk;
+  if (files_.options.in_use != InUse::guard || id != kFile || offset >= kInUseHeaderBytes) return kOk;
   const OwnBytes own = directory_->record_at_home().own;
   const std::uint64_t count = std::min<std::uint64_t>(target.size(), kInUseHeaderBytes - offset);
-  if (own.marked != 0) std::memcpy(target.data(), own.bytes + offset, count);
+  if (own.marked != InUse::none) std::memcpy(target.data(), own.bytes + offset, count);
   return kOk;
 }
 
 bool Store::read_cached_home(ObjectId id, std::uint64_t offset, std::span<std::byte> target) {
-  if (files_.guards && id == kFile && offset < kInUseHeaderBytes) return false;  // the home has the in-use header there
+  // The home has the in-use header there.
+  if (files_.options.in_use == InUse::guard && id == kFile && offset < kInUseHeaderBytes) return false;
   const auto device = files_.homes.get(id);
   return device.ok() && (*device)->read_cached(offset, target);
 }

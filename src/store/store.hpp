@@ -232,7 +232,7 @@ class Store {
   [[nodiscard]] std::uint64_t origin() const { return files_.origin; }
   [[nodiscard]] const Log& log() const { return *files_.log; }
   [[nodiscard]] bool was_clean() const { return files_.was_clean; }
-  [[nodiscard]] bool marks_sqlite() const { return files_.keeps_in_use_header; }
+  [[nodiscard]] bool marked_by_caller() const { return files_.in_use == InUse::caller; }
   [[nodiscard]] const StoreCounters& counters() const { return files_.counters; }
   // Null in a read-only store. The caller fills the histograms; publish_stats() copies the counters.
   [[nodiscard]] StatsPage* stats() const { return publisher_ != nullptr ? &publisher_->page() : nullptr; }
@@ -259,11 +259,11 @@ class Store {
   // One-file stores: removes the log's name, unless the name leads to another store's log by now.
   Status remove_log();
 
-  // With StoreOptions::guards_file: the file begins with the in-use header of the guard before this returns ok. A
-  // caller that commits to the file calls this first, and commits the file's own first kInUseHeaderBytes to
-  // kOwnBytesOffset of kDirectory.
+  // With InUse::guard in the options: the file begins with the in-use header before this returns ok. A caller that
+  // commits to the file calls this first, and commits the file's own first kInUseHeaderBytes to kOwnBytesOffset of
+  // kDirectory.
   Status put_guard();
-  [[nodiscard]] bool is_guarded() const { return is_guarded_; }
+  [[nodiscard]] bool is_guarded() const { return has_in_use_header_ && files_.in_use == InUse::guard; }
   // For structures that leave the first 16 bytes of their region to the in-use header, and have `magic` behind it: the
   // file of a one-file store begins with the in-use header before this returns ok, until the store is closed. A file
   // with other bytes there stays as it is; so do all others. `is_new`: zeros are in the place of the magic. One thread
@@ -284,8 +284,10 @@ class Store {
   Status open_it();
   Status start();
   Status finish();  // everything of close() except releasing the locks
-  Status end_guard();
+  Status take_over_in_use_header();
+  Status begin_in_use_header(const OwnBytes& own);
   Status end_in_use_header();
+  Status set_in_use(InUse in_use);
   void stop_jobs();
   void drop_stats();
   void count_capture(std::span<const Extent> extents);
@@ -313,7 +315,7 @@ class Store {
   std::uint64_t process_mark_ = 0;          // of the process that opened it for writing; 0: read-only
   int process_ = 0;                         // its number, for messages
   StoreState state_ = StoreState::opening;  // changes while no other thread uses the store
-  bool is_guarded_ = false;                 // as of the newest commit; one thread at a time
+  bool has_in_use_header_ = false;          // at home, durably; one thread at a time
   std::optional<Lsn> refused_at_;           // see forget_new_log()
 };
 

@@ -31,10 +31,9 @@ struct StoreFiles {
   bool was_clean = false;
   std::uint64_t closed_stamp = 0;  // of the file when the store was closed cleanly
   bool file_was_changed = false;   // or may have been, since then
-  bool keeps_in_use_header = options.keeps_in_use_header;
-  bool made_log = false;                   // by this opening, which has flushed everything that it found and made
-  bool guards = false;                     // the file may begin with the in-use header of the guard
-  bool structure_in_use = false;           // or with that of a structure; set before it is committed
+  bool made_log = false;           // by this opening, which has flushed everything that it found and made
+  // The in-use header with which the file may begin; changes between checkpoints, before its commit.
+  InUse in_use = options.in_use == InUse::caller ? InUse::caller : InUse::none;
   std::uint32_t physical_block_bytes = 0;  // as in the store's header
   std::uint64_t origin = 0;                // likewise
   StoreCounters counters;
@@ -49,10 +48,6 @@ struct StoreFiles {
   [[nodiscard]] bool read_only() const { return options.read_only; }
   [[nodiscard]] bool whole_blocks() const { return physical_block_bytes != 0; }
   [[nodiscard]] bool one_file() const { return options.kind == StoreKind::one_file; }
-  [[nodiscard]] bool may_have_in_use_header() const { return keeps_in_use_header || guards || structure_in_use; }
-  [[nodiscard]] std::uint64_t in_use_magic() const {
-    return guards ? kGuardInUseMagic : structure_in_use ? kInUseMagic : kSqliteInUseMagic;
-  }
   [[nodiscard]] std::string path() const { return volume.path_of(names.file); }
   [[nodiscard]] Caching log_caching() const { return options.direct_io ? Caching::direct : Caching::buffered; }
   // Releases the locks. The log and the home files must not be in use any more.

@@ -103,7 +103,7 @@ Status View::show_all(ShownObject* added, bool anew) {
   MEMLITH_TRY(replay_.overlay().for_each(kDirectory, keep));
   directory_.read_record(record_);
   MEMLITH_TRY(directory_.take_record(directory_changes_));
-  if (directory_.record_at_home().own.marked == kOwnOfGuarded) {
+  if (directory_.record_at_home().own.marked == InUse::guard) {
     return fail(Errc::unsupported, Detail::open,
                 "{}: a guarded file cannot be followed; open it when the program that writes to it has closed it",
                 files_.path());

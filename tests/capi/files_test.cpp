@@ -245,7 +245,7 @@ TEST_F(Guarded, ACopyWithoutItsLogIsRefused) {
   std::filesystem::remove(log());
   std::filesystem::remove(path() + ".memlith-stats");
   EXPECT_EQ(open_store(MEMLITH_OPEN_CREATE), MEMLITH_CORRUPT);
-  EXPECT_NE(last_error().find("is a copy that was taken while it was in use"), std::string::npos) << last_error();
+  EXPECT_NE(last_error().find("is a copy that was taken while the file was in use"), std::string::npos) << last_error();
   EXPECT_EQ(open_store(0), MEMLITH_CORRUPT) << last_error();
   EXPECT_EQ(content(), before);
 }

@@ -56,10 +56,11 @@ TEST(FormatDocument, MatchesTheStructs) {
         {FIELD(SumsHeader, magic), FIELD(SumsHeader, log_id), FIELD(SumsHeader, object),
          FIELD(SumsHeader, began_as_zeros), FIELD(SumsHeader, reserved), FIELD(SumsHeader, checksum)}}},
       {"sums page", {sizeof(SumsPage), {FIELD(SumsPage, sums), FIELD(SumsPage, checksum)}}},
+      {"in-use header", {sizeof(InUseHeader), {FIELD(InUseHeader, kind), FIELD(InUseHeader, moment)}}},
       {"own bytes", {sizeof(OwnBytes), {FIELD(OwnBytes, marked), FIELD(OwnBytes, reserved), FIELD(OwnBytes, bytes)}}},
       {"store header",
        {sizeof(StoreHeader),
-        {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, marked),
+        {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, by_caller),
          FIELD(StoreHeader, file), FIELD(StoreHeader, own), FIELD(StoreHeader, origin),
          FIELD(StoreHeader, closed_stamp)}}},
       {"pack header",
@@ -103,9 +104,8 @@ TEST(FormatDocument, SpellsTheMagicNumbers) {
   EXPECT_EQ(spelled(kBlocksMagic), "MEMLBLK\n");
   EXPECT_EQ(spelled(kSumsMagic), "MEMLSUM\n");
   EXPECT_EQ(kSumUnknown, 0xffffffffu);
-  EXPECT_EQ(spelled(kGuardInUseMagic), "\x89MEMLIT\n");
-  EXPECT_EQ(spelled(kInUseMagic), "\x89MEMUSE\n");
-  EXPECT_EQ(spelled(kSqliteInUseMagic), "\x89MEMSQL\n");
+  EXPECT_EQ(spelled(kGuardInUse), "\x89MEMLIT\n");
+  EXPECT_EQ(spelled(kStructureInUse), "\x89MEMUSE\n");
   EXPECT_FALSE(is_whole_moment(kNoMoment)) << "a mark without a moment would be taken for one of LSN 0";
   EXPECT_EQ(spelled(kSlotMagic), "SLOT");
   EXPECT_EQ(spelled(kFrameMagic), "FRAM");

@@ -265,7 +265,7 @@ Result<bool> Database::look_at_log(const Head& head, const std::string& log_name
   if (log->closed_cleanly()) return true;
   core::StoreHeader header;
   std::memcpy(&header, log->superblock().client, sizeof header);
-  if (!head.is(MEMLITH_SQLITE_PLAIN) || header.marked == core::kMarkedBySqlite) return false;
+  if (!head.is(MEMLITH_SQLITE_PLAIN) || header.by_caller == 1) return false;
   return fail(Errc::corrupt, Detail::open,
               "{0}: its newest commits are in the log {1}, which memlith wrote without this plugin, and which was not "
               "closed. Run `memlith recover {0}`, which brings them into the database, and open it again. Nothing was "
@@ -328,7 +328,7 @@ Status Database::open_store() {
   options.kind = core::StoreKind::one_file;
   options.file_name = file_name_;
   options.file = locks_.host()->file();
-  options.keeps_in_use_header = true;
+  options.in_use = core::InUse::caller;
   options.create = !read_only_;
   options.read_only = read_only_;
   if (options.log_bytes == 0) options.log_bytes = options_.log_bytes;

@@ -186,8 +186,7 @@ void Explorer::cut_here(Run& run, const SimMedium& medium, const Expected& expec
     if (!faults_.has(fault) || ((life > 1 || workload_.how.starts_unproven) && is_medium_lie(fault))) continue;
     choices.assign(pending, {});
     if (fault == Fault::other_moment) {
-      if (options_.keeps_in_use_header || options_.guards_file || workload_.how.structure_in_use)
-        swap_moments(run, medium, choices, expected);
+      if (in_use_kind() != 0) swap_moments(run, medium, choices, expected);
       continue;
     }
     if (fault == Fault::bit_rot) {

@@ -126,7 +126,7 @@ class Explorer {
   bool note_distinct(std::uint64_t hash, std::size_t operation);
   void swap_moments(const Run& run, const core::SimMedium& medium, std::vector<core::SimChoice>& choices,
                     const Expected& expected);
-  [[nodiscard]] std::uint64_t in_use_magic() const;
+  [[nodiscard]] std::uint64_t in_use_kind() const;
   [[nodiscard]] bool has_guard_in_it(std::span<const std::byte> bytes, std::span<const std::byte> content) const;
   [[nodiscard]] std::string copy_wrong(const core::SimImage& image, const Recovered& recovered) const;
   [[nodiscard]] bool says_its_moment(const core::SimImage& image) const;

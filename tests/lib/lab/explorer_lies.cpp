@@ -8,6 +8,7 @@
 #include "explorer.hpp"
 #include "heap_life.hpp"
 #include "log/format.hpp"
+#include "workload_stores.hpp"
 
 namespace memlith::lab {
 
@@ -121,22 +122,24 @@ void Explorer::swap_moments(const Run& run, const SimMedium& medium, std::vector
   cut.older_file.clear();
 }
 
-std::uint64_t Explorer::in_use_magic() const {
-  return options_.guards_file ? kGuardInUseMagic : workload_.how.structure_in_use ? kInUseMagic : kSqliteInUseMagic;
+// The kind of the in-use header with which the file may begin; 0: none.
+std::uint64_t Explorer::in_use_kind() const {
+  if (options_.in_use == InUse::caller) return stores::kCallerInUse;
+  return kind_of(workload_.how.structure_in_use ? InUse::structure : options_.in_use);
 }
 
 // A file that was never marked, or whose moment is torn, tells nothing.
 bool Explorer::says_its_moment(const SimImage& image) const {
   const auto& file = *image.files.at(options_.file_name);
-  std::uint64_t mark[2] = {};
-  if (file.size() >= sizeof mark) std::memcpy(mark, file.data(), sizeof mark);
-  return mark[0] == in_use_magic() && is_whole_moment(mark[1]);
+  InUseHeader header{};
+  if (file.size() >= sizeof header) std::memcpy(&header, file.data(), sizeof header);
+  return header.kind == in_use_kind() && is_whole_moment(header.moment);
 }
 
 // The file begins with the mark; or the file is complete, but for a mark of which a failing disk let through a part.
 bool Explorer::has_guard_in_it(std::span<const std::byte> bytes, std::span<const std::byte> content) const {
   if (bytes.size() < kInUseHeaderBytes || content.size() < kInUseHeaderBytes) return false;
-  const std::uint64_t in_use = in_use_magic();
+  const std::uint64_t in_use = in_use_kind();
   const auto mark = std::as_bytes(std::span(&in_use, 1));
   if (std::equal(mark.begin(), mark.end(), bytes.begin())) return true;
   for (std::size_t i = 0; i < mark.size(); ++i) {
@@ -151,7 +154,7 @@ bool Explorer::has_guard_in_it(std::span<const std::byte> bytes, std::span<const
 std::string Explorer::copy_wrong(const SimImage& image, const Recovered& recovered) const {
   const auto found = image.files.find(options_.file_name);
   const auto content = recovered.content.objects.find("file");
-  if (!(options_.guards_file || workload_.how.structure_in_use) || found == image.files.end() ||
+  if (options_.in_use == InUse::caller || in_use_kind() == 0 || found == image.files.end() ||
       content == recovered.content.objects.end())
     return {};
   // Also by an earlier cut: the life after it may have ended before it had repaired the file.
@@ -162,14 +165,14 @@ std::string Explorer::copy_wrong(const SimImage& image, const Recovered& recover
   const std::vector<std::byte>& bytes = *found->second;
   if (spoiled || content->second.size() < kInUseHeaderBytes || bytes == content->second) return {};
   if (!has_guard_in_it(bytes, content->second)) return "a copy of the file alone is neither complete nor marked";
-  const std::uint64_t in_use = in_use_magic();
+  const std::uint64_t in_use = in_use_kind();
   if (std::memcmp(bytes.data(), &in_use, sizeof in_use) != 0) return {};
   SimImage alone;
   alone.files[options_.file_name] = found->second;
   SimVolume volume(std::move(alone));
   StoreOptions options = options_;
   options.create = true;
-  options.guards_file = false;
+  options.in_use = InUse::none;
   const auto opened = Store::open(volume, options);
   if (opened.ok()) return "a copy of the marked file alone was opened";
   if (opened.error().category == Errc::corrupt) return {};

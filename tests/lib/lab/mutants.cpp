@@ -74,8 +74,6 @@ constexpr ShownBy kShownBy[] = {
     {"flusher_ends_without_a_look", "schedule asynchronous-window"},
     {"flushes_side_by_side", "schedule flush-fails"},
     {"growth_sized_outside_lock", "schedule two-growths"},
-    {"guard_ends_too_early", "guarded-file"},
-    {"guard_not_home", "guarded-file"},
     {"head_before_hold", "schedule kv-tickets"},
     {"heap_captured_unlocked", "heap-page-threads"},
     {"heap_changes_of_other_thread_taken", "heap-scopes"},

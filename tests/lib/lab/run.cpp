@@ -11,6 +11,7 @@
 #include "log/format.hpp"
 #include "mutants/mutants.hpp"
 #include "run_regions.hpp"
+#include "workload_stores.hpp"
 
 namespace memlith::lab {
 
@@ -28,9 +29,11 @@ std::vector<std::byte> bytes_of(std::uint64_t fill, const Write& write) {
 
 void hide_moment(std::vector<std::byte>& file) {
   if (file.size() < kInUseHeaderBytes) return;
-  if (std::memcmp(file.data(), &kInUseMagic, sizeof kInUseMagic) == 0) std::memset(file.data(), 0, kInUseHeaderBytes);
-  if (std::memcmp(file.data(), &kSqliteInUseMagic, sizeof kSqliteInUseMagic) != 0) return;
-  std::memcpy(file.data() + sizeof kSqliteInUseMagic, &kNoMoment, sizeof kNoMoment);
+  InUseHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  if (header.kind == kStructureInUse) header = {};
+  if (header.kind == stores::kCallerInUse) header.moment = kNoMoment;
+  std::memcpy(file.data(), &header, sizeof header);
 }
 
 namespace {

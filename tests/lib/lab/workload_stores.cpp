@@ -125,21 +125,21 @@ StoreOptions file_wide_slots() { return in_one_file(wide_slots()); }
 
 StoreOptions in_use_file() {
   StoreOptions options = file();
-  options.keeps_in_use_header = true;
+  options.in_use = InUse::caller;
   return options;
 }
 
 StoreOptions guarded_file() {
   StoreOptions options = file_wide_slots();
-  options.guards_file = true;
+  options.in_use = InUse::guard;
   return options;
 }
 
 // A file with the header, and without a moment.
 std::vector<std::byte> marked_bytes() {
   std::vector<std::byte> bytes = file_bytes();
-  std::memcpy(bytes.data(), &kSqliteInUseMagic, sizeof kSqliteInUseMagic);
-  std::memcpy(bytes.data() + sizeof kSqliteInUseMagic, &kNoMoment, sizeof kNoMoment);
+  const InUseHeader header{kCallerInUse, kNoMoment};
+  std::memcpy(bytes.data(), &header, sizeof header);
   return bytes;
 }
 // Beside the log that it was closed with: a file that has the in-use header is nothing without its log.

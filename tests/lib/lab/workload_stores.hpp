@@ -25,6 +25,7 @@ core::StoreOptions guarded_file();
 
 // A file of a structure that leaves its first bytes to the in-use header, and has this behind them.
 inline constexpr std::uint64_t kStructureMagic = 0x6275727473626c75;
+inline constexpr std::uint64_t kCallerInUse = 0x0a42414c4d454d89;  // "\x89MEMLAB\n"
 core::SimImage structure_image();
 Content structure_content();
 

@@ -95,8 +95,6 @@
   X(moment_not_told_behind_home, store, "a checkpoint does not say what the file holds by then")                    \
   X(torn_moment_believed, store, "a moment that the crash tore is taken for one of another log")                    \
   X(moment_not_flushed, store, "the moment of the file is not flushed")                                             \
-  X(guard_not_home, store, "a guarded file is committed to before its in-use header is there")                     \
-  X(guard_ends_too_early, store, "a guarded file gets its own bytes back while commits are still in the log only")  \
   X(in_use_header_not_home, store, "a file is committed to before its in-use header is there")                     \
   X(in_use_header_ends_too_early, store, "a file loses its in-use header while commits are in the log only")       \
   X(holes_left, store, "a sparse file is opened without room for its holes")                                        \

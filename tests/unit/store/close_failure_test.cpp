@@ -64,7 +64,8 @@ bool close_guarded_file(SimFaults::Kind kind, std::uint64_t nth, bool* ok) {
   StoreOptions options;
   options.kind = StoreKind::one_file;
   options.file_name = "data";
-  options.create = options.guards_file = options.manual_checkpoint = true;
+  options.create = options.manual_checkpoint = true;
+  options.in_use = InUse::guard;
   options.log_bytes = 256 * kKiB;
   std::unique_ptr<Store> store = must(Store::open(disk, options));
   EXPECT_OK(store->put_guard());
