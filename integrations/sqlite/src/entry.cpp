@@ -5,10 +5,10 @@
 #include <sqlite3.h>
 
 #include <cstdlib>
-#include <new>
 #include <optional>
 #include <string_view>
 
+#include "c_file.hpp"
 #include "callers.hpp"
 #include "hosts.hpp"
 #include "line_log.hpp"
@@ -44,20 +44,8 @@ Api api_of_host(const sqlite3_api_routines& routines) {
   return api;
 }
 
-// No exception may pass through the program, which is C.
-template <class Body>
-int guarded(Body body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return SQLITE_NOMEM;
-  } catch (...) {
-    return SQLITE_ERROR;
-  }
-}
-
 int load(const sqlite3_api_routines* routines, bool as_default) {
-  return guarded([&] {
+  return guarded<Caller::other>([&] {
     const int code = register_vfs(api_of_host(*routines), as_default);
     return code == SQLITE_OK ? SQLITE_OK_LOAD_PERMANENTLY : code;
   });
@@ -96,7 +84,7 @@ bool preloaded() {
 template <class Open>
 int pass_on(const void* caller, sqlite3** db, Open open) {
   if (db != nullptr) *db = nullptr;
-  return guarded([&]() -> int {
+  return guarded<Caller::other>([&]() -> int {
     const std::optional<Library> library = find_sqlite_of(caller);
     if (!library.has_value()) {
       log_line("error: refused a call of sqlite3_open, because it is unknown which SQLite it is meant for");
@@ -107,7 +95,7 @@ int pass_on(const void* caller, sqlite3** db, Open open) {
     const int code = open(host);
     if (code == SQLITE_OK && db != nullptr && line_log_wanted()) {
       // A lack of memory for a log line must not fail the opening of a database.
-      (void)guarded([&] {
+      (void)guarded<Caller::other>([&] {
         log_if_elsewhere(host, *db, preloaded());
         return SQLITE_OK;
       });
@@ -134,7 +122,9 @@ MEMLITH_EXPORT int sqlite3_memlithdefault_init(sqlite3*, char**, const sqlite3_a
 // the process has loaded and that exports its functions; loads the system's where there is none. Returns SQLITE_OK, or
 // SQLITE_ERROR if no SQLite took it.
 MEMLITH_EXPORT int memlith_sqlite_register(int make_default) {
-  return memlith::sqlite::guarded([&] { return memlith::sqlite::register_everywhere(make_default != 0); });
+  return memlith::sqlite::guarded<memlith::sqlite::Caller::other>([&] {
+    return memlith::sqlite::register_everywhere(make_default != 0);
+  });
 }
 
 // LD_PRELOAD: the first connection that a program opens with a SQLite makes memlith the default there, and the first

@@ -5,9 +5,10 @@
 #include <cstring>
 #include <new>
 
-#include "base/process.hpp"
+#include "c_file.hpp"
 #include "errors.hpp"
 #include "line_log.hpp"
+#include "pragma_call.hpp"
 #include "share_pragma.hpp"
 #include "shared/shared_files.hpp"
 #include "wal_format.hpp"
@@ -22,34 +23,6 @@ namespace {
 constexpr int kFcntlCkptStart = 39;
 constexpr int kFcntlExternalReader = 40;
 
-// The object for which SQLite allocates memory: pMethods, and a pointer to the state of the file.
-template <class State>
-struct File {
-  sqlite3_file base;
-  State* state;
-};
-template <class State>
-State& state_of(sqlite3_file* file) {
-  return *reinterpret_cast<File<State>*>(file)->state;
-}
-template <class State>
-void set_state(sqlite3_file* file, const sqlite3_io_methods& methods, std::unique_ptr<State> state) {
-  auto* const typed = reinterpret_cast<File<State>*>(file);
-  typed->state = state.release();
-  typed->base.pMethods = &methods;
-}
-
-template <class Body>
-int guarded(Body body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return SQLITE_IOERR_NOMEM;
-  } catch (...) {
-    return SQLITE_IOERR;
-  }
-}
-
 // SQLite expects zeros beyond the end of the file.
 int read_result(void* target, std::uint64_t got, int wanted) {
   const auto count = static_cast<std::uint64_t>(wanted);
@@ -59,8 +32,7 @@ int read_result(void* target, std::uint64_t got, int wanted) {
 
 template <class State>
 int close_file(sqlite3_file* file) {
-  const std::unique_ptr<State> state(&state_of<State>(file));
-  file->pMethods = nullptr;
+  (void)take_state<State>(file);
   return SQLITE_OK;
 }
 
@@ -81,17 +53,11 @@ struct Main {
   int flags = 0;
   Told told = {};
   bool locked = false;  // SQLite has asked for a lock, and may have pages and a write-ahead log
-  const std::uint64_t process_mark = core::process_mark();
+  const OpenedHere opened = {};
 
   // True for a parent's connection: its memory stays with the parent, and its locks are the parent's.
-  [[nodiscard]] bool inherited() const { return process_mark != core::process_mark(); }
-  [[nodiscard]] Status check_own() const {
-    if (!inherited()) return core::kOk;
-    return core::fail(core::Errc::invalid, core::Detail::open,
-                      "{}: this connection was opened by the process that this one was forked from; open another one "
-                      "after the fork",
-                      path);
-  }
+  [[nodiscard]] bool inherited() const { return opened.inherited(); }
+  [[nodiscard]] Status check_own() const { return opened.check_own(path); }
   int report(Status status) const { return sqlite::report(vfs.api(), status); }
   // A journal that a process left in the middle of a commit over several databases; SQLite looks for it next.
   void find_left_journal() const {
@@ -117,8 +83,7 @@ constexpr sqlite3_int64 kPageOneEnd = 512;
 
 int main_close(sqlite3_file* file) {
   return guarded([&] {
-    std::unique_ptr<Main> state(&main_of(file));
-    file->pMethods = nullptr;
+    std::unique_ptr<Main> state = take_state<Main>(file);
     if (state->inherited()) {  // what it holds is the parent's
       (void)state.release();
       return SQLITE_OK;
@@ -226,62 +191,32 @@ int main_check_reserved(sqlite3_file* file, int* result) {
   return SQLITE_OK;
 }
 
-bool is_pragma(std::string_view given, std::string_view name) {
-  return std::equal(given.begin(), given.end(), name.begin(), name.end(), [](char one, char other) {
-    return (one >= 'A' && one <= 'Z' ? static_cast<char>(one - 'A' + 'a') : one) == other;
-  });
-}
-
-int pragma(Main& state, char** arguments) {
-  std::string name = arguments[1] != nullptr ? arguments[1] : "";
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  if (!name.starts_with("memlith_")) return SQLITE_NOTFOUND;
-  if (name == "memlith_error") {
-    arguments[0] = state.vfs.api().mprintf("%s", newest_report().c_str());
-    return SQLITE_OK;
-  }
-  const auto answer = [&](const std::string& text) {
-    arguments[0] = state.vfs.api().mprintf("%s", text.c_str());
-    return SQLITE_OK;
-  };
-  const auto failed = [&](Status status) {
-    const int code = state.report(status);
-    answer(std::string(last_report()));
-    return code;
-  };
+int pragma(Main& state, void* argument) {
+  const PragmaCall call(state.vfs.api(), argument);
+  if (!call.name().starts_with("memlith_")) return SQLITE_NOTFOUND;
+  if (call.name() == "memlith_error") return call.answer(newest_report());
   const Database::Use used(state.database, state.holder);
-  if (!used) return failed(used.status());
-  if (name == "memlith_stats") return answer(state.database.describe());
-  if (name == "memlith_read") {
-    if (arguments[2] != nullptr) {
-      const auto latest = parse_read(arguments[2]);
-      if (!latest.ok()) {
-        (void)failed(latest.error());
-        return SQLITE_ERROR;
-      }
-      state.holder.reads_latest = *latest;
-    }
-    return answer(state.holder.reads_latest ? "latest" : "durable");
+  if (!used) return call.failed(used.status());
+  if (call.name() == "memlith_stats") return call.answer(state.database.describe());
+  if (call.name() == "memlith_read") {
+    const auto set = [&](bool latest) {
+      state.holder.reads_latest = latest;
+      return core::kOk;
+    };
+    return call.setting(parse_read, set, [&] { return state.holder.reads_latest ? "latest" : "durable"; });
   }
-  if (name == "memlith_persist") {
+  if (call.name() == "memlith_persist") {
     const Status status = state.database.persist();
-    return status.ok() ? answer("ok") : failed(status);
+    return status.ok() ? call.answer("ok") : call.failed(status);
   }
-  if (name == "memlith_durability") {
-    if (arguments[2] != nullptr) {
-      const auto wanted = parse_durability(arguments[2]);
-      if (!wanted.ok()) {
-        (void)failed(wanted.error());
-        return SQLITE_ERROR;
-      }
-      state.database.set_durability(*wanted);
-      // Earlier weak commits become durable with this one.
-      if (const Status status = *wanted == Durability::full ? state.database.persist() : core::kOk; !status.ok()) {
-        return failed(status);
-      }
-    }
-    return answer(state.database.durability() == Durability::full ? "full" : "weak");
+  if (call.name() == "memlith_durability") {
+    // Earlier weak commits become durable with `full`.
+    const auto set = [&](Durability wanted) {
+      state.database.set_durability(wanted);
+      return wanted == Durability::full ? state.database.persist() : core::kOk;
+    };
+    return call.setting(parse_durability, set,
+                        [&] { return state.database.durability() == Durability::full ? "full" : "weak"; });
   }
   return SQLITE_NOTFOUND;
 }
@@ -325,7 +260,7 @@ int control(Main& state, int op, void* argument) {
       if (state.in_batch) state.database.roll_back();
       state.in_batch = false;
       return SQLITE_OK;
-    case SQLITE_FCNTL_PRAGMA: return pragma(state, static_cast<char**>(argument));
+    case SQLITE_FCNTL_PRAGMA: return pragma(state, argument);
     case SQLITE_FCNTL_LOCKSTATE: *static_cast<int*>(argument) = state.holder.level; return SQLITE_OK;
     case SQLITE_FCNTL_VFSNAME: *static_cast<char**>(argument) = state.vfs.api().mprintf("memlith"); return SQLITE_OK;
     case SQLITE_FCNTL_HAS_MOVED: {
@@ -350,9 +285,8 @@ int control(Main& state, int op, void* argument) {
 
 // PRAGMA journal_mode = wal, where the parameters name no mode, no other connection here has the database, and SQLite
 // has nothing of it but its cache: no lock, no journal, no log. It looks whether the cache is valid when it locks next.
-bool turns_to_wal(const Main& state, char** arguments) {
-  const bool asks = arguments[1] != nullptr && is_pragma(arguments[1], "journal_mode") && arguments[2] != nullptr &&
-                    is_pragma(arguments[2], "wal");
+bool turns_to_wal(const Main& state, const void* argument) {
+  const bool asks = is_pragma(argument, "journal_mode", "wal");
   if (!asks || state.without_locks || state.database.mode_was_named() || state.database.read_only()) return false;
   const bool has_nothing = state.holder.level == SQLITE_LOCK_NONE && !state.holder.maps_index && state.fetched == 0 &&
                            state.database.journal() == nullptr;
@@ -363,14 +297,13 @@ int main_control(sqlite3_file* file, int op, void* argument) {
   return guarded([&] {
     Main& state = use(file);
     if (const Status own = state.check_own(); !own.ok()) return state.report(own);
-    char** const arguments = static_cast<char**>(argument);
-    if (op == SQLITE_FCNTL_PRAGMA && arguments[1] != nullptr && is_pragma(arguments[1], "memlith_share")) {
+    if (op == SQLITE_FCNTL_PRAGMA && is_pragma(argument, "memlith_share")) {
       const bool changes = !state.locked && !state.without_locks;
       return share_pragma({state.vfs, state.path, state.name, state.flags, state.told, file,
                            changes ? main_close : nullptr},
-                          arguments);
+                          argument);
     }
-    if (op == SQLITE_FCNTL_PRAGMA && turns_to_wal(state, arguments)) {
+    if (op == SQLITE_FCNTL_PRAGMA && turns_to_wal(state, argument)) {
       // The next processes share the database, so this one does.
       bool is_open = false;
       const int code =
@@ -488,8 +421,7 @@ Journal& journal_of(sqlite3_file* file) { return state_of<Journal>(file); }
 
 int journal_close(sqlite3_file* file) {
   return guarded([&] {
-    const std::unique_ptr<Journal> state(&journal_of(file));
-    file->pMethods = nullptr;
+    const std::unique_ptr<Journal> state = take_state<Journal>(file);
     if (!state->remove_at_close.empty()) state->vfs.memory().remove(state->remove_at_close);
     return SQLITE_OK;
   });
@@ -661,7 +593,7 @@ bool is_for_sharing(Vfs& vfs, const char* name) {
 
 // ---- open ----------------------------------------------------------------------------------------------------------
 
-const int kFileBytes = sizeof(File<Main>);
+const int kFileBytes = sizeof(CFile<Main>);
 
 int open_main(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   std::shared_ptr<Databases::Shared> shared;

@@ -1,6 +1,7 @@
 #include "share_pragma.hpp"
 
 #include "errors.hpp"
+#include "pragma_call.hpp"
 
 namespace memlith::sqlite {
 
@@ -52,32 +53,20 @@ int move_to_shared(const EngineFile& engine, bool& is_open) {
   return code;
 }
 
-int share_pragma(const EngineFile& engine, char** arguments) {
-  const Api& api = engine.vfs.api();
-  const auto answer = [&](const std::string& text) { arguments[0] = api.mprintf("%s", text.c_str()); };
-  const auto refuse = [&](const core::Status& status) {
-    const int code = report(api, status);
-    answer(std::string(last_report()));
-    return code;
-  };
-  const auto wanted = parse_share(arguments[2] != nullptr ? arguments[2] : "0");
-  if (!wanted.ok()) {
-    (void)refuse(wanted.error());
-    return SQLITE_ERROR;
-  }
-  if (!*wanted) {
-    answer("engine");
-    return SQLITE_OK;
-  }
+int share_pragma(const EngineFile& engine, void* argument) {
+  const PragmaCall call(engine.vfs.api(), argument);
+  const auto wanted = parse_share(call.value("0"));
+  if (!wanted.ok()) return call.refused(wanted.error());
+  if (!*wanted) return call.answer("engine");
   if (engine.close == nullptr) {
-    return refuse(core::fail(core::Errc::busy, core::Detail::open,
-                             "{}: PRAGMA memlith_share = 1 has to be the first statement of a connection, because "
-                             "SQLite has begun to use the database; open it with share=1",
-                             engine.path));
+    return call.failed(core::fail(core::Errc::busy, core::Detail::open,
+                                  "{}: PRAGMA memlith_share = 1 has to be the first statement of a connection, because "
+                                  "SQLite has begun to use the database; open it with share=1",
+                                  engine.path));
   }
   bool is_open = false;
   const int code = move_to_shared(engine, is_open);
-  answer(code == SQLITE_OK ? "shared" : std::string(last_report()));
+  (void)call.answer(code == SQLITE_OK ? "shared" : last_report());
   return code;
 }
 

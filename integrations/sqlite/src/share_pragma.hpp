@@ -29,6 +29,6 @@ struct EngineFile {
 int move_to_shared(const EngineFile& engine, bool& is_open);
 
 // Which mode, and = 1: to mode shared. As SQLITE_FCNTL_PRAGMA.
-int share_pragma(const EngineFile& engine, char** arguments);
+int share_pragma(const EngineFile& engine, void* argument);
 
 }  // namespace memlith::sqlite

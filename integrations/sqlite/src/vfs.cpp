@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/process.hpp"
+#include "c_file.hpp"
 #include "errors.hpp"
 #include "files.hpp"
 #include "shared/checkpointer.hpp"
@@ -25,18 +26,6 @@ namespace {
 
 Vfs& self(sqlite3_vfs* vfs) { return *static_cast<Vfs*>(vfs->pAppData); }
 sqlite3_vfs* base(sqlite3_vfs* vfs) { return self(vfs).base(); }
-
-// No exception may pass through SQLite, which is C.
-template <class Body>
-int guarded(Body body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return SQLITE_NOMEM;
-  } catch (...) {
-    return SQLITE_ERROR;
-  }
-}
 
 // How often an opening looks again at what other threads do with the database meanwhile.
 constexpr int kLooks = 10;
@@ -78,7 +67,7 @@ int open_database(Vfs& mine, const char* name, sqlite3_file* file, int flags, in
 
 int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   file->pMethods = nullptr;
-  return guarded([&]() -> int {
+  return guarded<Caller::other>([&]() -> int {
     Vfs& mine = self(vfs);
     if (name != nullptr && (flags & SQLITE_OPEN_MAIN_DB) != 0) {
       const Use use = mine.is_default(vfs) ? Use::by_default : Use::any;
@@ -100,7 +89,7 @@ int vfs_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, 
 }
 
 int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
-  return guarded([&]() -> int {
+  return guarded<Caller::other>([&]() -> int {
     // Allocates nothing for a journal: the commit is durable when SQLite removes the journal, and must not fail any
     // more.
     Vfs& mine = self(vfs);
@@ -122,7 +111,7 @@ int vfs_delete(sqlite3_vfs* vfs, const char* name, int sync_folder) {
 
 // An empty file counts as missing, as in SQLite's own VFS.
 int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
-  return guarded([&]() -> int {
+  return guarded<Caller::other>([&]() -> int {
     Vfs& mine = self(vfs);
     if (shared::belongs_to_shared(name)) return mine.base()->xAccess(mine.base(), name, flags, result);
     if (const auto found = mine.memory().open(name, false); found != nullptr) {
@@ -163,14 +152,14 @@ int vfs_randomness(sqlite3_vfs* vfs, int bytes, char* out) { return base(vfs)->x
 // The busy handler of a connection that waits for the write lock sleeps in the queue.
 int vfs_sleep(sqlite3_vfs* vfs, int microseconds) {
   if (const auto connection = shared::take_refused(); connection != nullptr) {
-    return guarded([&] {
+    return guarded<Caller::other>([&] {
       connection->sleep(std::chrono::microseconds(microseconds));
       return microseconds;
     });
   }
   const Refused refused = take_refused();
   if (refused.waiter == nullptr) return base(vfs)->xSleep(base(vfs), microseconds);
-  return guarded([&] {
+  return guarded<Caller::other>([&] {
     refused.queue->wait(*refused.waiter, std::chrono::microseconds(microseconds));
     return microseconds;
   });

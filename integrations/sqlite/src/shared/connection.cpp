@@ -69,22 +69,11 @@ Connection::Connection(const Api& api, sqlite3_vfs& vfs, bool foreign, std::stri
     : vfs_(vfs),
       foreign_(foreign),
       path_(std::move(path)),
-      process_mark_(core::process_mark()),
       foresight_(api),
       reads_latest_(options.reads_latest),
       weak_(options.durability == Durability::weak) {
   if (options.window_given || weak_) window_ms_ = options.window.interval_ms;
   foresight_.set_on(foresight_.is_on() && options.foresight);
-}
-
-bool Connection::inherited() const { return process_mark_ != core::process_mark(); }
-
-core::Status Connection::check_own() const {
-  if (!inherited()) return core::kOk;
-  return core::fail(core::Errc::invalid, core::Detail::open,
-                    "{}: this connection was opened by the process that this one was forked from; open another one "
-                    "after the fork",
-                    path_);
 }
 
 // SQLite's own VFS keeps one list of a process's files, with the locks that it believes to hold. A child holds none,

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "../api.hpp"
+#include "../c_file.hpp"
 #include "../options.hpp"
 #include "base/status.hpp"
 #include "checkpointer.hpp"
@@ -69,9 +70,8 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] sqlite3_vfs& vfs() const { return vfs_; }
   [[nodiscard]] bool foreign() const { return foreign_; }
-  [[nodiscard]] bool inherited() const;
-  // In a forked child: an error that says what to do; ok in the process that opened it.
-  [[nodiscard]] core::Status check_own() const;
+  [[nodiscard]] bool inherited() const { return opened_.inherited(); }
+  [[nodiscard]] core::Status check_own() const { return opened_.check_own(path_); }
   // In a forked child, before it opens a connection: SQLite's own VFS forgets its parent's files.
   void abandon();
   int close();
@@ -159,7 +159,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   sqlite3_vfs& vfs_;  // a SQLite's own
   const bool foreign_;
   const std::string path_;
-  const std::uint64_t process_mark_;
+  const OpenedHere opened_;
   RealFile database_;
   RealFile wal_;
   std::optional<Opener> opener_;  // checkpoints are left to the thread

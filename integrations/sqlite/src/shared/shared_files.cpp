@@ -2,15 +2,16 @@
 
 #include <memlith/sqlite_file.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
-#include <new>
+#include <optional>
 #include <string>
 
+#include "../c_file.hpp"
 #include "../errors.hpp"
 #include "../line_log.hpp"
+#include "../pragma_call.hpp"
 #include "../wal_format.hpp"
 #include "connection.hpp"
 
@@ -18,34 +19,17 @@ namespace memlith::sqlite::shared {
 
 namespace {
 
-// SQLite allocates the memory of this.
-struct SharedFile {
-  sqlite3_file base;
-  struct State* state;
-};
 struct State {
   Vfs& vfs;
   std::shared_ptr<Connection> connection;  // null: a log of which no connection was found, as with plain SQLite
   RealFile alone;                          // then
 };
-State& state_in(sqlite3_file* file) { return *reinterpret_cast<SharedFile*>(file)->state; }
-
-// No exception may pass through SQLite, which is C.
-template <class Body>
-int caught(Body body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return SQLITE_IOERR_NOMEM;
-  } catch (...) {
-    return SQLITE_IOERR;
-  }
-}
+State& state_in(sqlite3_file* file) { return state_of<State>(file); }
 
 // Runs `body` on a connection of this process.
 template <class Body>
 int use(sqlite3_file* file, Body body) {
-  return caught([&] {
+  return guarded([&] {
     State& state = state_in(file);
     if (const auto own = state.connection->check_own(); !own.ok()) return report(state.vfs.api(), own);
     note_used(state.connection);
@@ -65,9 +49,8 @@ int failed_flush(const State& state, int code) {
 // ---- the database --------------------------------------------------------------------------------------------------
 
 int shared_close(sqlite3_file* file) {
-  const std::unique_ptr<State> state(&state_in(file));
-  file->pMethods = nullptr;
-  return caught([&] {
+  const std::unique_ptr<State> state = take_state<State>(file);
+  return guarded([&] {
     const int code = state->connection->close();
     Registry::get().remove(*state->connection);
     return code;
@@ -113,73 +96,62 @@ int shared_check_reserved(sqlite3_file* file, int* result) {
   return use(file, [&](Connection&, sqlite3_file* real) { return real->pMethods->xCheckReservedLock(real, result); });
 }
 
-int shared_pragma(const State& state, char** arguments) {
+int shared_pragma(const State& state, void* argument) {
   Connection& connection = *state.connection;
-  std::string name = arguments[1] != nullptr ? arguments[1] : "";
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  const auto answer = [&](const std::string& text) {
-    arguments[0] = state.vfs.api().mprintf("%s", text.c_str());
-    return SQLITE_OK;
-  };
-  const auto refuse = [&](const core::Status& status) {
-    (void)report(state.vfs.api(), status);
-    (void)answer(std::string(last_report()));
-    return SQLITE_ERROR;
-  };
+  const PragmaCall call(state.vfs.api(), argument);
+  const std::string& name = call.name();
   if (name == "wal_checkpoint") connection.note_asked_for_checkpoint();
-  if (name == "memlith_stats") return answer(connection.describe());
-  if (name == "memlith_error") return answer(newest_report());
+  if (name == "memlith_stats") return call.answer(connection.describe());
+  if (name == "memlith_error") return call.answer(newest_report());
   if (name == "memlith_share") {
-    const auto wanted = parse_share(arguments[2] != nullptr ? arguments[2] : "1");
-    if (!wanted.ok()) return refuse(wanted.error());
-    if (*wanted) return answer("shared");
-    return refuse(core::fail(core::Errc::busy, core::Detail::open,
-                             "{}: a connection in mode shared stays there; close it, and open the database without "
-                             "share=1",
-                             connection.path()));
+    const auto wanted = parse_share(call.value("1"));
+    if (!wanted.ok()) return call.refused(wanted.error());
+    if (*wanted) return call.answer("shared");
+    return call.refused(core::fail(core::Errc::busy, core::Detail::open,
+                                   "{}: a connection in mode shared stays there; close it, and open the database "
+                                   "without share=1",
+                                   connection.path()));
   }
   if (name == "memlith_durability") {
-    if (arguments[2] != nullptr) {
-      const auto wanted = parse_durability(arguments[2]);
-      if (!wanted.ok()) return refuse(wanted.error());
-      connection.set_weak(*wanted == Durability::weak);
-    }
-    return answer(connection.is_weak() ? "weak" : "full");
+    const auto set = [&](Durability wanted) {
+      connection.set_weak(wanted == Durability::weak);
+      return core::kOk;
+    };
+    return call.setting(parse_durability, set, [&] { return connection.is_weak() ? "weak" : "full"; });
   }
   if (name == "memlith_window_ms") {
-    if (arguments[2] != nullptr) {
-      const auto wanted = parse_window(arguments[2]);
-      if (!wanted.ok()) return refuse(wanted.error());
-      connection.set_window_ms(*wanted);
-    }
-    const auto window = connection.window_ms();
-    return answer(window.has_value() ? std::to_string(*window) : "off");
+    const auto set = [&](std::optional<std::uint64_t> wanted) {
+      connection.set_window_ms(wanted);
+      return core::kOk;
+    };
+    return call.setting(parse_window, set, [&] {
+      const auto window = connection.window_ms();
+      return window.has_value() ? std::to_string(*window) : "off";
+    });
   }
   if (name == "memlith_persist") {
     const int code = failed_flush(state, connection.persist());
-    answer(code == SQLITE_OK ? "ok" : std::string(last_report()));
+    (void)call.answer(code == SQLITE_OK ? "ok" : last_report());
     return code;
   }
   if (name == "memlith_foresight") {
-    const std::string wanted = arguments[2] != nullptr ? arguments[2] : "";
+    const std::string wanted = call.value("");
     if (!wanted.empty()) connection.foresight().set_on(wanted == "on" || wanted == "1");
-    return answer(connection.foresight().is_on() ? "on" : "off");
+    return call.answer(connection.foresight().is_on() ? "on" : "off");
   }
   if (name != "memlith_read") return SQLITE_NOTFOUND;
-  if (arguments[2] != nullptr) {
-    const auto latest = parse_read(arguments[2]);
-    if (!latest.ok()) return refuse(latest.error());
-    connection.set_reads_latest(*latest);
-  }
-  return answer(connection.reads_latest() ? "latest" : "durable");
+  const auto set = [&](bool latest) {
+    connection.set_reads_latest(latest);
+    return core::kOk;
+  };
+  return call.setting(parse_read, set, [&] { return connection.reads_latest() ? "latest" : "durable"; });
 }
 
 int shared_control(sqlite3_file* file, int op, void* argument) {
   return use(file, [&](Connection& connection, sqlite3_file* real) {
     const State& state = state_in(file);
     if (op == SQLITE_FCNTL_PRAGMA) {
-      const int code = shared_pragma(state, static_cast<char**>(argument));
+      const int code = shared_pragma(state, argument);
       if (code != SQLITE_NOTFOUND) return code;
     }
     if (op == SQLITE_FCNTL_PDB) connection.foresight().set_connection(static_cast<sqlite3**>(argument));
@@ -283,7 +255,7 @@ constexpr sqlite3_io_methods kSharedMethods = {
 // Runs `body` on the file; with the connection, if it is known.
 template <class Body>
 int use_wal(sqlite3_file* file, Body body) {
-  return caught([&] {
+  return guarded([&] {
     State& state = state_in(file);
     Connection* const connection = state.connection.get();
     if (connection == nullptr) return body(nullptr, state.alone.file());
@@ -293,11 +265,10 @@ int use_wal(sqlite3_file* file, Body body) {
 }
 
 int shared_wal_close(sqlite3_file* file) {
-  const std::unique_ptr<State> state(&state_in(file));
-  file->pMethods = nullptr;
+  const std::unique_ptr<State> state = take_state<State>(file);
   if (state->connection == nullptr) return state->alone.close();
   if (state->connection->inherited()) return SQLITE_OK;
-  const int kept = caught([&] { return failed_flush(*state, state->connection->keep_promises()); });
+  const int kept = guarded([&] { return failed_flush(*state, state->connection->keep_promises()); });
   const int code = state->connection->wal().close();
   return kept != SQLITE_OK ? kept : code;
 }
@@ -384,12 +355,6 @@ constexpr sqlite3_io_methods kSharedWalMethods = {
     nullptr,
 };
 
-void set(sqlite3_file* file, const sqlite3_io_methods& methods, std::unique_ptr<State> state) {
-  auto* const typed = reinterpret_cast<SharedFile*>(file);
-  typed->state = state.release();
-  typed->base.pMethods = &methods;
-}
-
 // A database that memlith's engine has, or had when it was killed, begins with its mark.
 core::Status check_not_marked(RealFile& database, const std::string& path) {
   std::array<unsigned char, MEMLITH_SQLITE_MARK_BYTES> head{};
@@ -404,7 +369,7 @@ core::Status check_not_marked(RealFile& database, const std::string& path) {
 
 }  // namespace
 
-const int kSharedFileBytes = sizeof(SharedFile);
+const int kSharedFileBytes = sizeof(CFile<State>);
 
 int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out_flags, const Options& options,
                 bool for_checkpoint, bool or_engine) {
@@ -430,7 +395,7 @@ int open_shared(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* 
     connection->leave_checkpoints({vfs.api(), vfs.name()});
     log_line("{}: on memlith: shared (SQLite {})", name, version_of(vfs.api()));
   }
-  set(file, kSharedMethods, std::unique_ptr<State>(new State{vfs, std::move(connection), {}}));
+  set_state(file, kSharedMethods, std::unique_ptr<State>(new State{vfs, std::move(connection), {}}));
   return SQLITE_OK;
 }
 
@@ -439,7 +404,7 @@ int open_shared_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, i
   RealFile& real = state->connection != nullptr ? state->connection->wal() : state->alone;
   if (const int code = real.open(*vfs.base(), name, flags, out_flags); code != SQLITE_OK) return code;
   if (state->connection != nullptr) state->connection->note_wal_opened();
-  set(file, kSharedWalMethods, std::move(state));
+  set_state(file, kSharedWalMethods, std::move(state));
   return SQLITE_OK;
 }
 
