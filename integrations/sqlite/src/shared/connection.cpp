@@ -102,6 +102,41 @@ int Connection::close() {
   return code;
 }
 
+// ---- phases --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class... Phases>
+constexpr unsigned set_of(Phases... phases) {
+  return (0U | ... | (1U << static_cast<unsigned>(phases)));
+}
+
+}  // namespace
+
+// Without locks, in SQLite's locking_mode=EXCLUSIVE, and without a control block, a transaction writes and commits
+// under no lock that is seen here, or under one that is not given back.
+void Connection::enter(Phase next) {
+  using enum Phase;
+  static constexpr unsigned kNext[] = {
+      set_of(written, ahead, begun),                   // idle
+      set_of(written, committed, ahead, begun),        // written; a rollback is told by no call
+      set_of(flush_wanted, committed, ahead, begun),   // flush_wanted; the same
+      set_of(idle, written, ahead, begun),             // committed
+      set_of(idle, begun),                             // ahead: the write did not come, or came
+      set_of(idle, begun, writes, asks_for_flush),     // begun
+      set_of(written, begun, writes, asks_for_flush),  // writes
+      set_of(flush_wanted, begun, asks_for_flush),     // asks_for_flush
+  };
+  MEMLITH_ASSERT((kNext[static_cast<unsigned>(phase_)] & set_of(next)) != 0);
+  phase_ = next;
+}
+
+bool Connection::end_committed() {
+  if (phase_ != Phase::committed) return false;
+  enter(Phase::idle);
+  return true;
+}
+
 // ---- the index -----------------------------------------------------------------------------------------------------
 
 std::optional<Position> Connection::newest() const {
@@ -163,7 +198,7 @@ int Connection::lock_index(int first, int count, int flags) {
   if (begins && code != SQLITE_OK) give_up_ahead();
   if (!begins || code != SQLITE_OK) return code;
   forget_line();
-  committed_ = false;
+  end_committed();
   ++readings_;
   reading_lock_ = first;
   note_snapshot();
@@ -177,7 +212,7 @@ int Connection::end_reading(int first, int count, int flags) {
   if (readings_ > 0) --readings_;
   reading_lock_ = -1;
   const int code = real_lock(first, count, flags);
-  if (ahead_ != Ahead::waits) return code;
+  if (phase_ != Phase::ahead) return code;
   // The write did not come. What the transaction was shown meanwhile is waited for now, for those that the lock kept
   // waiting not any longer.
   foresight_.note_no_write(node_->sidecar->control());
@@ -190,21 +225,24 @@ int Connection::end_reading(int first, int count, int flags) {
 
 // The transaction for which the write lock was taken ahead could not begin. SQLite may try again, or never.
 void Connection::give_up_ahead() {
-  if (ahead_ == Ahead::waits && readings_ == 0) (void)release_write();
+  if (phase_ == Phase::ahead && readings_ == 0) (void)release_write();
+}
+
+// SQLite writes without having asked for the lock: in locking_mode=EXCLUSIVE it asks for none, and no other connection
+// can have one.
+void Connection::give_up_unasked() {
+  if (phase_ == Phase::ahead) (void)release_write();
 }
 
 // SQLite holds no lock between its two looks at the header. If the header changes meanwhile, SQLite looks again, under
 // the write lock, which it gets because this connection has it.
 void Connection::barrier() {
-  const bool begins = node_ != nullptr && readings_ == 0 && !writes_ && !checkpoints_;
+  const bool begins = node_ != nullptr && readings_ == 0 && !has_lock() && !checkpoints_;
   if (begins && foresight_.begin(node_->sidecar->control())) {
-    int code = lock_write(true);
-    while (code == SQLITE_BUSY) {
+    while (lock_write(Phase::ahead, true) == SQLITE_BUSY) {
       note_refused(shared_from_this());
       if (!foresight_.wait()) break;
-      code = lock_write(true);
     }
-    if (code == SQLITE_OK) ahead_ = Ahead::waits;
   }
   write_what_is_published();
   database_->xShmBarrier(database_.file());
@@ -214,7 +252,6 @@ void Connection::barrier() {
 void Connection::note_snapshot() {
   mark_ = node_->group.mark();
   seen_ = newest();
-  sees_something_ = true;
 }
 
 // ---- checkpoints ---------------------------------------------------------------------------------------------------
@@ -260,7 +297,7 @@ std::uint32_t Connection::automatic_limit() const {
 // Another one is the program's, which finds no other of this process under way.
 int Connection::lock_checkpoint() {
   const auto end = newest();
-  const bool may_be_automatic = std::exchange(committed_, false) && opener_.has_value() && end.has_value();
+  const bool may_be_automatic = end_committed() && opener_.has_value() && end.has_value();
   if (may_be_automatic) limit_ = automatic_limit();
   const bool is_automatic = may_be_automatic && limit_ > 0 && end->frame >= limit_;
   const auto refuse = [this](int code) {
@@ -300,7 +337,8 @@ int Connection::end_checkpoint() {
 // read. The commit after which little is left keeps the others from the lock, therefore, until one flush has
 // sent home those that wait, and its own checkpoint has stored the rest.
 bool Connection::begins_anew_next() const {
-  const bool has_committed = (commits_ || wrote_) && made_.has_value() && made_ != seen_;
+  const bool has_written = phase_ == Phase::written || phase_ == Phase::flush_wanted;
+  const bool has_committed = has_written && made_.has_value() && made_ != seen_;
   if (!has_committed || limit_ == 0 || made_->frame < limit_ || header_ == nullptr) return false;
   return is_small(frames_left(*made_), made_->frame, limit_) && !node_->handover->is_in_hand() &&
          !node_->lock_queue.is_pinned();
@@ -319,7 +357,7 @@ void Connection::forget_line() {
 // SQLite locks readers out when a checkpoint stores what they may not see, and when a writer begins the log anew. Those
 // that were served by the last flush are on their way.
 int Connection::lock_readers_out(int first, int count) {
-  const bool begins_anew = writes_ && !checkpoints_ && count > 1 && limit_ > 0;
+  const bool begins_anew = has_lock() && !checkpoints_ && count > 1 && limit_ > 0;
   const bool waits = begins_anew || (checkpoints_ && holds_line_);
   int code = real_lock(first, count, kLockExclusive);
   const std::uint64_t begun = now_ns();
@@ -341,27 +379,24 @@ int Connection::lock_readers_out(int first, int count) {
 
 // SQLite asks for the lock.
 int Connection::lock_ahead() {
-  if (ahead_ == Ahead::waits) {
-    if (readings_ > 0) ahead_ = Ahead::writes;  // otherwise it reads the header again
-    begin_writing();
+  if (phase_ == Phase::ahead) {
+    if (readings_ > 0) begin_writing(Phase::begun);  // otherwise it reads the header again
     return SQLITE_OK;
   }
   if (readings_ > 0) foresight_.note_write(node_->sidecar->control());
   // A connection that makes the index anew, because a writer was killed, has not had its turn.
-  return lock_write(readings_ > 0 || checkpoints_);
+  return lock_write(Phase::begun, readings_ > 0 || checkpoints_);
 }
 
-void Connection::begin_writing() {
+void Connection::begin_writing(Phase phase) {
+  enter(phase);
   forget_line();
   mark_ = node_->group.mark();
-  writes_ = true;
-  commits_ = false;
-  wrote_ = false;
   made_.reset();
   is_stale_ = false;
 }
 
-int Connection::lock_write(bool for_a_turn) {
+int Connection::lock_write(Phase phase, bool for_a_turn) {
   if (node_->group.failed()) return SQLITE_IOERR_FSYNC;
   int code = SQLITE_BUSY;
   if (node_->lock_queue.may_ask(waiter_)) code = real_lock(kWriteLock, 1, kLockExclusive);
@@ -374,7 +409,7 @@ int Connection::lock_write(bool for_a_turn) {
   if (code == SQLITE_OK) {
     MEMLITH_SHARED_TAKES_LOCK(node_->lock_queue.is_promised_to_another(waiter_));
     if (for_a_turn) node_->lock_queue.took(waiter_);
-    begin_writing();
+    begin_writing(phase);
     // SQLite finds out, too, and begins again.
     is_stale_ = readings_ > 0 && newest() != seen_;
   } else if (code == SQLITE_BUSY) {
@@ -385,17 +420,18 @@ int Connection::lock_write(bool for_a_turn) {
 
 int Connection::unlock_write() {
   // SQLite has read the header again, and begins to read next, unless it could not make the index anew.
-  const bool begins_next = ahead_ == Ahead::waits && readings_ == 0 && newest().has_value();
+  const bool begins_next = phase_ == Phase::ahead && readings_ == 0 && newest().has_value();
   return begins_next ? SQLITE_OK : release_write();
 }
 
 int Connection::release_write() {
   write_what_is_published();
-  ahead_ = Ahead::no;
   // Still under the lock: the newest commit is this connection's, if it has committed.
-  if (commits_ || wrote_) made_ = newest();
-  if (!commits_ && newest() == seen_ && !is_seen_durable()) waits_early_ = true;
-  writes_ = false;
+  const bool asks_for_flush = phase_ == Phase::asks_for_flush;
+  const bool has_written = asks_for_flush || phase_ == Phase::writes;
+  if (has_written) made_ = newest();
+  if (!asks_for_flush && newest() == seen_ && !is_seen_durable()) waits_early_ = true;
+  enter(asks_for_flush ? Phase::flush_wanted : has_written ? Phase::written : Phase::idle);
   holds_line_ = begins_anew_next() && node_->lock_queue.hold(waiter_);
   const std::uint32_t next = holds_line_ ? kSlots : node_->lock_queue.choose();
   MEMLITH_SHARED_STEP();
@@ -419,9 +455,11 @@ void Connection::sleep(std::chrono::microseconds time) {
 // SQLite writes the header of a frame, and then its page. Only where it changes the checksum of a frame, which it reads
 // before, it writes the header alone.
 int Connection::write_wal(const void* bytes, int count, sqlite3_int64 offset) {
-  if (!wrote_ && writes_) node_->lock_queue.rouse_next();
+  give_up_unasked();
+  if (phase_ == Phase::begun) node_->lock_queue.rouse_next();
   wrote_header_ = offset == 0;
-  wrote_ = true;
+  if (phase_ == Phase::begun) enter(Phase::writes);
+  if (phase_ == Phase::idle || phase_ == Phase::committed) enter(Phase::written);
   const auto* const from = static_cast<const unsigned char*>(bytes);
   const auto header_bytes = static_cast<sqlite3_int64>(kFrameHeaderBytes);
   if (kept_at_ >= 0 && offset == kept_at_ + header_bytes) {
@@ -429,7 +467,8 @@ int Connection::write_wal(const void* bytes, int count, sqlite3_int64 offset) {
     return write_kept();
   }
   if (const int code = write_kept(); code != SQLITE_OK) return code;
-  if (!writes_ || count != header_bytes || offset == read_at_) return wal_->xWrite(wal_.file(), bytes, count, offset);
+  if (!has_lock() || count != header_bytes || offset == read_at_)
+    return wal_->xWrite(wal_.file(), bytes, count, offset);
   frame_.assign(from, from + count);
   kept_at_ = offset;
   return SQLITE_OK;
@@ -455,14 +494,13 @@ int Connection::read_wal(void* target, int count, sqlite3_int64 offset) {
 
 // Nothing of the log is seen when SQLite has just begun a generation: then all is durable in the database.
 bool Connection::is_seen_durable() const {
-  if (!sees_something_) return true;
   return seen_.has_value() && (seen_->frame == 0 || node_->group.is_durable(*seen_));
 }
 
 bool Connection::must_wait(bool page_one) const {
   if (node_ == nullptr || page_one) return false;
-  if (ahead_ == Ahead::waits) return node_->group.failed();  // its COMMIT cannot fail if it changes nothing
-  if (shows_doubt() || writes_ || checkpoints_) return false;
+  if (phase_ == Phase::ahead) return node_->group.failed();  // its COMMIT cannot fail if it changes nothing
+  if (shows_doubt() || has_lock() || checkpoints_) return false;
   return !is_seen_durable();
 }
 
@@ -485,7 +523,7 @@ int Connection::write_again() {
   int held = -1;
   const std::uint64_t begun = now_ns();
   constexpr std::uint64_t kPatienceNs = 5'000'000'000;  // SQLite holds these locks of readers for moments only
-  while (!writes_ && reading_lock_ <= kFirstReadLock && held < 0) {
+  while (!has_lock() && reading_lock_ <= kFirstReadLock && held < 0) {
     for (int lock = kFirstReadLock + 1; lock < SQLITE_SHM_NLOCK && held < 0; ++lock) {
       if (real_lock(lock, 1, SQLITE_SHM_LOCK | SQLITE_SHM_SHARED) == SQLITE_OK) held = lock;
     }
@@ -504,10 +542,11 @@ int Connection::write_again() {
 // first frame; when it has written a commit; and when a checkpoint begins. Only the commit's can come later.
 int Connection::sync_wal(int flags) {
   wal_flags_ = flags;
+  give_up_unasked();
   if (const int code = write_kept(); code != SQLITE_OK) return code;
   const bool begins = std::exchange(wrote_header_, false);
-  if (node_ != nullptr && writes_ && !begins && !checkpoints_) {
-    commits_ = true;
+  if (node_ != nullptr && has_lock() && !begins && !checkpoints_) {
+    enter(Phase::asks_for_flush);
     return SQLITE_OK;
   }
   // A checkpoint stores what is published, and most of that has been waited for by those that committed it.
@@ -519,15 +558,18 @@ int Connection::sync_wal(int flags) {
 }
 
 int Connection::end_commit() {
-  const bool asked_for_flush = std::exchange(commits_, false);
-  const bool wrote = std::exchange(wrote_, false);
-  committed_ = asked_for_flush || wrote;
-  if (node_ == nullptr || !(asked_for_flush || wrote)) return SQLITE_OK;
-  if (!asked_for_flush || weak_) {
+  const bool flush_wanted = phase_ == Phase::flush_wanted || phase_ == Phase::asks_for_flush;
+  const bool has_written = flush_wanted || phase_ == Phase::written || phase_ == Phase::writes;
+  if (!has_written) {
+    end_committed();
+    return SQLITE_OK;
+  }
+  enter(has_lock() ? Phase::begun : Phase::committed);
+  if (node_ == nullptr) return SQLITE_OK;
+  if (!flush_wanted || weak_) {
     if (!window_ms().has_value() || promise()) return SQLITE_OK;
   }
   seen_ = made_;
-  sees_something_ = true;
   node_->sidecar->control().commits.fetch_add(1, std::memory_order_relaxed);
   const int code = node_->group.await(made_, mark_, *this);
   if (code != SQLITE_OK) let_line_go();

@@ -81,7 +81,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   // While it lives, the thread has no connection to this database.
   [[nodiscard]] std::unique_ptr<Handover::Hold> hold_checkpoints() const;
   // The next checkpoint is the program's, and not that of a commit.
-  void note_asked_for_checkpoint() { committed_ = false; }
+  void note_asked_for_checkpoint() { end_committed(); }
 
   RealFile& database() { return database_; }
   RealFile& wal() { return wal_; }
@@ -132,6 +132,23 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   [[nodiscard]] bool is_stale() const { return is_stale_; }
 
  private:
+  // A write transaction, as the calls of SQLite tell it. The phases from `ahead` on have the write lock.
+  enum class Phase : std::uint8_t {
+    idle,
+    written,        // to the log, and the lock is released; COMMIT has not returned
+    flush_wanted,   // the same, and SQLite has asked for the flush, for which COMMIT waits
+    committed,      // COMMIT has returned, and SQLite may make a checkpoint by itself next
+    ahead,          // the lock was taken because the transaction is expected to write
+    begun,          // SQLite has the lock, and has not written
+    writes,         // it has written to the log
+    asks_for_flush  // and asked for the flush
+  };
+  // Asserts that the phase leads to the next one (the table in connection.cpp).
+  void enter(Phase next);
+  [[nodiscard]] bool has_lock() const { return phase_ >= Phase::ahead; }
+  // True if there was one.
+  bool end_committed();
+
   int lock_checkpoint();
   int end_checkpoint();
   int lock_readers_out(int first, int count);
@@ -141,7 +158,7 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   [[nodiscard]] std::uint32_t frames_left(Position end) const;
   [[nodiscard]] std::uint32_t frames_stored() const;
   [[nodiscard]] std::uint32_t automatic_limit() const;
-  int lock_write(bool for_a_turn);
+  int lock_write(Phase phase, bool for_a_turn);
   int lock_ahead();
   int unlock_write();
   int release_write();
@@ -151,7 +168,8 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   [[nodiscard]] bool shows_doubt() const { return reads_latest_ || weak_; }
   int end_reading(int first, int count, int flags);
   void give_up_ahead();
-  void begin_writing();
+  void give_up_unasked();
+  void begin_writing(Phase phase);
   int real_lock(int first, int count, int flags);
   void note_snapshot();
   [[nodiscard]] bool is_seen_durable() const;
@@ -169,13 +187,10 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int wal_flags_ = SQLITE_SYNC_NORMAL;
   std::uint64_t wal_opened_at_ = UINT64_MAX;
 
-  // True if it has the write lock because it is expected to write, and whether it has begun to.
-  enum class Ahead : std::uint8_t { no, waits, writes };
-  Ahead ahead_ = Ahead::no;
+  Phase phase_ = Phase::idle;
   Foresight foresight_;
   int readings_ = 0;                  // readers' locks that it has
   int reading_lock_ = -1;             // the newest of them
-  bool writes_ = false;               // has the write lock
   bool checkpoints_ = false;          // has the lock for checkpoints
   std::uint32_t limit_ = 0;           // of SQLite's own checkpoints, as it was last asked for; 0: unknown, or none
   bool holds_line_ = false;           // no other one writes until its checkpoint at the end of the commit
@@ -183,19 +198,15 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   sqlite3_int64 kept_at_ = -1;        // where it belongs; -1: none is kept
   sqlite3_int64 read_at_ = -1;        // what was read last
   bool wrote_header_ = false;         // the newest write to the log began a generation
-  bool wrote_ = false;                // to the log, under the write lock
   bool watched_ = false;              // by the flusher
-  bool committed_ = false;            // SQLite may make a checkpoint by itself next
-  bool commits_ = false;              // SQLite asked for a flush under the write lock
   bool waits_early_ = false;          // its cache may have pages of a transaction that it did not commit
   bool is_stale_ = false;             // another commit came between the snapshot and the write lock
   bool reads_latest_;
   bool weak_;
   std::optional<std::uint64_t> window_ms_;
-  std::uint32_t mark_ = 0;        // as of the snapshot, or of the write lock
-  bool sees_something_ = false;   // `seen_` counts
-  std::optional<Position> seen_;  // what it sees or made; empty: it cannot be told
-  std::optional<Position> made_;  // the commit to wait for
+  std::uint32_t mark_ = 0;                     // as of the snapshot, or of the write lock
+  std::optional<Position> seen_ = Position{};  // what it sees or made; empty: it cannot be told
+  std::optional<Position> made_;               // the commit to wait for
 };
 
 // The connections and databases of this process. Threads: any.
