@@ -1,14 +1,7 @@
 // One database that is open in this process, shared by all its connections. Part of the SQLite plugin; docs/sqlite.md.
 //
 // The database file is the home file of a one-file store; its log is FILE.memlith. Connections read and write memory
-// (Image). A commit is one frame with the bytes that differ from the last commit.
-//
-// INVARIANT: the first 16 bytes of the home file say whether the file needs its log. "SQLite format 3": the file is
-// complete by itself, and a log beside it does not count. The mark (MEMLITH and the moment of the file): the newest
-// commits may be in the log only. Plain SQLite then says "file is not a database", even if it has page 1 cached,
-// because one bit of the change counter is inverted at home and in the log as long as the mark is there. Memory always
-// shows SQLite's own bytes. The mark goes home before the first commit is acknowledged, and SQLite's bytes replace it
-// as the last step of a clean close. Both go through the log, because only replay writes a home file.
+// (Content). A commit is one frame with the bytes that differ from the last commit.
 //
 // Two ways to commit:
 //   - Rollback journals: SQLite stores into memory under its EXCLUSIVE lock. The bytes that change are kept as they
@@ -34,16 +27,12 @@
 #include <utility>
 #include <vector>
 
-#include "change_list.hpp"
+#include "content.hpp"
 #include "disk_journal.hpp"
 #include "file_locks.hpp"
-#include "image.hpp"
-#include "memlith/sqlite_file.h"
 #include "memory_file.hpp"
 #include "options.hpp"
 #include "shared_index.hpp"
-#include "store/store.hpp"
-#include "undo_log.hpp"
 #include "usage.hpp"
 #include "world.hpp"
 #include "writer_queue.hpp"
@@ -95,7 +84,7 @@ class Database final : private Used {
   [[nodiscard]] bool removed() const { return locks_.host() != nullptr && locks_.host()->removed(); }
   // The file was removed, so its log is not needed: removes the log's name, unless the name leads to another database's
   // log by now.
-  core::Status remove_log() { return store_ != nullptr ? store_->remove_log() : core::kOk; }
+  core::Status remove_log() { return store() != nullptr ? store()->remove_log() : core::kOk; }
 
   [[nodiscard]] bool read_only() const { return read_only_.load(std::memory_order_relaxed); }
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -103,23 +92,17 @@ class Database final : private Used {
   [[nodiscard]] bool mode_was_named() const { return options_.share.has_value(); }
 
   // ---- the file
-  [[nodiscard]] std::uint64_t size() const { return size_.load(std::memory_order_acquire); }
-  // Returns the number of bytes read; the rest of the target is unchanged.
-  core::Result<std::uint64_t> read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
+  [[nodiscard]] const Content& content() const { return content_; }
   core::Status write(std::uint64_t offset, const void* source, std::uint64_t bytes);
   core::Status truncate(std::uint64_t bytes);
-  // The address of the bytes, valid until the database is closed; null if there is no single address.
-  [[nodiscard]] const std::byte* fetch(std::uint64_t offset, std::uint64_t bytes) const;
 
   // ---- rollback journals
   // Makes what was stored since the last commit durable (weak: captured). On full and no_space nothing has changed, and
   // SQLite rolls back; on an I/O error it is unknown until reopening whether the commit took.
   core::Status commit();
   // Restores memory to the last commit.
-  void roll_back();
-  // Releases memory beyond memory_max_bytes. Must be called when memory shows committed bytes only. A failure is no
-  // failure of a commit.
-  core::Status keep_to_memory();
+  void roll_back() { content_.roll_back(); }
+  core::Status keep_to_memory() { return content_.keep_to_memory(); }
   [[nodiscard]] bool in_wal() const { return wal_.in_use.load(std::memory_order_acquire); }
 
   // ---- a transaction over several databases (disk_journal.hpp)
@@ -199,7 +182,7 @@ class Database final : private Used {
   core::Status lock_index(Holder& holder, int first, int count, int flags);
 
   // ---- durability
-  core::Status persist();  // everything committed is durable on return
+  core::Status persist() { return content_.persist(); }
   void set_durability(Durability durability) { weak_.store(durability == Durability::weak, std::memory_order_relaxed); }
   // The default of connections.
   [[nodiscard]] bool reads_latest() const { return options_.reads_latest; }
@@ -211,10 +194,6 @@ class Database final : private Used {
   [[nodiscard]] std::string describe() const;
 
  private:
-  static constexpr std::uint64_t kMarkBytes = MEMLITH_SQLITE_MARK_BYTES;
-  static constexpr std::uint64_t kTurnedAt = MEMLITH_SQLITE_TURNED_AT;
-  static constexpr std::uint64_t kChangedBytes = MEMLITH_SQLITE_CHANGED_BYTES;
-
   Database(World& world, std::string path, const Options& options, bool read_only)
       : world_(world), path_(std::move(path)), options_(options), read_only_(read_only) {}
 
@@ -236,12 +215,9 @@ class Database final : private Used {
   core::Result<bool> look_at_log(const Head& head, const std::string& log_name);
   core::Status discard_log(const std::string& log_name);
   core::Status open_store();
-  core::Status open_plain(const Head& head);
   core::Status find_left_journal();
-  core::Status show_magic();
-  core::Status close_marked();
   core::Status close_store();
-  core::Status mark();
+  [[nodiscard]] core::Store* store() const { return content_.store(); }
 
   // database_use.cpp
   core::Status make_ordinary() override;
@@ -253,19 +229,10 @@ class Database final : private Used {
   // database.cpp
   core::Status lock_index_here(Holder& holder, int first, int count, int flags);
   core::Status begin_writing();
-  core::Status reserve(std::uint64_t bytes);
-  void zero_between(std::uint64_t begin, std::uint64_t end);
-  [[nodiscard]] std::uint64_t kept_bytes(std::uint64_t offset, std::uint64_t bytes) const;
-  [[nodiscard]] bool unchanged() const;
   core::Status check_commits();
   core::Status commit_stored();
   // `later`: null, or the connection that waits for the flush later.
   core::Status commit_changes(std::uint64_t new_size, Holder* later);
-  enum class Wait : std::uint8_t { now, later, never };
-  core::Status commit_frame(std::span<const core::Extent> extents, std::span<const std::byte* const> sources,
-                            std::uint64_t new_stored_size, Wait wait);
-  core::Status commit_directly(const core::Extent* extent, const std::byte* bytes, const std::uint64_t* size);
-  [[nodiscard]] std::uint64_t stored_size(std::uint64_t logical) const;
 
   // wal.cpp
   using NewestSlots = std::unordered_map<std::uint32_t, std::uint64_t>;  // of pages
@@ -284,7 +251,7 @@ class Database final : private Used {
   void unlock_for_writing(Holder& holder, int count);
   core::Status begin_reading(Holder& holder);
   core::Status await_seen(Holder& holder, bool page_one);
-  [[nodiscard]] bool is_durable(std::uint64_t lsn) const { return store_->log().durable_lsn().value >= lsn; }
+  [[nodiscard]] bool is_durable(std::uint64_t lsn) const { return store()->log().durable_lsn().value >= lsn; }
 
   World& world_;
   std::string path_;
@@ -293,19 +260,7 @@ class Database final : private Used {
   std::string identity_;  // as of opening
   std::unique_ptr<core::Volume> volume_;
   std::string file_name_;
-  std::unique_ptr<core::Device> plain_;  // read-only, and no store is needed
-  std::unique_ptr<core::Store> store_;   // destroyed before the volume
-  std::unique_ptr<Image> image_;
-
-  std::atomic<std::uint64_t> size_{0};       // the size that SQLite sees; release after the bytes are stored
-  std::atomic<std::uint64_t> committed_{0};  // as of the last commit
-  std::uint64_t stored_ = 0;                 // the file's size as the store has it
-  bool marked_ = false;                      // closing has to remove the mark
-  std::atomic<bool> mark_is_home_{false};    // there may be commits
-
-  std::mutex growth_mutex_;  // a WAL checkpoint and a WAL commit may both find the file too short
-  std::atomic<std::uint64_t> reserved_{0};
-  std::uint64_t stale_end_ = 0;  // what lies beyond the size, up to here, are old bytes, not zeros
+  Content content_{path_, options_, [this] { usage_->note_not_ordinary(); }};  // destroyed before the volume
 
   // A part of a transaction over several databases.
   struct Part {
@@ -317,11 +272,6 @@ class Database final : private Used {
   Part part_;
   JournalToTake left_journal_;
   std::weak_ptr<MemoryFile> journal_;  // threads: the holder of RESERVED
-
-  UndoLog undo_;
-
-  ChangeList changes_;                // of the commit under way; its thread holds EXCLUSIVE, or WAL's WRITE lock
-  std::uint64_t captured_bytes_ = 0;  // since memory was given back
 
   struct Wal {
     std::shared_ptr<MemoryFile> file = std::make_shared<MemoryFile>();
@@ -351,7 +301,6 @@ class Database final : private Used {
 
   std::atomic<bool> lags_{false};  // memory lacks a durable commit: no further commit is possible
   std::atomic<bool> weak_{false};
-  std::atomic<std::uint64_t> last_lsn_{0};
 };
 
 }  // namespace memlith::sqlite

@@ -37,8 +37,6 @@ using core::StoreOptions;
 
 namespace {
 
-constexpr char kDatabaseMagic[] = MEMLITH_SQLITE_MAGIC;
-constexpr std::string_view kMark = MEMLITH_SQLITE_MARK;
 // How often opening looks whether another process has closed the database.
 constexpr std::chrono::milliseconds kLookEvery{2};
 
@@ -88,20 +86,16 @@ Status Database::open_claimed() {
   MEMLITH_TRY(claim());
   Status status = locks_.host()->share();
   if (status.ok()) status = open_it();
-  if (status.ok() || store_ == nullptr || read_only_ || status.category == Errc::io) return status;
+  if (status.ok() || store() == nullptr || read_only_ || status.category == Errc::io) return status;
   // A failed opening leaves no log that it created.
   const core::KeptSentence why;
-  image_ = nullptr;
-  store_->undo_creation();
+  content_.undo_creation();
   return status;
 }
 
-// A forked child has a copy of the memory without the threads that wait in it; destroying the store would wait for them
-// forever.
 Database::~Database() {
   Tender::of_process().remove(usage_);
   usage_->close();
-  if (store_ != nullptr && store_->in_forked_child()) (void)store_.release();
 }
 
 Status Database::attach() {
@@ -140,11 +134,12 @@ Status Database::open_it() {
   if (!read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
   if (read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) {
     if (log_there) MEMLITH_TRY(look_at_log(head, file_log_name(file_name_)).status());
-    return open_plain(head);
+    // The file is complete by itself.
+    MEMLITH_TRY_ASSIGN(auto file, locks_.host()->file()->device(file_name_, Caching::buffered));
+    return content_.open_plain(std::move(file), head.size);
   }
   MEMLITH_TRY(open_store());
   if (head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(find_left_journal());
-  MEMLITH_TRY(show_magic());
   // In WAL mode the first reader takes a writer's lock to build the index; SQLite waits ten seconds for it and then
   // reports a protocol error. Obstacles for a writer are therefore reported here.
   return !read_only_ && in_wal_mode() ? locks_.keep_others_out([] { return kOk; }) : kOk;
@@ -152,8 +147,8 @@ Status Database::open_it() {
 
 bool Database::in_wal_mode() const {
   unsigned char first[MEMLITH_SQLITE_LOOK_BYTES] = {};
-  (void)read(0, first, sizeof first);
-  return memlith_sqlite_look(first, size()).wal_mode != 0;
+  (void)content_.read(0, first, sizeof first);
+  return memlith_sqlite_look(first, content_.size()).wal_mode != 0;
 }
 
 Status Database::read_head(Head& head) {
@@ -280,7 +275,7 @@ Status Database::discard_log(const std::string& log_name) {
   // killed, or because its flush failed. After a failed flush the page cache has them, and a later flush passes them
   // by: they are written anew. [mutant believe_cached_head]
   MEMLITH_TRY_ASSIGN(const auto file, locks_.host()->file()->device(file_name_, Caching::buffered));
-  std::byte first[kChangedBytes] = {};
+  std::byte first[MEMLITH_SQLITE_CHANGED_BYTES] = {};
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
   const std::span<std::byte> changed(first, std::min<std::uint64_t>(size, sizeof first));
   MEMLITH_TRY(file->read(0, changed));
@@ -334,33 +329,7 @@ Status Database::open_store() {
   if (options.log_bytes == 0) options.log_bytes = options_.log_bytes;
   if (options.log_max_bytes == 0) options.log_max_bytes = options_.log_max_bytes;
   options.flush_window = options_.window;
-  MEMLITH_TRY_ASSIGN(store_, Store::open(*volume_, options));
-  if (const std::string weakness = store_->weakness(); !weakness.empty()) log_line("{}", weakness);
-  if (!read_only_) {
-    // A new log gets its permissions from the store; those of the database may have changed since.
-    MEMLITH_TRY(store_->match_log_permissions());
-  }
-  stored_ = store_->find("file")->size_bytes;
-  last_lsn_.store(store_->log().head().value, std::memory_order_relaxed);
-  MEMLITH_TRY_ASSIGN(const core::Mappable content, store_->mappable_home(kFile, 0, stored_));
-  image_ = std::make_unique<Image>(content.descriptor);
-  MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(stored_, 1)));
-  if (!read_only_) return kOk;
-  // Commits that were not replayed yet are laid over the mapping.
-  return store_->overlay().for_each(kFile, [this](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
-    if (offset < stored_) image_->write(offset, bytes.data(), std::min<std::uint64_t>(bytes.size(), stored_ - offset));
-    return kOk;
-  });
-}
-
-// Read-only, and the file is complete by itself: no log is looked at.
-Status Database::open_plain(const Head& head) {
-  MEMLITH_TRY_ASSIGN(plain_, locks_.host()->file()->device(file_name_, Caching::buffered));
-  MEMLITH_TRY_ASSIGN(const core::Mappable content, plain_->mappable(0, head.size));
-  image_ = std::make_unique<Image>(content.descriptor);
-  MEMLITH_TRY(image_->cover(std::max<std::uint64_t>(head.size, 1)));
-  size_ = committed_ = stored_ = head.size;
-  return kOk;
+  return content_.open(*volume_, options);
 }
 
 // If the journal's frame is in the log, SQLite finds out whether the transaction took effect in all databases. A
@@ -370,15 +339,15 @@ Status Database::find_left_journal() {
   MEMLITH_TRY_ASSIGN(auto left, read_disk_journal(*volume_, file_name_));
   // A journal whose removal was interrupted by a kill must not come back after later commits. A process that closed the
   // log had removed its journal durably before.
-  if (!left.has_value()) return read_only_ || store_->was_clean() ? kOk : volume_->sync_folder("");
+  if (!left.has_value()) return read_only_ || store()->was_clean() ? kOk : volume_->sync_folder("");
   const std::string path = volume_->path_of(disk_journal_name(file_name_));
-  if (left->origin.log_id != 0 && left->origin.log_id != store_->log().log_id()) {
+  if (left->origin.log_id != 0 && left->origin.log_id != store()->log().log_id()) {
     return fail(Errc::corrupt, Detail::open,
                 "{}: belongs to another database than {} (expected log {:016x}, found {:016x}); remove it if that "
                 "database is gone, or put it back where it was. Nothing was changed",
-                path, path_, store_->log().log_id(), left->origin.log_id);
+                path, path_, store()->log().log_id(), left->origin.log_id);
   }
-  const std::uint64_t head = store_->log().head().value;
+  const std::uint64_t head = store()->log().head().value;
   const bool begun = left->origin.log_id != 0 && left->origin.lsn < head;
   if (begun && left->content == nullptr) {
     return fail(Errc::corrupt, Detail::open,
@@ -401,61 +370,12 @@ Status Database::find_left_journal() {
   return read_only_ ? kOk : remove_disk_journal(*volume_, file_name_);
 }
 
-// Memory shows SQLite's own first bytes, whatever the home file holds.
-Status Database::show_magic() {
-  std::byte found[kChangedBytes] = {};
-  const std::uint64_t count = std::min(stored_, kChangedBytes);
-  image_->read(0, found, count);
-  marked_ = stored_ >= kMarkBytes && std::memcmp(found, kMark.data(), kMark.size()) == 0;
-  mark_is_home_ = marked_;
-  const bool is_empty = stored_ == 0 || (marked_ && stored_ == kMarkBytes);
-  if (!is_empty && !marked_ && std::memcmp(found, kDatabaseMagic, sizeof kDatabaseMagic) != 0) {
-    return fail(Errc::incompatible, Detail::open, "{}: is not a SQLite database", path_);
-  }
-  if (marked_ && !is_empty) {
-    memlith_sqlite_unmark(found, count);
-    image_->write(0, found, count);
-  }
-  const std::uint64_t size = is_empty ? 0 : stored_;
-  size_.store(size, std::memory_order_release);
-  committed_.store(size, std::memory_order_relaxed);
-  reserved_.store(stored_, std::memory_order_release);
-  stale_end_ = stored_;
-  return kOk;
-}
-
-// ---- the mark ------------------------------------------------------------------------------------------------------
-
-Status Database::mark() {
-  if (mark_is_home_) return kOk;
-  const std::uint64_t size = kMarkBytes;
-  const bool is_empty = stored_ == 0;
-  if (is_empty) {
-    MEMLITH_TRY(store_->reserve_home(kFile, kMarkBytes));
-  } else {
-    MEMLITH_TRY(image_->own(0, kMarkBytes));  // memory continues to show SQLite's bytes
-  }
-  // Writes what is committed, completely home: memory may hold a transaction already.
-  std::byte bytes[kChangedBytes] = {};
-  const Extent extent{kFile, 0, is_empty ? kMarkBytes : std::min(stored_, kChangedBytes)};
-  if (!is_empty) MEMLITH_TRY(store_->read_home_into(kFile, 0, {bytes, extent.bytes}));
-  memlith_sqlite_unmark(bytes, extent.bytes);  // an attempt before this one ran out of memory
-  std::memcpy(bytes, kMark.data(), kMark.size());
-  std::memset(bytes + kMark.size(), 0, kMarkBytes - kMark.size());  // replay fills them in
-  bytes[kTurnedAt] ^= std::byte{MEMLITH_SQLITE_TURNED_BIT};
-  stale_end_ = std::max(stale_end_, kMarkBytes);
-  marked_ = true;  // if not at home, possibly in the log, from which closing would write it home
-  MEMLITH_TRY(commit_directly(&extent, bytes, is_empty ? &size : nullptr));
-  MEMLITH_TRY(store_->checkpoint());
-  mark_is_home_ = true;
-  usage_->note_not_ordinary();
-  return kOk;
-}
+// ---- closing ---------------------------------------------------------------------------------------------------
 
 Status Database::close() {
   Tender::of_process().remove(usage_);
   usage_->close();
-  if (store_ == nullptr) return kOk;
+  if (store() == nullptr) return kOk;
   if (!read_only_) {
     if (!in_wal()) roll_back();
     forget_wal();
@@ -467,39 +387,16 @@ Status Database::close() {
 
 Status Database::close_store() {
   // An undecided transaction over several databases keeps plain SQLite out.
-  if (!read_only_ && marked_ && !part_.is_open) MEMLITH_TRY(close_marked());
-  image_ = nullptr;
+  if (!read_only_ && !part_.is_open) MEMLITH_TRY(content_.unmark());
   const bool keeps_log = part_.is_open || read_only_;
   // The file is complete by itself now, and creating a small log again costs little. A log whose size the user set may
   // be large, and stays if it still has that size.
-  const core::Superblock& log = store_->log().superblock();
+  const core::Superblock& log = store()->log().superblock();
   const std::uint64_t made_bytes = log.slot_count_made * log.slot_bytes;
   const bool as_named =
       options_.log_bytes != 0 && made_bytes <= 2 * options_.log_bytes && 3 * made_bytes >= options_.log_bytes;
   const bool removes_log = !keeps_log && !as_named && same_file();
-  MEMLITH_TRY(removes_log ? store_->close_and_remove_log() : store_->close());
-  store_ = nullptr;
-  return kOk;
-}
-
-Status Database::close_marked() {
-  const std::uint64_t size = committed_.load(std::memory_order_relaxed);
-  if (size == 0) return commit_directly(nullptr, nullptr, &size);  // the mark goes with the last byte
-  // ORDER home-before-magic: when the file says that it is complete, it must be complete, including its length.
-  // [mutant unmark_too_early]
-  MEMLITH_TRY(persist());
-  MEMLITH_TRY(store_->checkpoint());
-  MEMLITH_TRY(store_->cut_home_to_size());
-  // One extent in one sector: SQLite's magic and SQLite's own change counter are written together.
-  const Extent extent{kFile, 0, std::min(size, kChangedBytes)};
-  std::byte first[kChangedBytes];
-  MEMLITH_TRY(store_->read_home_into(kFile, 0, {first, extent.bytes}));
-  memlith_sqlite_unmark(first, extent.bytes);
-  MEMLITH_TRY(commit_directly(&extent, first, nullptr));
-  MEMLITH_TRY(store_->checkpoint());
-  marked_ = false;
-  mark_is_home_ = false;
-  return kOk;
+  return content_.close(removes_log);
 }
 
 }  // namespace memlith::sqlite

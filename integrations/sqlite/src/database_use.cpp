@@ -47,32 +47,29 @@ Status Database::pin(Holder& holder) {
 
 // ---- idle ----------------------------------------------------------------------------------------------------------
 
-bool Database::is_not_ordinary() const { return store_ != nullptr && !read_only_ && mark_is_home_; }
+bool Database::is_not_ordinary() const { return store() != nullptr && !read_only_ && content_.mark_is_home(); }
 
 // The mark is the exception: a program that is killed while its database is idle leaves an ordinary file. The next
 // commit puts the mark back.
 Status Database::make_ordinary() {
   if (!is_not_ordinary() || lags_.load(std::memory_order_relaxed) || part_.is_open || part_.end_failed) return kOk;
-  if (!in_wal() && !unchanged()) return kOk;
+  if (!in_wal() && !content_.unchanged()) return kOk;
   // Older snapshots may be longer than what is committed, and the file is about to be cut.
-  const std::uint64_t bytes = committed_.load(std::memory_order_relaxed);
-  if (bytes == 0 || size() > bytes) return kOk;
-  MEMLITH_TRY(store_->failure());
-  MEMLITH_TRY(close_marked());
-  image_->note_cut(bytes);
-  reserved_.store(stored_, std::memory_order_release);
-  return kOk;
+  const std::uint64_t bytes = content_.committed();
+  if (bytes == 0 || content_.size() > bytes) return kOk;
+  MEMLITH_TRY(store()->failure());
+  return content_.make_ordinary();
 }
 
 // ---- the end of the process ----------------------------------------------------------------------------------------
 
 Status Database::end() {
   // Recovery decides these.
-  if (store_ == nullptr || read_only_ || lags_.load(std::memory_order_relaxed) || part_.is_open || part_.end_failed) {
+  if (store() == nullptr || read_only_ || lags_.load(std::memory_order_relaxed) || part_.is_open || part_.end_failed) {
     return kBusyHere;
   }
   if (wal_.unpublished_slots.load(std::memory_order_relaxed) != 0) return kBusyHere;
-  MEMLITH_TRY(store_->failure());
+  MEMLITH_TRY(store()->failure());
   try {
     if (!in_wal()) roll_back();
     // The changes that SQLite would undo with the journal of a failed rollback are undone.

@@ -96,7 +96,8 @@ int main_close(sqlite3_file* file) {
 }
 
 int read_database(const Main& state, void* target, int bytes, sqlite3_int64 offset) {
-  const auto got = state.database.read(static_cast<std::uint64_t>(offset), target, static_cast<std::uint64_t>(bytes));
+  const auto got =
+      state.database.content().read(static_cast<std::uint64_t>(offset), target, static_cast<std::uint64_t>(bytes));
   return got.ok() ? read_result(target, *got, bytes) : state.report(got.status());
 }
 
@@ -157,7 +158,7 @@ int main_file_size(sqlite3_file* file, sqlite3_int64* bytes) {
   Main& state = use(file);
   if (const Status own = state.check_own(); !own.ok()) return state.report(own);
   const Database::Use used(state.database, state.holder);
-  *bytes = used ? static_cast<sqlite3_int64>(state.database.size()) : 0;
+  *bytes = used ? static_cast<sqlite3_int64>(state.database.content().size()) : 0;
   return SQLITE_OK;
 }
 
@@ -362,7 +363,8 @@ int main_fetch(sqlite3_file* file, sqlite3_int64 offset, int bytes, void** resul
   }
   const bool wanted = offset + bytes <= state.mmap_limit;
   const std::byte* const found =
-      wanted ? state.database.fetch(static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes)) : nullptr;
+      wanted ? state.database.content().fetch(static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes))
+             : nullptr;
   *result = const_cast<std::byte*>(found);
   if (found != nullptr) ++state.fetched;
   return SQLITE_OK;

@@ -50,13 +50,13 @@ Status Database::lock_for_writing(Holder& holder, int count) {
   const std::uint64_t seen = visible_lsn_.load(std::memory_order_acquire);
   const bool in_doubt = durability() == Durability::full && !is_durable(seen);
   Status status = begin_writing();
-  if (status.ok() && in_doubt) status = store_->failure();
+  if (status.ok() && in_doubt) status = store()->failure();
   if (!status.ok()) {
     writers_->unlock([&] { index_.unlock(holder.index_locks, kWriteLock, count); });
     return status;
   }
   holder.writes = transaction;
-  holder.begun_at_lsn = last_lsn_.load(std::memory_order_relaxed);
+  holder.begun_at_lsn = content_.last_lsn();
   // The transaction sees the newest commit, and its COMMIT waits for that, even if it changes nothing.
   if (in_doubt) holder.unwaited_lsn = seen;
   return kOk;
@@ -64,7 +64,7 @@ Status Database::lock_for_writing(Holder& holder, int count) {
 
 void Database::unlock_for_writing(Holder& holder, int count) {
   note_publication(false);
-  const bool wrote = holder.begun_at_lsn != last_lsn_.load(std::memory_order_relaxed);
+  const bool wrote = holder.begun_at_lsn != content_.last_lsn();
   const bool tries_again = std::exchange(holder.writes, false) && !wrote;
   holder.cached_lsn = std::max(holder.cached_lsn, holder.unwaited_lsn);
   writers_->unlock([&] { index_.unlock(holder.index_locks, kWriteLock, count); });
@@ -75,55 +75,55 @@ void Database::unlock_for_writing(Holder& holder, int count) {
 // ---- waiting -------------------------------------------------------------------------------------------------------
 
 Status Database::begin_reading(Holder& holder) {
-  if (store_ == nullptr || read_only_ || durability() == Durability::weak) return kOk;
+  if (store() == nullptr || read_only_ || durability() == Durability::weak) return kOk;
   if (holder.writes) return kOk;  // a writer that restarts SQLite's log asks again
   holder.unwaited_lsn = 0;
   const std::uint64_t seen = visible_lsn_.load(std::memory_order_acquire);
   if (is_durable(seen)) return kOk;
   // SQLite may have all pages in its cache, those of a failed commit among them, and ask for none.
-  MEMLITH_TRY(store_->failure());
+  MEMLITH_TRY(store()->failure());
   holder.unwaited_lsn = seen;
   if (holder.reads_latest) {
     holder.cached_lsn = seen;
     return kOk;
   }
-  if (holder.has_wal) return store_->sync(Lsn{holder.cached_lsn});
+  if (holder.has_wal) return store()->sync(Lsn{holder.cached_lsn});
   // Nothing tells whose log is read, so no page is waited for later.
   holder.unwaited_lsn = 0;
-  return store_->sync(Lsn{seen});
+  return store()->sync(Lsn{seen});
 }
 
 Status Database::await_seen(Holder& holder, bool page_one) {
   if (holder.reads_latest) return kOk;
   const std::uint64_t seen = holder.unwaited_lsn;
-  if (page_one) return store_->sync(Lsn{std::min(seen, page_one_lsn_.load(std::memory_order_acquire))});
+  if (page_one) return store()->sync(Lsn{std::min(seen, page_one_lsn_.load(std::memory_order_acquire))});
   // ORDER durable-before-read: a page reaches a reader only when every commit that may be in it is durable.
   // [mutant skip_reader_wait]
-  MEMLITH_TRY(store_->sync(Lsn{seen}));
+  MEMLITH_TRY(store()->sync(Lsn{seen}));
   holder.unwaited_lsn = 0;
   return kOk;
 }
 
 Status Database::end_commit(Holder& holder) {
   const std::optional<core::PersistTimer> timer = std::exchange(holder.timer, std::nullopt);
-  if (holder.unwaited_lsn == 0 || store_ == nullptr) return kOk;
+  if (holder.unwaited_lsn == 0 || store() == nullptr) return kOk;
   // ORDER durable-before-return: a commit returns only when it, and whatever it saw, is durable.
   // [mutant skip_commit_wait, mutant skip_seen_wait]
-  MEMLITH_TRY(store_->sync(Lsn{holder.unwaited_lsn}));
+  MEMLITH_TRY(store()->sync(Lsn{holder.unwaited_lsn}));
   holder.unwaited_lsn = 0;
-  if (core::StatsPage* const page = store_->stats(); timer.has_value() && page != nullptr) timer->note_persist(*page);
+  if (core::StatsPage* const page = store()->stats(); timer.has_value() && page != nullptr) timer->note_persist(*page);
   return kOk;
 }
 
 // SQLite chooses what to store after it got the checkpoint lock, and before its first store.
 Status Database::await_checkpoint(Holder& holder) {
-  if (store_ == nullptr || !in_wal() || durability() == Durability::weak) return kOk;
+  if (store() == nullptr || !in_wal() || durability() == Durability::weak) return kOk;
   // Alone with the database, it takes no such lock.
   const bool has_lock = (holder.index_locks.exclusive & kCheckpointBit) != 0;
   if (has_lock && !std::exchange(holder.checkpoint_waits, false)) return kOk;
   // ORDER durable-before-checkpoint: memory outside SQLite's log, which is all that a connection in another journal
   // mode reads, has durable commits only. [test InDoubt.NoCheckpointStoresWhatIsInDoubt]
-  return store_->sync(Lsn{visible_lsn_.load(std::memory_order_acquire)});
+  return store()->sync(Lsn{visible_lsn_.load(std::memory_order_acquire)});
 }
 
 // ---- connections ---------------------------------------------------------------------------------------------------

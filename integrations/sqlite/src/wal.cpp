@@ -130,9 +130,9 @@ const std::byte* Database::wal_page(std::uint64_t slot, std::vector<std::vector<
 const std::byte* Database::committed_page(std::uint32_t page, std::vector<std::vector<std::byte>>& copies) const {
   const std::uint64_t page_bytes = wal_.page_bytes;
   const std::uint64_t end = page * page_bytes;
-  if (end > committed_.load(std::memory_order_relaxed)) return nullptr;
+  if (end > content_.committed()) return nullptr;
   if (const auto latest = wal_.latest.find(page); latest != wal_.latest.end()) return wal_page(latest->second, copies);
-  return end <= size() ? image_->find(end - page_bytes, page_bytes) : nullptr;
+  return end <= content_.size() ? content_.find(end - page_bytes, page_bytes) : nullptr;
 }
 
 Status Database::commit_wal(Holder* later, std::uint64_t last_slot, const std::byte* last_page,
@@ -140,33 +140,34 @@ Status Database::commit_wal(Holder* later, std::uint64_t last_slot, const std::b
   wal_.in_use.store(true, std::memory_order_release);
   const std::uint64_t page_bytes = wal_.page_bytes;
   const std::uint64_t new_size = wal_.slots[last_slot].commit_pages * page_bytes;
-  const std::uint64_t before = committed_.load(std::memory_order_relaxed);
-  MEMLITH_TRY(reserve(new_size));
+  const std::uint64_t before = content_.committed();
+  MEMLITH_TRY(content_.reserve(new_size));
 
   std::vector<std::vector<std::byte>> copies;
-  changes_.clear();
+  ChangeList& changes = content_.changes();
+  changes.clear();
   bool page_one = false;
   for (const auto& [page, slot] : changed) {
     if (page == 0 || (page - 1) * page_bytes >= new_size) continue;
     const std::uint64_t offset = (page - 1) * page_bytes;
     const std::byte* const after = slot == last_slot ? last_page : wal_page(slot, copies);
-    const bool shown = offset + page_bytes <= size();
+    const bool shown = offset + page_bytes <= content_.size();
     const std::byte* const was = committed_page(page, copies);
     if (was == nullptr) {
-      changes_.add(offset, page_bytes, after);
+      changes.add(offset, page_bytes, after);
     } else {
-      changes_.add_difference(offset, was, after, page_bytes);
+      changes.add_difference(offset, was, after, page_bytes);
     }
     if (page == 1) page_one = was == nullptr || says_something_else(was, after, page_bytes);
     // ORDER own-before-commit: from the commit on a checkpoint may write the page home, and readers of older snapshots
     // still look at this one. [mutant share_pages]
-    if (shown) MEMLITH_TRY(image_->own(offset, page_bytes));
-    captured_bytes_ += page_bytes;
+    if (shown) MEMLITH_TRY(content_.own(offset, page_bytes));
+    content_.count_captured(page_bytes);
   }
-  if (changes_.empty() && new_size == before) return kOk;
+  if (changes.empty() && new_size == before) return kOk;
   MEMLITH_TRY(commit_changes(new_size, later));
   // Before SQLite publishes the commit: what a connection sees is never newer than this.
-  const std::uint64_t lsn = last_lsn_.load(std::memory_order_relaxed);
+  const std::uint64_t lsn = content_.last_lsn();
   if (page_one) page_one_lsn_.store(lsn, std::memory_order_release);
   visible_lsn_.store(lsn, std::memory_order_release);
   return kOk;
@@ -185,18 +186,18 @@ void Database::wal_truncate(std::uint64_t bytes) {
 // of them if a transaction spilled a page twice and then rolled back to a savepoint.)
 bool Database::wal_is_stored() const {
   if (wal_.unpublished_slots.load(std::memory_order_relaxed) != 0) return false;
-  const std::uint64_t committed = committed_.load(std::memory_order_relaxed);
+  const std::uint64_t committed = content_.committed();
   const std::uint64_t page_bytes = wal_.page_bytes;
   for (const auto& [page, slot] : wal_.latest) {
     const std::uint64_t offset = (page - 1) * page_bytes;
     if (page == 0 || offset >= committed) continue;
-    if (offset + page_bytes > size()) return false;
+    if (offset + page_bytes > content_.size()) return false;
     for (std::uint64_t done = 0; done < page_bytes;
          done += kPieceBytes) {  // takes no memory: the log may be removed at a close
       std::byte piece[kPieceBytes];
       const std::uint64_t count = std::min(kPieceBytes, page_bytes - done);
       (void)wal_.file->read(page_at(slot) + done, piece, count);
-      if (std::memcmp(image_->find(offset + done, count), piece, count) != 0) return false;
+      if (std::memcmp(content_.find(offset + done, count), piece, count) != 0) return false;
     }
   }
   return true;
@@ -249,8 +250,7 @@ void Database::forget_wal() {
   wal_truncate(0);
   if (!in_wal()) return;
   wal_.in_use.store(false, std::memory_order_release);
-  stale_end_ = std::max(stale_end_, size());
-  size_.store(committed_.load(std::memory_order_relaxed), std::memory_order_release);
+  content_.show_committed_size();
 }
 
 }  // namespace memlith::sqlite
