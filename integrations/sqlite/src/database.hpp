@@ -23,7 +23,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,6 +33,7 @@
 #include "options.hpp"
 #include "shared_index.hpp"
 #include "usage.hpp"
+#include "wal_journal.hpp"
 #include "world.hpp"
 #include "writer_queue.hpp"
 
@@ -103,7 +103,7 @@ class Database final : private Used {
   // Restores memory to the last commit.
   void roll_back() { content_.roll_back(); }
   core::Status keep_to_memory() { return content_.keep_to_memory(); }
-  [[nodiscard]] bool in_wal() const { return wal_.in_use.load(std::memory_order_acquire); }
+  [[nodiscard]] bool in_wal() const { return wal_.in_use(); }
 
   // ---- a transaction over several databases (disk_journal.hpp)
   // The same for a part of one, whose rollback journal names the super-journal: that journal is on the disk from before
@@ -122,14 +122,11 @@ class Database final : private Used {
   std::shared_ptr<MemoryFile> take_left_journal() { return left_journal_.take(); }
 
   // ---- the write-ahead log, in memory
-  [[nodiscard]] std::uint64_t wal_size() const { return wal_.file->size(); }
-  std::uint64_t wal_read(std::uint64_t offset, void* target, std::uint64_t bytes) const;
+  WalJournal& wal() { return wal_; }
   // The write that completes a commit logs it. If `holder` has the write lock, end_commit() waits for the flush;
   // otherwise (null, or SQLite takes no locks) this call makes the commit durable.
   core::Status wal_write(Holder* holder, std::uint64_t offset, const void* source, std::uint64_t bytes);
   void wal_truncate(std::uint64_t bytes);
-  [[nodiscard]] bool wal_exists() const { return wal_.exists.load(std::memory_order_acquire); }
-  void wal_create() { wal_.exists.store(true, std::memory_order_release); }
   bool wal_remove();  // whether it was there
   // SQLite may have published the last commit to other connections (and has, if `told`).
   void note_publication(bool told);
@@ -143,7 +140,6 @@ class Database final : private Used {
   core::Status await_page(Holder& holder, bool page_one) {
     return holder.unwaited_lsn == 0 || holder.writes ? core::kOk : await_seen(holder, page_one);
   }
-  [[nodiscard]] bool wal_holds_page_one(std::uint64_t offset) const;
   // Before SQLite's checkpoint stores a page, or cuts the file.
   core::Status await_checkpoint(Holder& holder);
   [[nodiscard]] const std::shared_ptr<WriterQueue>& writers() const { return writers_; }
@@ -235,15 +231,11 @@ class Database final : private Used {
   core::Status commit_changes(std::uint64_t new_size, Holder* later);
 
   // wal.cpp
-  using NewestSlots = std::unordered_map<std::uint32_t, std::uint64_t>;  // of pages
+  core::Status end_wal_commit(Holder* holder, std::uint64_t offset, const std::byte* page);
   core::Status commit_wal(Holder* later, std::uint64_t last_slot, const std::byte* last_page,
-                          const NewestSlots& changed);
+                          const WalJournal::NewestSlots& changed);
   const std::byte* committed_page(std::uint32_t page, std::vector<std::vector<std::byte>>& copies) const;
-  [[nodiscard]] bool wal_is_stored() const;
-  void forget_slots();
   core::Status memory_lags();
-  [[nodiscard]] std::uint64_t page_at(std::uint64_t slot) const;
-  const std::byte* wal_page(std::uint64_t slot, std::vector<std::vector<std::byte>>& copies) const;
   void forget_wal();
 
   // in_doubt.cpp
@@ -273,21 +265,7 @@ class Database final : private Used {
   JournalToTake left_journal_;
   std::weak_ptr<MemoryFile> journal_;  // threads: the holder of RESERVED
 
-  struct Wal {
-    std::shared_ptr<MemoryFile> file = std::make_shared<MemoryFile>();
-    std::atomic<bool> exists{false};
-    std::atomic<bool> in_use{false};  // holds commits, or held some since it was made
-    std::uint32_t page_bytes = 0;
-    struct Slot {
-      std::uint32_t page = 0;
-      std::uint32_t commit_pages = 0;  // not 0: ends a commit, after which the database has so many pages
-    };
-    std::vector<Slot> slots;                          // [0] is slot 1
-    std::uint64_t committed_slots = 0;                // those before are committed
-    NewestSlots latest;                               // the last committed versions
-    std::atomic<std::uint64_t> unpublished_slots{0};  // committed_slots, until SQLite is known to have published them
-  };
-  Wal wal_;
+  WalJournal wal_;
   SharedIndex index_;
   std::shared_ptr<WriterQueue> writers_ = std::make_shared<WriterQueue>();
 

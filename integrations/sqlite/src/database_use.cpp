@@ -68,15 +68,15 @@ Status Database::end() {
   if (store() == nullptr || read_only_ || lags_.load(std::memory_order_relaxed) || part_.is_open || part_.end_failed) {
     return kBusyHere;
   }
-  if (wal_.unpublished_slots.load(std::memory_order_relaxed) != 0) return kBusyHere;
+  if (wal_.unpublished() != 0) return kBusyHere;
   MEMLITH_TRY(store()->failure());
   try {
     if (!in_wal()) roll_back();
     // The changes that SQLite would undo with the journal of a failed rollback are undone.
     if (const auto left = journal(); left != nullptr) left->truncate(0);
     MEMLITH_TRY(persist());
-    forget_slots();
-    wal_.file->truncate(0);
+    wal_.forget_slots();
+    wal_.truncate(0);
     // Whatever the result, there is no store any more for a transaction.
     (void)close_store();
     return kOk;

@@ -552,11 +552,11 @@ int wal_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) 
   const Wal& state = wal_of(file);
   const auto begin = static_cast<std::uint64_t>(offset);
   if (state.holder != nullptr && state.holder->unwaited_lsn != 0) {
-    const bool page_one = state.database.wal_holds_page_one(begin);
+    const bool page_one = state.database.wal().holds_page_one(begin);
     const Status status = state.database.await_page(*state.holder, page_one);
     if (!status.ok()) return report(state.vfs.api(), status);
   }
-  return read_result(target, state.database.wal_read(begin, target, static_cast<std::uint64_t>(bytes)), bytes);
+  return read_result(target, state.database.wal().read(begin, target, static_cast<std::uint64_t>(bytes)), bytes);
 }
 int wal_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
   return guarded([&] {
@@ -575,7 +575,7 @@ int wal_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
   });
 }
 int wal_size(sqlite3_file* file, sqlite3_int64* bytes) {
-  *bytes = static_cast<sqlite3_int64>(wal_of(file).database.wal_size());
+  *bytes = static_cast<sqlite3_int64>(wal_of(file).database.wal().size());
   return SQLITE_OK;
 }
 
@@ -641,9 +641,9 @@ int open_wal(Vfs& vfs, const char* name, sqlite3_file* file, int flags, int* out
   auto shared = vfs.databases().find_owner(name, "-wal").shared();
   if (shared == nullptr) return SQLITE_CANTOPEN;
   Database& database = *shared->database;
-  if (!database.wal_exists()) {
+  if (!database.wal().exists()) {
     if ((flags & SQLITE_OPEN_CREATE) == 0) return SQLITE_CANTOPEN;
-    database.wal_create();
+    database.wal().make();
   }
   if (out_flags != nullptr) *out_flags = flags;
   Holder* const holder = database.find(number_at_hand());

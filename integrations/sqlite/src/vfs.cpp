@@ -119,7 +119,7 @@ int vfs_access(sqlite3_vfs* vfs, const char* name, int flags, int* result) {
       return SQLITE_OK;
     }
     if (const auto owner = mine.databases().find_owner(name, "-wal"); owner) {
-      *result = owner->wal_exists() && owner->wal_size() > 0 ? 1 : 0;
+      *result = owner->wal().exists() && owner->wal().size() > 0 ? 1 : 0;
       return SQLITE_OK;
     }
     if (mine.databases().find_owner(name, "-journal")) {
