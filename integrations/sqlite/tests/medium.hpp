@@ -82,12 +82,17 @@ class Medium {
   static int sync(sqlite3_file* file, int flags) {
     Medium& medium = get();
     const std::string name = of(file).name != nullptr ? of(file).name : "";
+    const std::uint64_t number = ++medium.begun_;
     const std::string bytes = name.empty() ? "" : read_file(name);
     if (medium.during_flush) medium.during_flush(name);
     if (medium.flushes_fail && name.ends_with("-wal")) return SQLITE_IOERR_FSYNC;
     const int code = real(file)->pMethods->xSync(real(file), flags);
     const std::lock_guard guard(medium.mutex_);
-    if (code == SQLITE_OK) medium.keep(name, bytes);
+    // Of two flushes in flight the one that began first may end last; what the other one kept includes its bytes.
+    if (code == SQLITE_OK && number > medium.kept_[name]) {
+      medium.keep(name, bytes);
+      medium.kept_[name] = number;
+    }
     return code;
   }
   // Pages that the kernel has forgotten are as on the medium, unless they were written again.
@@ -155,6 +160,8 @@ class Medium {
   sqlite3_vfs vfs_{};
   std::mutex mutex_;
   std::map<std::string, std::string> flushed_;
+  std::atomic<std::uint64_t> begun_{0};           // flushes
+  std::map<std::string, std::uint64_t> kept_;     // the number of the newest flush of which the bytes are in flushed_
   std::map<std::string, std::string> forgotten_;  // the bytes when the kernel forgot them
   std::map<std::string, std::string> written_;    // a byte that is not 0 for each that was written since
 };
