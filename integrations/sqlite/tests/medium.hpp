@@ -88,7 +88,7 @@ class Medium {
     if (medium.flushes_fail && name.ends_with("-wal")) return SQLITE_IOERR_FSYNC;
     const int code = real(file)->pMethods->xSync(real(file), flags);
     const std::lock_guard guard(medium.mutex_);
-    // Of two flushes in flight the one that began first may end last; what the other one kept includes its bytes.
+    // The first of two flushes in flight may end last; what the other one kept includes its bytes.
     if (code == SQLITE_OK && number > medium.kept_[name]) {
       medium.keep(name, bytes);
       medium.kept_[name] = number;
