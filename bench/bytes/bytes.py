@@ -43,13 +43,13 @@ def servers_of(product):
 
 
 def by_threads(count, act):
-    """Calls act(number of the thread) on so many threads, and ends with the first failure of one."""
+    """Calls act(number of the thread) in `count` threads. The first failure of a thread is the caller's."""
     failures = []
 
     def run(number):
         try:
             act(number)
-        except Exception as failure:  # pylint: disable=broad-except
+        except BaseException as failure:  # pylint: disable=broad-except  # also sys.exit(), which only ends a thread
             failures.append(failure)
     threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
     for each in threads:

@@ -88,8 +88,8 @@ def lines_of(results: dict[str, dict[str, Any]]) -> Iterator[str]:
                       f"{commands.get(each.run, '')} | {where} |"
         yield ""
     yield "## Sections\n"
-    yield "A section is what `./dev bench paper SECTION` runs, in so many minutes:\n"
-    yield "| section | about | took |"
+    yield "`./dev bench paper SECTION` runs a section. Minutes, as estimated and as measured:\n"
+    yield "| section | estimated | took |"
     yield "|---|---|---|"
     for section in dict.fromkeys(run.section for run in RUNS):
         own = [run for run in RUNS if run.section == section]

@@ -120,7 +120,7 @@ static_assert(sizeof(InUseHeader) == 16 && std::has_unique_object_representation
 inline constexpr std::uint64_t kInUseHeaderBytes = sizeof(InUseHeader);
 inline constexpr std::uint64_t kNoMoment = 0;  // in the place of the moment, if nothing is known of it
 
-// Who put the in-use header. In OwnBytes as a number.
+// The part of the program that put the in-use header. OwnBytes has the number.
 enum class InUse : std::uint32_t {
   none = 0,
   guard = 1,      // Store::put_guard()

@@ -72,7 +72,7 @@ class WalJournal {
  private:
   struct Slot {
     std::uint32_t page = 0;
-    std::uint32_t commit_pages = 0;  // not 0: ends a commit, after which the database has so many pages
+    std::uint32_t commit_pages = 0;  // 0, or the frame ends a commit: the pages of the database after it
   };
   [[nodiscard]] std::uint64_t frame_bytes() const;
   [[nodiscard]] std::uint64_t page_at(std::uint64_t slot) const;
