@@ -1,31 +1,21 @@
-// Memory, commits of rollback journals, and locks. Opening and closing are in database_open.cpp, WAL in wal.cpp.
+// Commits of rollback journals, and locks. Memory is in content.cpp, opening and closing in database_open.cpp, WAL in
+// wal.cpp.
 #include "database.hpp"
 
 #include <fmt/format.h>
 #include <sqlite3.h>
 
 #include <algorithm>
-#include <cstring>
-#include <utility>
 
-#include "base/memory_budget.hpp"
-#include "difference.hpp"
 #include "wal_format.hpp"
 
 namespace memlith::sqlite {
 
 using core::Detail;
 using core::Errc;
-using core::Extent;
 using core::fail;
-using core::kFile;
-using core::kMiB;
 using core::kOk;
-using core::kPageBytes;
 using core::Lsn;
-using core::ObjectId;
-using core::round_up;
-using core::SizeChange;
 using core::Status;
 
 namespace {

@@ -19,16 +19,11 @@ namespace memlith::sqlite {
 
 using core::Caching;
 using core::Detail;
-using core::Device;
 using core::Errc;
-using core::Extent;
 using core::fail;
 using core::file_log_name;
-using core::kFile;
 using core::kOk;
-using core::kPageBytes;
 using core::Log;
-using core::ObjectId;
 using core::OpenMode;
 using core::Result;
 using core::Status;
