@@ -17,7 +17,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
+from concurrent import futures
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench/kit")]
@@ -43,21 +43,10 @@ def servers_of(product):
 
 
 def by_threads(count, act):
-    """Calls act(number of the thread) in `count` threads. The first failure of a thread is the caller's."""
-    failures = []
-
-    def run(number):
-        try:
-            act(number)
-        except BaseException as failure:  # pylint: disable=broad-except  # also sys.exit(), which only ends a thread
-            failures.append(failure)
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    if failures:
-        raise failures[0]
+    """Calls act(number of the thread) in `count` threads. The failure of a thread, sys.exit() too, is the caller's."""
+    with futures.ThreadPoolExecutor(count) as pool:
+        for each in [pool.submit(act, number) for number in range(count)]:
+            each.result()
 
 
 class Library:
@@ -146,8 +135,8 @@ class AppLog(InStore):
     def fill(self):
         self.log = self.memlith.opened("applog_open", self.store, b"log", options(flags=CREATE, when_full=0))
         self.ending = False
-        self.consumer = threading.Thread(target=self.consume)
-        self.consumer.start()
+        self.pool = futures.ThreadPoolExecutor(1)
+        self.consumer = self.pool.submit(self.consume)
 
     def consume(self):
         entry = Entry()
@@ -170,7 +159,8 @@ class AppLog(InStore):
 
     def close(self):
         self.ending = True
-        self.consumer.join()
+        self.consumer.result()
+        self.pool.shutdown()
         self.memlith("applog_close", self.log)
         super().close()
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent import futures
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "bench/kit"), str(ROOT / "integrations/redis/tests")]
@@ -138,13 +139,11 @@ class Bench:
                 self.load(server, keys=self.given.keys, fill=True)
 
             def turn(side, servers=servers):
-                written = []
-                writer = threading.Thread(target=lambda: written.append(self.load(
-                    servers[side], clients=1, writes=100, keys=self.given.keys, seconds=self.given.seconds)))
-                writer.start()
-                read = self.load(servers[side], clients=4, writes=0, keys=self.given.keys, seconds=self.given.seconds)
-                writer.join()
-                return written[0], read
+                same = {"keys": self.given.keys, "seconds": self.given.seconds}
+                with futures.ThreadPoolExecutor() as pool:
+                    writer = pool.submit(self.load, servers[side], clients=1, writes=100, **same)
+                    read = self.load(servers[side], clients=4, writes=0, **same)
+                    return writer.result(), read
 
             for side, told in contest.in_turns(self.given.rounds, servers, turn).items():
                 more = {"flush_delay_us": delay_us}
