@@ -63,10 +63,8 @@ std::optional<Workers::Time> StatsPublisher::show() {
   return SteadyClock::now() + again.value_or(kShowEvery);
 }
 
-void StatsPublisher::stop() {
-  if (background_ == nullptr) return;
-  background_->shows.withdraw(job_);
-  background_ = nullptr;
+void StatsPublisher::withdraw() {
+  if (background_ != nullptr) background_->shows.withdraw(job_);
 }
 
 }  // namespace memlith::core

@@ -36,8 +36,11 @@ class StatsPublisher {
   static constexpr std::chrono::milliseconds kShowEvery{50};
   using OnShow = std::function<std::optional<std::chrono::milliseconds>()>;
   void set_on_show(OnShow on_show) { on_show_ = std::move(on_show); }
-  // When this returns, no background thread publishes the page, and none will.
-  void stop();
+  // When this returns, no background thread publishes the page or calls on_show, and none will. Others may still note
+  // changes.
+  void withdraw();
+  // After withdraw(), when no background thread notes changes any more.
+  void stop() { background_ = nullptr; }
   // Removes the file, which tells other processes that the store is open.
   void remove() { live_.remove(); }
 

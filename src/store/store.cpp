@@ -178,6 +178,7 @@ Status Store::start() {
     if (checkpointer_.look_for_idle(newest_ticket())) return IdleWatch::kLookAgain;
     return marks ? std::optional(StatsPublisher::kShowEvery) : std::nullopt;
   });
+  checkpointer_.start(*background_, *publisher_);
   publisher_->start(*background_);
   publisher_->publish();
   files_.log->set_on_durable([this] {
@@ -185,7 +186,6 @@ Status Store::start() {
     durable_event_.raise();
     collectors_.durable_moved();
   });
-  checkpointer_.start(*background_, *publisher_);
   enter(StoreState::writable);
   return take_over_in_use_header();
 }
@@ -217,6 +217,9 @@ void Store::stop_jobs() {
     (void)new (std::nothrow) std::shared_ptr<Background>(std::move(background_));
     return;
   }
+  // ORDER caller-before-called: the publisher's thread calls the marker and the checkpointer.
+  // [test Background.AnIdleStoreIsClosedWhileItIsLookedAt]
+  publisher_->withdraw();
   if (time_marker_ != nullptr) time_marker_->stop();
   flusher_->stop();
   checkpointer_.stop();

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "sim/decorators.hpp"
 #include "support/process_memory.hpp"
 #include "support/store_words.hpp"
 
@@ -98,6 +99,58 @@ TEST(Background, AnIdleStoreGoesHome) {
   EXPECT_GT(end, tail);
   EXPECT_GE(store->counters().home_bytes.load(), 3 * kMiB);
   EXPECT_OK(store->close());
+}
+
+// A store's counters are shown by a gate, which stops the first, second, third or fourth show after the last commit: one
+// of them finds that the store is idle, and asks for a checkpoint when the store is being closed.
+TEST(Background, AnIdleStoreIsClosedWhileItIsLookedAt) {
+  struct GatedVolume final : VolumeDecorator {
+    using VolumeDecorator::VolumeDecorator;
+    std::unique_ptr<Notice> make_notice(std::string_view, std::span<const std::byte>, Device*) override {
+      struct Gated final : Notice {
+        explicit Gated(GatedVolume& volume) : gate(volume) {}
+        void show(std::span<const std::byte>) override { gate.pass(); }
+        void remove() override {}
+        GatedVolume& gate;
+      };
+      return std::make_unique<Gated>(*this);
+    }
+    void pass() {
+      std::unique_lock lock(mutex);
+      if (passes < 0 || passes-- > 0) return;
+      is_held = true;
+      changed.notify_all();
+      changed.wait(lock, [this] { return !is_held; });
+    }
+    std::mutex mutex;
+    std::condition_variable changed;
+    int passes = -1;  // so many shows before the one that is held; negative: none is held
+    bool is_held = false;
+  };
+  for (int passes = 0; passes < 4; ++passes) {
+    SimVolume disk(SimImage{}, true);
+    GatedVolume volume(disk);
+    StoreOptions options;
+    options.create = true;
+    options.log_bytes = 8 * kMiB;
+    auto store = must(Store::open(volume, options));
+    const ObjectId object = create_object(*store, "a", 4 * kMiB);
+    for (std::uint64_t at = 0; at < 3 * kMiB; at += 64 * kKiB) {
+      ASSERT_OK(commit(*store, {{object, at, filled(64 * kKiB, 5)}}));
+    }
+    {
+      std::unique_lock lock(volume.mutex);
+      volume.passes = passes;
+      volume.changed.wait(lock, [&] { return volume.is_held; });
+    }
+    std::jthread opener([&volume] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // close() waits for the show by now, or soon
+      const std::lock_guard lock(volume.mutex);
+      volume.is_held = false;
+      volume.changed.notify_all();
+    });
+    EXPECT_OK(store->close()) << passes;
+  }
 }
 
 // Disks that stand still, as many as there are threads for checkpoints and more: another store's full log makes room
