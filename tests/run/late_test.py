@@ -122,16 +122,20 @@ os.wait()
         block = 1 << 20
         for _ in range(6):
             program = f"""
-import mmap, os, signal, threading, time
+import os, signal, threading, time
 fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)
+blocks = [bytes([each]) * {block} for each in range(1, 8)]
+counts = [0, 0, 0]
 def write(place):
-    (number, blocks) = (0, [bytes([each]) * {block} for each in range(1, 256)])
     while True:
-        os.pwrite(fd, blocks[number % 255], place * {block})
-        number += 1
+        os.pwrite(fd, blocks[counts[place] % 7], place * {block})
+        counts[place] += 1
 for place in range(3):
     threading.Thread(target=write, args=(place,), daemon=True).start()
-time.sleep(1)
+while min(counts) < 2:
+    time.sleep(0.01)
+os.fsync(fd)  # on a busy machine no commit of --commit-every may have come yet
+time.sleep(0.7)
 os.kill(os.getpid(), signal.SIGKILL)
 """
             done = self.run_with("*.bin", PYTHON, "-c", program, options=["--commit-every", "0.01"], check=False)
