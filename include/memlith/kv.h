@@ -174,7 +174,7 @@ MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_
  * wrote nothing, that of the newest commit that it may have read.
  * Errors, nothing took effect: INVALID (ended before), FULL - more than the log may grow to; split the work. NO_SPACE -
  *         the region or the file system is full, or there is no room yet for commits before this one. POISONED,
- *         CORRUPT - a page that had to be changed is damaged. NO_MEMORY.
+ *         CORRUPT - a page that had to be changed is damaged. IO with the detail READ - it cannot be read. NO_MEMORY.
  * Errors of SYNC alone, the commit took effect in memory, is a weak one, and `ticket` is set (what was read may be lost
  *         in a crash): IO - the flush failed, and the store is poisoned. NO_SPACE - the log cannot grow, and
  *         memlith_kv_persist tries again. */
@@ -207,8 +207,8 @@ MEMLITH_API int32_t memlith_kv_savepoint(memlith_kv_txn* txn, uint64_t* savepoin
 MEMLITH_API int32_t memlith_kv_undo_to(memlith_kv_txn* txn, uint64_t savepoint);
 
 /* Errors of all calls below: INVALID - the transaction has ended, no such map, a key of no bytes; the message says
- * which. CONFLICT - see above, the transaction has ended. CORRUPT - a page is damaged, the message says which; the
- * transaction goes on. NO_MEMORY. */
+ * which. CONFLICT - see above, the transaction has ended. CORRUPT - a page is damaged, IO - the disk does not give a
+ * page back that is used for the first time; the message says which, and the transaction goes on. NO_MEMORY. */
 
 /* Reads a record: that of the newest commit, or of the snapshot, durable or not. When a SYNC commit of the transaction
  * has returned, it is durable. Errors: NOT_FOUND. */

@@ -135,12 +135,32 @@ Status AppLog::check_first_page() {
   return kOk;
 }
 
+Status AppLog::load(const Ring& ring, std::uint64_t from, std::uint64_t to) const {
+  Status status = kOk;
+  ring.for_each_run(from, to - from, [&](std::uint64_t offset, std::uint64_t run) {
+    if (status.ok()) status = region_.load({offset, run});
+  });
+  return status;
+}
+
+Status AppLog::load_to(std::uint64_t position) {
+  const std::uint64_t to = std::min(position, loaded_from_ + ring_.capacity());
+  if (to <= loaded_to_) return kOk;
+  MEMLITH_TRY(load(ring_, loaded_to_, to));
+  const std::uint64_t offset = ring_.offset_of(to);  // whose page was loaded
+  loaded_to_ = to + std::min(round_up(offset, kPageBytes), kRingOffset + ring_.capacity()) - offset;
+  return kOk;
+}
+
 Status AppLog::find_end() {
   const LockGuard lock(mutex_);
+  loaded_from_ = loaded_to_ = consumed_.at;
   const std::uint64_t limit = consumed_.at + ring_.capacity() - kMarkBytes;
   std::uint64_t at = consumed_.at;
   std::uint64_t number = consumed_.number;
   for (;; ++number) {
+    MEMLITH_TRY(load_to(at + kMarkBytes));
+    MEMLITH_TRY(load_to(at + std::min(stored_bytes(ring_.header_at(at).bytes), limit - at)));
     const Found found = read_entry(ring_, at, number, limit - at, seed_, content_);
     if (found == Found::damage) {
       return damaged(ring_.offset_of(at), "neither the next entry of the application log nor its end is found");
@@ -247,6 +267,7 @@ Result<std::uint64_t> AppLog::append(std::span<const Content> given) {
       too_much_waits = (waits > 0 && waits + entries.bytes > frame_bytes_) || region_.store().collectors().refused() ||
                        (room && !may_wait(waits + entries.bytes + kPageBytes));
       if (!too_much_waits && room) {
+        MEMLITH_TRY(load_to(appended_ + entries.bytes + kMarkBytes));
         place(entries);
         note_waiting_commit();
         region_.store().stats()->applog_entries.fetch_add(entries.all.size(), std::memory_order_relaxed);
@@ -392,6 +413,7 @@ Status AppLog::hold_for(const Entries& entries) {
   KeptLock held(mutex_);
   mutex_.assert_held();
   if (!has_room(entries.bytes)) return no_room(entries.bytes, ring_.capacity());
+  MEMLITH_TRY(load_to(appended_ + entries.bytes + kMarkBytes));
   part_hold_ = std::move(held);
   return kOk;
 }

@@ -129,6 +129,9 @@ class AppLog final : public RegionUser, private Collector {
   Status format();
   Status check_first_page();
   Status find_end();
+  // The ring's bytes up to that position are about to be used, the first time maybe. Errors: io.
+  Status load_to(std::uint64_t position) MEMLITH_REQUIRES(mutex_);
+  Status load(const Ring& ring, std::uint64_t from, std::uint64_t to) const;
   [[nodiscard]] Status damaged(std::uint64_t offset, std::string_view what) const;
   [[nodiscard]] Status need_writable() const;
   [[nodiscard]] std::uint64_t frame_bytes_max() const { return region_.store().log_limit_bytes() / 2; }
@@ -211,6 +214,9 @@ class AppLog final : public RegionUser, private Collector {
   std::uint64_t handed_ MEMLITH_GUARDED_BY(mutex_) = 0;    // the position behind what is in the redo log
   // Everything before it was given up, or lies where it was before the log grew.
   std::uint64_t given_up_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  // Bytes are used first in the order of their positions, from `loaded_from_` on, and each of them was after a lap.
+  std::uint64_t loaded_from_ MEMLITH_GUARDED_BY(mutex_) = 0;
+  std::uint64_t loaded_to_ MEMLITH_GUARDED_BY(mutex_) = 0;
   // The lowest position that was the end of what is in the redo log since a release began.
   std::uint64_t lowest_handed_ MEMLITH_GUARDED_BY(mutex_) = 0;
   LoggedNumbers numbers_ MEMLITH_GUARDED_BY(mutex_);  // of entries

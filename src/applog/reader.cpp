@@ -178,6 +178,7 @@ Status AppLog::move_to_larger(std::uint64_t capacity) {
   Shape shape{capacity, lap, 0};
   shape.checksum = sum_of(shape, seed_);
   const Ring larger(region_.address(), shape);
+  MEMLITH_TRY(load(larger, released, appended_ + sizeof(EntryHeader)));
   Changes changes;
   const EntryHeader mark = end_mark(numbers_.logged() + 1, seed_);
   if (appended_ > wrap) {
@@ -192,7 +193,8 @@ Status AppLog::move_to_larger(std::uint64_t capacity) {
   MEMLITH_TRY(region_.commit_bytes(changes.extents, changes.sources, false).status());
   std::memcpy(region_.address() + kShapeOffset, &shape, sizeof shape);
   ring_ = larger;
-  given_up_ = released;
+  given_up_ = loaded_from_ = released;
+  loaded_to_ = appended_ + sizeof(EntryHeader);
   return kOk;
 }
 

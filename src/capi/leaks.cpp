@@ -23,6 +23,7 @@ struct Opened {
 };
 
 Status open_heap_in(Opened& opened) {
+  MEMLITH_TRY(opened.region->load({0, opened.region->size()}));  // every word may be a pointer
   if (!holds_heap(*opened.region)) return kOk;
   MEMLITH_TRY_ASSIGN(opened.heap, Heap::open(*opened.region));
   return opened.heap->verify().status();

@@ -26,6 +26,7 @@ Status look_at(Store& store, const ObjectInfo& object, const Look& look) {
   RegionOptions options;
   options.anywhere = true;  // the program may have the store open in this process
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<Region> region, Region::open(store, object.name, options));
+  MEMLITH_TRY(region->load({0, std::min(region->size(), kPageBytes)}));
   if (kv::holds_kv(*region)) {
     MEMLITH_TRY_ASSIGN(const std::unique_ptr<kv::Kv> found, kv::Kv::open(*region, {}));
     MEMLITH_TRY(found->verify().status());
@@ -77,8 +78,9 @@ int32_t memlith_verify_pointers(const char* path, void (*found)(void* context, c
     MEMLITH_TRY_ASSIGN(const std::unique_ptr<Session> session, open_to_read(path));
     for (const ObjectInfo& object : session->store().objects()) {
       if (object.size_bytes < sizeof(std::uint64_t)) continue;
-      MEMLITH_TRY(look_at(session->store(), object, [&](const Region& region, Heap*, Holds holds) {
+      MEMLITH_TRY(look_at(session->store(), object, [&](const Region& region, Heap*, Holds holds) -> Status {
         if (holds == Holds::kv || holds == Holds::applog) return kOk;  // keys, values and entries are no pointers
+        MEMLITH_TRY(region.load({0, region.size()}));
         for (const std::string& sentence : addresses_of_processes(region)) found(context, sentence.c_str());
         return kOk;
       }));

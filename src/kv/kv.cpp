@@ -27,6 +27,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
     return fail(Errc::incompatible, Detail::kv, "region \"{}\" has {} bytes; a kv store has at least {}",
                 region.shown_name(), region.size(), 2 * kPageBytes);
   }
+  MEMLITH_TRY_ASSIGN(const bool fresh, region.is_for_making("a kv store", options.create, options.exclusive));
   auto kv = std::unique_ptr<Kv>(new Kv(region));
   if (options.board != nullptr) {
     kv->board_ = options.board;
@@ -37,7 +38,6 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
     MEMLITH_TRY(kv->pages_.words.attach(region));
   }
   kv->manual_ = options.manual || kv->read_only();
-  MEMLITH_TRY_ASSIGN(const bool fresh, region.is_for_making("a kv store", options.create, options.exclusive));
   {
     const LockGuard lock(kv->pages_.writer.mutex());
     if (fresh) kv->pages_.writer.format();

@@ -45,7 +45,7 @@ struct Pages {
     explicit Reading(Pages&) {}
   };
 #endif
-  // The page as of `view`. Errors: corrupt.
+  // The page as of `view`. Errors: corrupt, io.
   Result<PageView> look(PageNumber page, Stamp view);
   // A page that was looked at is of the tree with that root. To be confirmed, like its bytes.
   [[nodiscard]] static bool is_of_tree(const PageView& view, PageNumber map) {

@@ -122,6 +122,7 @@ Result<PageNumber> Writer::take(std::uint32_t pages, std::optional<PageNumber> r
       return words_.corrupt(first + i, "it is in the list of free pages, and in use");
     }
   }
+  MEMLITH_TRY(words_.load_to_fill(first, pages));
   note_use({first, pages, PageUse::other});
   if (!run.has_value()) {
     header.pages += pages;

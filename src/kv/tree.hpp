@@ -245,8 +245,7 @@ class TreeReader {
   [[nodiscard]] bool unchanged(const Leaf& leaf) const {
     return leaf.stays || (pages_.words.word(leaf.page) == leaf.word && pages_.words.detached() == leaf.detached);
   }
-  // A long value of a snapshot, where it lies; valid as long as the snapshot is active. The value is not looked at.
-  // Errors: corrupt.
+  // A long value of a snapshot, where it lies; valid as long as the snapshot is active. Errors: corrupt, io.
   Result<std::string_view> view_of(const OverflowReference& reference);
   // Copies a long value of the newest state to `target`, which has reference.bytes bytes. False: it changed meanwhile.
   Result<bool> copy_of(const OverflowReference& reference, char* target);

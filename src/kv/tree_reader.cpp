@@ -215,8 +215,7 @@ Result<std::string_view> TreeReader::view_of(const OverflowReference& reference)
   MEMLITH_ASSERT(view_ != kNewest);
   Words& words = pages_.words;
   if (!lies_within(reference, words.count())) return words.corrupt(reference.first, "a value does not lie there");
-  // Other processes have to load it first.
-  if (words.is_shared() && words.word(reference.first) == 0) MEMLITH_TRY(words.check(reference.first));
+  if (words.word(reference.first) == 0) MEMLITH_TRY(words.check(reference.first));  // which loads it
   return words.value_of(reference);
 }
 

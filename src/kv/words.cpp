@@ -1,5 +1,7 @@
 #include "kv/words.hpp"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -71,23 +73,36 @@ Status Words::corrupt(PageNumber page, std::string_view fault) const {
   const std::string_view then = region_ != nullptr
                                     ? region_->after_damage(page * kPageBytes)
                                     : "end the programs that have the kv store open, and run memlith verify --data";
-  return fail(Errc::corrupt, Detail::kv, "region \"{}\": page {} of the kv store is damaged: {}; {}", name_, page,
-              fault, then);
+  std::string place;
+  if (region_ != nullptr) {
+    if (const auto file = region_->store().home_path(region_->object()); file.ok()) {
+      place = fmt::format(" ({} at offset {})", *file, page * kPageBytes);
+    }
+  }
+  return fail(Errc::corrupt, Detail::kv, "region \"{}\": page {} of the kv store is damaged: {}{}; {}", name_, page,
+              fault, place, then);
+}
+
+// No commit has changed the pages since the store was opened, so the region has them as recovery left them.
+void Words::take_over(PageNumber first, std::uint64_t pages) {
+  const std::uint64_t at = first * kPageBytes;
+  if (board_ != nullptr) std::memcpy(base_ + at, region_->address() + at, pages * kPageBytes);
+}
+
+Status Words::load_to_fill(PageNumber first, std::uint64_t pages) {
+  const bool known = pages == 1 && own_word(first) != 0;
+  return known || board_ != nullptr ? kOk : region_->load({first * kPageBytes, pages * kPageBytes});
 }
 
 // A page is changed only when it was checked, so nothing changes it here.
 Status Words::check(PageNumber page) {
   if (page == kHeaderPage || page >= count()) return corrupt(page, "there is no such page");
   if (keeper_ != nullptr) return keeper_->load(page);
+  MEMLITH_TRY(region_->load({page * kPageBytes, kPageBytes}));  // from the disk, beside other threads
   const LockGuard lock(check_mutex_);
   if (word(page) != 0) return kOk;
   if (use(page) == PageUse::inside) return corrupt(page, kWithinAValue);
-  // No commit has changed it since the store was opened, so the region has it as recovery left it.
-  const auto load = [this](PageNumber first, std::uint64_t pages) {
-    const std::uint64_t at = first * kPageBytes;
-    if (board_ != nullptr) std::memcpy(base_ + at, region_->address() + at, pages * kPageBytes);
-  };
-  load(page, 1);
+  take_over(page, 1);
   const std::string_view fault = fault_of_page(bytes_of(page), page, count());
   if (!fault.empty()) return corrupt(page, fault);
   const RunHeader run = run_of(bytes_of(page));
@@ -97,7 +112,8 @@ Status Words::check(PageNumber page) {
       const auto inner = static_cast<PageNumber>(page + i);
       if (use(inner) != PageUse::other) return corrupt(inner, "it lies within a value, and is in use");
     }
-    load(page + 1, pages - 1);
+    MEMLITH_TRY(region_->load({(page + 1) * kPageBytes, (pages - 1) * kPageBytes}));
+    take_over(page + 1, pages - 1);
     set_use(page + 1, pages - 1, PageUse::inside);
   }
   if (run.kind != PageKind::free) set_use(page, 1, PageUse::own);

@@ -53,7 +53,7 @@ struct PageView {
 class PagesKeeper {
  public:
   virtual ~PagesKeeper() = default;
-  // The page is checked when it returns ok. Errors: corrupt, and those of check().
+  // The page is checked when it returns ok. Errors: corrupt, io, and those of check().
   virtual Status load(PageNumber page) = 0;
   // The snapshot in that slot is one of the newest state when it returns ok. Errors: those of check().
   virtual Status settle(std::size_t slot) = 0;
@@ -99,13 +99,13 @@ class Words {
     return place == 0 ? base_ + page * kPageBytes : arena_.at(place);
   }
   [[nodiscard]] PageArena& arena() { return arena_; }
-  // The page, which was checked since opening; it is of a tree, or begins a value. Errors: corrupt.
+  // The page, which was checked since opening; it is of a tree, or begins a value. Errors: corrupt, io.
   Result<const std::byte*> sound(PageNumber page);
   // The same for the first page of a free run.
   Result<RunHeader> sound_free(PageNumber page);
   // The same for the first page of a run with that value.
   Result<const std::byte*> sound_run(const OverflowReference& reference);
-  // Checks a page whose word is 0, and the run that it begins. Errors: corrupt.
+  // Checks a page whose word is 0, and the run that it begins. Errors: corrupt, io.
   Status check(PageNumber page);
   [[nodiscard]] Status corrupt(PageNumber page, std::string_view fault) const;
   // How often pages went without a change of their own: a copy of a leaf may be one of what is there no more. Read
@@ -139,6 +139,8 @@ class Words {
     MEMLITH_ASSERT(pages <= states_count_);  // a page has its word before it has its bytes
     pages_->store(pages, std::memory_order_release);
   }
+  // Free pages are about to be filled. Errors: io.
+  Status load_to_fill(PageNumber first, std::uint64_t pages) MEMLITH_REQUIRES(writing);
   [[nodiscard]] std::byte* at(PageNumber page) MEMLITH_REQUIRES(writing) { return bytes_at(page, place(page)); }
   // The page is being changed.
   void set_place(PageNumber page, std::uint32_t place) MEMLITH_REQUIRES(writing) {
@@ -170,6 +172,7 @@ class Words {
 
  private:
   void make_tags(PageNumber page);
+  void take_over(PageNumber first, std::uint64_t pages);
 
   Region* region_ = nullptr;
   Board* board_ = nullptr;         // null: this process alone has the kv store

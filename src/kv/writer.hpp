@@ -69,10 +69,10 @@ class Writer {
   std::byte* change(PageNumber page) MEMLITH_REQUIRES(writing) { return change(page, true); }
   // These bytes of the page are part of the commit.
   void note(PageNumber page, std::uint64_t offset, std::uint64_t bytes) MEMLITH_REQUIRES(writing);
-  // To be formatted by the caller; there is room. Errors: of a damaged file alone - corrupt, no_space.
+  // To be formatted by the caller; there is room. Errors: io; of a damaged file alone - corrupt, no_space.
   Result<PageNumber> allocate() MEMLITH_REQUIRES(writing);
   void free(PageNumber page) MEMLITH_REQUIRES(writing);  // of a tree
-  // A new run with the value. Errors: no_space, corrupt.
+  // A new run with the value. Errors: no_space, io, corrupt.
   Result<PageNumber> write_run(std::string_view value) MEMLITH_REQUIRES(writing);
   // True if no snapshot may look at the sound run, so that it can be overwritten.
   [[nodiscard]] bool is_own_run(PageNumber first) const MEMLITH_REQUIRES(writing) {

@@ -1,5 +1,5 @@
-// Pages of a private mapping: dropped, so that they are read from home again at the next use, or copied before the
-// first store. Floor: region.
+// Pages of a private mapping: dropped, so that they are read from home again at the next use, read before the first
+// use, or copied before the first store. Floor: region.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,7 +17,8 @@
 #endif
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
+#define MADV_POPULATE_READ 22  // Linux 5.14
+#define MADV_POPULATE_WRITE 23
 #endif
 
 namespace memlith::core {
@@ -25,6 +26,13 @@ namespace memlith::core {
 // Copies the pages of a home that is slower than memory, so that no load goes there. If the kernel refuses, a page is
 // copied at the first store to it, as ever.
 inline void copy_pages(std::byte* at, std::uint64_t bytes) { (void)::madvise(at, bytes, MADV_POPULATE_WRITE); }
+
+// Reads the kernel's pages of the range. False, with errno: the disk does not give one of them back, and its use would
+// raise SIGBUS. True, too, if the kernel does not try: the use shows then how the page is.
+inline bool load_pages(std::byte* at, std::uint64_t bytes) {
+  if (::madvise(at, bytes, MADV_POPULATE_READ) == 0) return true;
+  return errno != EFAULT && errno != EHWPOISON && errno != EIO;
+}
 
 // The kernel's pages that lie in the range completely.
 inline Range host_pages_in(Range range) {

@@ -90,6 +90,8 @@ class Region {
   // none: nothing was made in it, or a crash cut the making. Errors: not_found - there is none, and `create` is not set
   // or the store is read-only; exists - `exclusive` forbids to open what is there.
   [[nodiscard]] Result<bool> is_for_making(std::string_view what, bool create, bool exclusive) const;
+  // For a structure, before its first use of these bytes: see RegionMapping::load().
+  [[nodiscard]] Status load(Range range) const { return mapping_.load(range); }
   // For the message of a structure that finds its bytes around `offset` damaged: what to do. In a store that is open
   // for writing, the memory alone may be damaged.
   [[nodiscard]] std::string_view after_damage(std::uint64_t offset) const;
@@ -222,6 +224,7 @@ class Region {
         process_scope_(options.process_scope) {}
   Status begin(const ObjectInfo& info, const RegionOptions& options);
   [[nodiscard]] Status need_writable() const;
+  [[nodiscard]] Result<bool> is_blank() const;  // nothing but zeros where each structure has others
   [[nodiscard]] Result<ThreadNumber> thread_of(Scope scope) const;
   [[nodiscard]] Status check_unchanging() const;
 

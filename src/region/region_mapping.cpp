@@ -46,9 +46,10 @@ Status RegionMapping::begin(std::uint64_t size_bytes) {
   if (!store.read_only()) return kOk;
   // Bytes beyond the end are of a time when the file was longer; a piece may lie across it.
   const auto lay_over = [this, size_bytes](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
-    if (offset < size_bytes) {
-      std::memcpy(base_ + offset, bytes.data(), std::min<std::uint64_t>(bytes.size(), size_bytes - offset));
-    }
+    if (offset >= size_bytes) return kOk;
+    const std::uint64_t count = std::min<std::uint64_t>(bytes.size(), size_bytes - offset);
+    MEMLITH_TRY(load({offset, count}));
+    std::memcpy(base_ + offset, bytes.data(), count);
     return kOk;
   };
   MEMLITH_TRY(store.overlay().for_each(home_.object(), lay_over));
@@ -77,6 +78,22 @@ Status RegionMapping::map_pages(std::uint64_t begin, std::uint64_t end, int prot
   }
   const bool copied = protection != PROT_READ && !store.read_only() && store.runs_from_copies();
   if (copied) copy_pages(base_ + begin, end - begin);
+  return kOk;
+}
+
+// A piece of them may be read at the second try, or by another thread.
+Status RegionMapping::load(Range range) const {
+  const Range pages = host_pages_around(range);
+  if (load_pages(base_ + pages.offset, pages.bytes)) return kOk;
+  for (std::uint64_t at = pages.offset; at < pages.offset + pages.bytes; at += host_page_bytes()) {
+    if (load_pages(base_ + at, host_page_bytes())) continue;
+    MEMLITH_TRY_ASSIGN(const std::string file, home_.store().home_path(home_.object()));
+    return fail(Errc::io, Detail::read,
+                "region \"{}\": cannot read {} at offset {}: the disk does not give it back, or the file was cut "
+                "short; `dmesg` names the disk. `memlith verify --data` finds all such places; restore the store from "
+                "a copy or an archive",
+                shown_name_, file, at);
+  }
   return kOk;
 }
 

@@ -52,6 +52,9 @@ class RegionMapping {
   // Maps the region in its size at opening. In a read-only store the log's bytes lie over the home's then, and nothing
   // can be stored to.
   Status begin(std::uint64_t size_bytes);
+  // Reads pages that may not be in memory yet, before their first use: a sector that the disk does not give back is
+  // `io` here, and a signal (SIGBUS) at the use. Before Linux 5.14 it is the signal.
+  [[nodiscard]] Status load(Range range) const;
   // Maps pages [begin, end) over the home file again, only to be read: without a lock and without allocating.
   Status map_to_read(std::uint64_t begin, std::uint64_t end) { return map_pages(begin, end, PROT_READ); }
 

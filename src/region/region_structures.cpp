@@ -13,11 +13,23 @@ namespace {
 constexpr std::uint64_t kBlankBytes = 64 * kKiB;  // every structure begins with bytes other than zero before that
 }  // namespace
 
+// Page by page: those behind the first that has bytes may be unreadable.
+Result<bool> Region::is_blank() const {
+  const std::uint64_t end = std::min(size(), kBlankBytes);
+  for (std::uint64_t at = 0; at < end; at += kPageBytes) {
+    std::span<const std::byte> page(address() + at, std::min(kPageBytes, end - at));
+    MEMLITH_TRY(load({at, page.size()}));
+    if (at == 0) {  // the first bytes are left to the in-use header
+      if (page.size() >= kInUseHeaderBytes && !is_left_to_in_use_header(address())) return false;
+      page = page.subspan(std::min<std::size_t>(page.size(), kInUseHeaderBytes));
+    }
+    if (!is_zero(page)) return false;
+  }
+  return true;
+}
+
 Result<bool> Region::is_for_making(std::string_view what, bool create, bool exclusive) const {
-  const std::span<const std::byte> first(address(), std::min(size(), kBlankBytes));
-  // The first bytes are left to the in-use header.
-  const auto rest = first.subspan(std::min<std::size_t>(first.size(), kInUseHeaderBytes));
-  const bool blank = (first.size() < kInUseHeaderBytes || is_left_to_in_use_header(address())) && is_zero(rest);
+  MEMLITH_TRY_ASSIGN(const bool blank, is_blank());
   if (!blank && create && exclusive) {
     return fail(Errc::exists, Detail::object, "{}: there is a region \"{}\" already", store().path(), name_);
   }
@@ -44,7 +56,8 @@ std::string_view Region::after_damage(std::uint64_t offset) const {
   alignas(kPageBytes) std::array<std::byte, kPageBytes> bytes;
   const std::span<std::byte> home = std::span(bytes).first(std::min(kPageBytes, size() - page));
   const KeptSentence sentence;
-  const bool differs = home_.read(page, home).ok() && std::memcmp(home.data(), address() + page, home.size()) != 0;
+  const bool differs = home_.read(page, home).ok() && load({page, home.size()}).ok() &&
+                       std::memcmp(home.data(), address() + page, home.size()) != 0;
   return differs ? kInMemory : kUnknown;
 }
 

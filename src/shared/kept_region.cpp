@@ -37,6 +37,7 @@ Result<std::unique_ptr<KeptRegion>> KeptRegion::open(Session& session, const Req
 
 Status KeptRegion::share() {
   MEMLITH_ASSERT(shared_.data() == nullptr && bytes_ == open_.region->size());
+  MEMLITH_TRY(open_.region->load({0, bytes_}));
   MEMLITH_TRY_ASSIGN(memory_, shm::make_memory("memlith-shared", bytes_));
   MEMLITH_TRY_ASSIGN(shared_, shm::Mapping::map(memory_.get(), bytes_, {}));
   fill();

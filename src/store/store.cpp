@@ -387,6 +387,11 @@ Result<Mappable> Store::mappable_home(ObjectId id, std::uint64_t offset, std::ui
   return device->mappable(offset, bytes);
 }
 
+Result<std::string> Store::home_path(ObjectId id) {
+  MEMLITH_TRY_ASSIGN(const Device* const device, files_.homes.get(id));
+  return device->path();
+}
+
 Result<std::vector<std::byte>> Store::read_home(ObjectId id) {
   const std::optional<ObjectInfo> info = directory_->find(id);
   if (!info.has_value()) return fail(Errc::not_found, Detail::object, "{}: there is no object {}", path(), id.value);
@@ -434,36 +439,6 @@ Status Store::bring_home(Lsn end) {
   if (home_lsn() >= end) return kOk;
   MEMLITH_TRY(sync(end));  // a checkpoint takes what is durable
   return checkpointer_.bring_home(end);
-}
-
-// ---- sums ------------------------------------------------------------------------------------------------------
-
-Result<std::uint64_t> Store::complete_sums() {
-  MEMLITH_TRY(check_process());
-  std::uint64_t completed = 0;
-  MEMLITH_TRY(checkpointer_.checkpoint_and([&]() -> Status {
-    for (const ObjectInfo& info : directory_->objects()) {
-      MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(info.id));
-      MEMLITH_TRY_ASSIGN(const std::uint64_t blocks, files_.sums.complete(info.id, *device));
-      completed += blocks;
-    }
-    return kOk;
-  }));
-  return completed;
-}
-
-Result<std::uint64_t> Store::check_sums(ObjectId id, const std::function<void(std::uint64_t offset)>& wrong) {
-  MEMLITH_TRY(check_process());
-  std::uint64_t unknown = 0;
-  MEMLITH_TRY(checkpointer_.checkpoint_and([&]() -> Status {
-    MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
-    return files_.sums.judge(id, *device, [&](std::uint64_t offset, SumsFile::Verdict verdict) {
-      if (verdict == SumsFile::Verdict::unknown) ++unknown;
-      if (verdict == SumsFile::Verdict::wrong) wrong(offset);
-      return kOk;
-    });
-  }));
-  return unknown;
 }
 
 // ---- copies of homes: what a checkpoint left, before the next one begins ---------------------------------------

@@ -195,6 +195,8 @@ class Store {
   // Where an object's home file can be mapped, from the offset on. In a read-only store, the overlay has to be laid
   // over the mapping.
   Result<Mappable> mappable_home(ObjectId id, std::uint64_t offset, std::uint64_t bytes);
+  // For messages.
+  Result<std::string> home_path(ObjectId id);
   // The end of the newest commit to the object since the store was opened; committers to the object update it. What the
   // store found when it was opened is home already.
   std::shared_ptr<Atomic<std::uint64_t>> committed_lsn(ObjectId id) { return directory_->committed_lsn(id); }

@@ -18,11 +18,6 @@ using core::kOk;
 using core::kPageBytes;
 using core::Status;
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
-
 Image::~Image() {
   for (std::uint64_t i = 0; i < segments_; ++i) {
     const std::unique_ptr<Segment> gone(&whole_segment(i));
@@ -77,10 +72,7 @@ Status Image::load(std::uint64_t offset, std::uint64_t bytes) const {
 bool Image::load_page(Segment& segment, std::uint64_t page) {
   for (const std::uint64_t pages : {std::uint64_t{16}, core::host_page_bytes() / kPageBytes}) {
     const std::uint64_t first = core::round_down(page, pages);
-    const bool loaded =
-        ::madvise(segment.memory + first * kPageBytes, pages * kPageBytes, MADV_POPULATE_READ) == 0 ||
-        (errno != EFAULT && errno != EHWPOISON && errno != EIO);  // not tried: the access shows what the page is
-    if (loaded) {
+    if (core::load_pages(segment.memory + first * kPageBytes, pages * kPageBytes)) {
       segment.loaded[first / 64].fetch_or(((std::uint64_t{1} << pages) - 1) << first % 64, std::memory_order_relaxed);
       return true;
     }
