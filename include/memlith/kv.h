@@ -64,9 +64,14 @@ typedef uint32_t memlith_kv_map;
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
+/* Each page is compared with the checksum that is kept of it (docs/guarantees.md, "Rot") once, when it is first used
+ * after the opening. A call that meets a page which the disk has changed returns CORRUPT. Not for one-file stores and
+ * stores that are followed (UNSUPPORTED). */
+enum { MEMLITH_KV_CHECK_PAGES = 32 };
+
 typedef struct memlith_kv_options {
   uint64_t struct_size;
-  uint32_t flags;     /* MEMLITH_CREATE, MEMLITH_EXCLUSIVE */
+  uint32_t flags;     /* MEMLITH_CREATE, MEMLITH_EXCLUSIVE, MEMLITH_KV_CHECK_PAGES (not of memlith_kv_open_shared) */
   uint32_t reserved;  /* 0 */
   uint64_t max_size;  /* the largest size of the region of a new kv store; 0 = 1 TiB; takes addresses only */
   uint64_t window_ms; /* the window of weak commits; see memlith_kv_set_window */

@@ -266,6 +266,7 @@ struct KvBeginOptions {
 struct KvOptions {
   bool create = false;
   bool exclusive = false;
+  bool check_pages = false;  // MEMLITH_KV_CHECK_PAGES
   std::uint64_t max_size = 0;
   std::uint64_t window_ms = 0;
   std::uint64_t window_bytes = 0;
@@ -435,8 +436,9 @@ class Kv {
   static memlith_kv_options plain_of(const KvOptions& options) {
     memlith_kv_options plain{};
     plain.struct_size = sizeof plain;
-    plain.flags =
-        detail::flag_if(options.create, MEMLITH_CREATE) | detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE);
+    plain.flags = detail::flag_if(options.create, MEMLITH_CREATE) |
+                  detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE) |
+                  detail::flag_if(options.check_pages, MEMLITH_KV_CHECK_PAGES);
     plain.max_size = options.max_size;
     plain.window_ms = options.window_ms;
     plain.window_bytes = options.window_bytes;

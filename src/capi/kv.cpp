@@ -55,7 +55,7 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     MEMLITH_TRY(read_options(options, given));
     memlith_region_options plain_options{};
     plain_options.struct_size = sizeof plain_options;
-    plain_options.flags = given.flags & ~std::uint32_t{MEMLITH_KV_VOLATILE};
+    plain_options.flags = given.flags & ~std::uint32_t{MEMLITH_KV_VOLATILE | MEMLITH_KV_CHECK_PAGES};
     plain_options.tracker = MEMLITH_TRACKER_EXPLICIT;
     plain_options.max_size = given.max_size > 0 ? given.max_size : kReserveBytes;
     plain_options.size = std::min(kFirstBytes, plain_options.max_size);
@@ -63,13 +63,13 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     kv::KvOptions wanted;
     wanted.create = inner.create;
     wanted.exclusive = inner.exclusive;
+    wanted.compares = (given.flags & MEMLITH_KV_CHECK_PAGES) != 0;
     wanted.is_volatile = (given.flags & MEMLITH_KV_VOLATILE) != 0;
     MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
-    Session& session = session_of(store);
     inner.limited = Limited::always;
     inner.anywhere = true;  // no address is kept in a kv store
     inner.use_magic = kv::kMagic;
-    MEMLITH_TRY_ASSIGN(Kv* const kv, open_in_region(session, name, inner,
+    MEMLITH_TRY_ASSIGN(Kv* const kv, open_in_region(session_of(store), name, inner,
                                                     [&wanted](Region& region) { return Kv::open(region, wanted); }));
     *result = handle_of(kv);
     return kOk;

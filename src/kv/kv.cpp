@@ -37,6 +37,11 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
   } else {
     MEMLITH_TRY(kv->pages_.words.attach(region));
   }
+  if (options.compares) {
+    MEMLITH_TRY_ASSIGN(auto sums, region.store().open_sums(region.object()));
+    kv->pages_.words.compare_with(std::move(sums));
+    if (!fresh) MEMLITH_TRY(kv->pages_.words.compare(kHeaderPage, 1));
+  }
   kv->manual_ = options.manual || kv->read_only();
   {
     const LockGuard lock(kv->pages_.writer.mutex());

@@ -26,6 +26,7 @@ struct KvOptions {
   bool manual = false;                // without a thread: nothing but sync commits and persist() makes commits durable
   bool is_volatile = false;           // nothing is logged but the empty kv store of a new region
   bool exclusive = false;             // with `create`: refuse one that is there
+  bool compares = false;              // each page with its sum, at its first use
   std::shared_ptr<Board> board = {};  // of a keeper: where its clients read the pages
 };
 

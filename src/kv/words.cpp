@@ -84,9 +84,26 @@ Status Words::corrupt(PageNumber page, std::string_view fault) const {
 }
 
 // No commit has changed the pages since the store was opened, so the region has them as recovery left them.
-void Words::take_over(PageNumber first, std::uint64_t pages) {
+Status Words::take_over(PageNumber first, std::uint64_t pages) {
+  MEMLITH_TRY(compare(first, pages));
   const std::uint64_t at = first * kPageBytes;
   if (board_ != nullptr) std::memcpy(base_ + at, region_->address() + at, pages * kPageBytes);
+  return kOk;
+}
+
+// Where the log lies over the region, memory is newer than the sum. A sum that cannot be read says nothing.
+Status Words::compare(PageNumber first, std::uint64_t pages) {
+  if (sums_ == nullptr) return kOk;
+  const Store& store = region_->store();
+  for (std::uint64_t page = first; page < first + pages; ++page) {
+    if (store.read_only() && store.overlay().has(region_->object(), page)) continue;
+    const std::uint64_t at = page * kPageBytes;
+    const auto found = sums_->judge(at, {region_->address() + at, kPageBytes});
+    if (found.ok() && *found == SumsFile::Verdict::wrong) {
+      return corrupt(static_cast<PageNumber>(page), "it is not as it was written, as its checksum says");
+    }
+  }
+  return kOk;
 }
 
 Status Words::load_to_fill(PageNumber first, std::uint64_t pages) {
@@ -102,7 +119,7 @@ Status Words::check(PageNumber page) {
   const LockGuard lock(check_mutex_);
   if (word(page) != 0) return kOk;
   if (use(page) == PageUse::inside) return corrupt(page, kWithinAValue);
-  take_over(page, 1);
+  MEMLITH_TRY(take_over(page, 1));
   const std::string_view fault = fault_of_page(bytes_of(page), page, count());
   if (!fault.empty()) return corrupt(page, fault);
   const RunHeader run = run_of(bytes_of(page));
@@ -113,7 +130,7 @@ Status Words::check(PageNumber page) {
       if (use(inner) != PageUse::other) return corrupt(inner, "it lies within a value, and is in use");
     }
     MEMLITH_TRY(region_->load({(page + 1) * kPageBytes, (pages - 1) * kPageBytes}));
-    take_over(page + 1, pages - 1);
+    MEMLITH_TRY(take_over(page + 1, pages - 1));
     set_use(page + 1, pages - 1, PageUse::inside);
   }
   if (run.kind != PageKind::free) set_use(page, 1, PageUse::own);

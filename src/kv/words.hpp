@@ -29,6 +29,7 @@
 #include "kv/page_state.hpp"
 #include "kv/snapshots.hpp"
 #include "region/region.hpp"
+#include "store/sums.hpp"
 
 namespace memlith::core::kv {
 
@@ -81,6 +82,10 @@ class Words {
   [[nodiscard]] Status check_keeper() const { return keeper_ == nullptr ? kOk : keeper_->check(); }
   // For messages.
   [[nodiscard]] const std::string& name() const { return name_; }
+  // From now on each page is compared with its sum when it is checked. Not with another thread.
+  void compare_with(std::unique_ptr<SumsFile> sums) { sums_ = std::move(sums); }
+  // Errors: corrupt - a page is not as it was written. No commit has changed it since the opening.
+  Status compare(PageNumber first, std::uint64_t pages);
   // The page was made here, and not read from the region.
   void made(PageNumber page) MEMLITH_REQUIRES(writing);
   // No page is known to be sound, and none is there until the writer has read the header. No thread reads.
@@ -172,7 +177,7 @@ class Words {
 
  private:
   void make_tags(PageNumber page);
-  void take_over(PageNumber first, std::uint64_t pages);
+  Status take_over(PageNumber first, std::uint64_t pages);
 
   Region* region_ = nullptr;
   Board* board_ = nullptr;         // null: this process alone has the kv store
@@ -184,6 +189,7 @@ class Words {
   PageArena arena_;
   std::atomic<std::uint64_t> detached_{0};  // pairs with a cursor's look at its leaf
   Mutex check_mutex_;                       // held while a page is checked, and so while its first tags are made
+  std::unique_ptr<SumsFile> sums_;          // used under it; null: pages are not compared
   std::atomic<PageNumber> own_pages_{0};
   std::atomic<PageNumber>* pages_ = &own_pages_;  // those of the header, for readers
 };

@@ -190,6 +190,13 @@ Status Overlay::copy_to(ObjectId object, std::uint64_t offset, std::span<std::by
   return kOk;
 }
 
+bool Overlay::has(ObjectId object, std::uint64_t page) const {
+  const auto found = objects_.find(object);
+  if (found == objects_.end()) return false;
+  const auto leaf = found->second.find(page / kLeafPages);
+  return leaf != found->second.end() && !leaf->second[page % kLeafPages].empty();
+}
+
 std::vector<ObjectId> Overlay::objects() const {
   std::vector<ObjectId> result;
   for (const auto& [object, leaves] : objects_) result.push_back(object);

@@ -37,6 +37,8 @@ class Overlay {
   Status for_each(ObjectId object, const Visit& visit) const;
   // Puts the bytes that it has of these over the others.
   Status copy_to(ObjectId object, std::uint64_t offset, std::span<std::byte> target) const;
+  // True if it has bytes of that page.
+  [[nodiscard]] bool has(ObjectId object, std::uint64_t page) const;
   [[nodiscard]] std::vector<ObjectId> objects() const;
   [[nodiscard]] std::uint64_t piece_count() const;  // of all objects: how often for_each() would call
 

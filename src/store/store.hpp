@@ -182,6 +182,10 @@ class Store {
   // Folder stores, with makes_sums: gives every block whose sum is unknown the sum of what is there, durably. Returns
   // their number.
   Result<std::uint64_t> complete_sums();
+  // The sums of an object, to be held against blocks of it that no commit has changed since the call: a checkpoint,
+  // which may run beside, writes no sums but those of what it writes home. Null: nothing is known. Errors: unsupported
+  // (the store is one file, or followed).
+  Result<std::unique_ptr<SumsFile>> open_sums(ObjectId id);
   // Compares an object with its sums, as it is home: calls `wrong` for each block that is not as it was written.
   // Returns how many blocks have no sum.
   Result<std::uint64_t> check_sums(ObjectId id, const std::function<void(std::uint64_t offset)>& wrong);

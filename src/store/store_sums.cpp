@@ -17,6 +17,14 @@ Result<std::uint64_t> Store::complete_sums() {
   return completed;
 }
 
+Result<std::unique_ptr<SumsFile>> Store::open_sums(ObjectId id) {
+  if (one_file() || view_ != nullptr) {
+    return fail(Errc::unsupported, Detail::argument, "{}: {}, so pages cannot be compared with checksums", path(),
+                one_file() ? "no checksums are kept of a file of its own" : "the store is followed");
+  }
+  return SumsFile::open(files_.volume, files_.names.sums(id), files_.log->log_id(), id, OpenMode::read_only);
+}
+
 Result<std::uint64_t> Store::check_sums(ObjectId id, const std::function<void(std::uint64_t offset)>& wrong) {
   MEMLITH_TRY(check_process());
   std::uint64_t unknown = 0;
