@@ -1,11 +1,12 @@
-// docs/format.md, "time": a mark comes behind commits that have none, not more often than once a second, and none comes
-// when nothing is committed.
+// docs/format.md, "time": a mark comes behind commits that have none, once a second or when the log is idle, and none
+// comes when nothing is committed.
 #include "store/time_marker.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "sim/power_cuts.hpp"
 #include "support/store_words.hpp"
 
 namespace memlith::test {
@@ -40,7 +41,7 @@ class TimeMarkerTest : public ::testing::Test {
     return found;
   }
 
-  SimVolume volume_;
+  SimVolume volume_{{}, true};
   StoreFiles files_;
   std::shared_ptr<Background> background_ = Background::of_process();
   const Workers::Time start_{};
@@ -70,6 +71,63 @@ TEST_F(TimeMarkerTest, MarksCommitsOnceASecond) {
   EXPECT_FALSE(look(2000));
   EXPECT_EQ(found(), (std::vector<std::uint64_t>{0, 111, 0, 0, 99}));
   EXPECT_FALSE(look(9000)) << "the flush of a mark is no commit";
+}
+
+// The frame vouches for the newest commits.
+TEST_F(TimeMarkerTest, MarksAnIdleLogSoon) {
+  commit();
+  EXPECT_TRUE(look(10));
+  commit();
+  EXPECT_TRUE(look(20)) << "it is not idle";
+  clock_ns = 111;
+  EXPECT_FALSE(look(30));
+  EXPECT_FALSE(look(40));
+  commit();
+  EXPECT_TRUE(look(50));
+  clock_ns = 112;
+  EXPECT_FALSE(look(60));
+  EXPECT_EQ(found(), (std::vector<std::uint64_t>{0, 0, 111, 0, 112}));
+}
+
+// A mark is written behind commits that nothing vouches for yet: no power cut at any operation takes one of them.
+TEST_F(TimeMarkerTest, NoPowerCutInAMarkTakesACommit) {
+  struct Acknowledged {
+    std::size_t operations;
+    Lsn lsn;
+  };
+  std::vector<Acknowledged> acknowledged;
+  const std::size_t begin = volume_.operations();
+  for (int ms = 0; ms < 100; ms += 20) {
+    commit();
+    acknowledged.push_back({volume_.operations(), files_.log->durable_lsn()});
+    EXPECT_TRUE(look(ms));
+    EXPECT_FALSE(look(ms + 10)) << "the mark is there";
+    EXPECT_OK(files_.log->sync(files_.log->head()));
+  }
+  marker_->stop();
+  flusher_->stop();
+  Random random(1);
+  std::size_t images = 0;
+  for (CrashPoints points(volume_.trace(), begin); points.next();) {
+    for (PowerCuts cuts(points.medium(), {3, 6}, random); cuts.next(); ++images) {
+      SimVolume cut(cuts.image());
+      const auto device = must(cut.open("log", OpenMode::read_only, Caching::direct));
+      const auto log = must(Log::open(*device, {}));
+      ASSERT_OK(log->recover([](const Frame&) { return kOk; })) << points.at();
+      for (const Acknowledged& each : acknowledged) {
+        if (each.operations > points.at()) continue;
+        EXPECT_GE(log->recovered().lsn, each.lsn) << points.at();
+      }
+    }
+  }
+  EXPECT_GT(images, 50u);
+}
+
+TEST_F(TimeMarkerTest, LeavesACheckpointOfAnIdleStoreAlone) {
+  while (bytes_between(files_.log->tail().lsn, files_.log->head()) < files_.log->capacity_bytes() / 4) commit();
+  EXPECT_TRUE(look(10));
+  EXPECT_TRUE(look(20)) << "much waits to go home";
+  EXPECT_FALSE(look(1000));
 }
 
 TEST_F(TimeMarkerTest, DoesNothingOnceItIsStopped) {
