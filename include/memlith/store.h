@@ -86,11 +86,12 @@ typedef struct memlith_store_options {
    * captured half of the limit, the call that finds this runs a checkpoint and releases the memory of clean pages; of
    * EXPLICIT and INSTRUMENTED regions, pages that equal their home file, so changes that were not touched stay. Nothing
    * of a region is released while a transaction is open in it. Applies to key-value stores and application logs as
-   * well: commits of a key-value store wait while a mebibyte at a time is released, and a log's writers and readers
-   * while all of it is. memlith_store_info.memory_error holds the result. With this option, threads that store to
+   * well: commits of a key-value store, and writers and readers of a log, wait while a mebibyte at a time is released.
+   * memlith_store_info.memory_error holds the result. With this option, threads that store to
    * regions of any tracker must not block SIGSEGV, and system calls that write into a SCAN, EXPLICIT or INSTRUMENTED
    * region can fail with EFAULT during a release; see memlith_region_release. */
-  uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; NO_MEMORY beyond it */
+  uint64_t memory_max_bytes; /* with FOLLOW: the largest sum of the sizes of open regions; READ_ONLY: twice what the
+                                log may have over them; NO_MEMORY beyond it; 0: what the process may have */
   /* Called by the opening thread with a message that is no error: the store's place weakens what commits promise. At
    * each opening on MEDIUM_PROGRAM and MEDIUM_NETWORK; on MEDIUM_MEMORY if the opening created the store. Null: on
    * standard error, but for MEDIUM_MEMORY. */

@@ -68,9 +68,6 @@ std::string_view group_of(std::string_view groups, bool v2) {
   return "/";
 }
 
-// The rest of the process needs memory as well, a checkpoint for one.
-std::uint64_t shared_bytes(std::uint64_t allowed) { return allowed - std::min(allowed / 2, kForTheRest); }
-
 }  // namespace
 
 std::uint64_t memory_allowed(const std::string& root) {
@@ -92,8 +89,14 @@ std::uint64_t memory_allowed(const std::string& root) {
   return limit;
 }
 
+// The rest of the process needs memory as well, a checkpoint for one.
+std::uint64_t memory_for_stores() {
+  const std::uint64_t allowed = memory_allowed();
+  return allowed - std::min(allowed / 2, kForTheRest);
+}
+
 MemoryBudget::MemoryBudget(std::uint64_t told_bytes)
-    : told_(told_bytes != 0), max_bytes_(told_ ? told_bytes : shared_bytes(memory_allowed())) {
+    : told_(told_bytes != 0), max_bytes_(told_ ? told_bytes : memory_for_stores()) {
   if (!told_) sharing_.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -11,12 +11,14 @@ namespace memlith::core {
 // `root`: the folder that has `proc` and `sys`.
 std::uint64_t memory_allowed(const std::string& root = "");
 
+// The part of it that is for the stores of the process.
+std::uint64_t memory_for_stores();
+
 // A captured page is in memory twice, as the private copy and in the page cache of the home file, so half of the budget
 // is for the copies. Threads: any.
 class MemoryBudget {
  public:
-  // 0: this budget and the others of the process that were made so share what the process may have now,
-  // less 64 MiB.
+  // 0: this budget and the others of the process that were made so share memory_for_stores().
   explicit MemoryBudget(std::uint64_t told_bytes);
   ~MemoryBudget();
   MemoryBudget(const MemoryBudget&) = delete;

@@ -40,7 +40,6 @@ StoreOptions store_options(const memlith_store_options& given, StoreKind kind, F
   options.follow = (given.flags & MEMLITH_OPEN_FOLLOW) != 0;
   options.accept_copy = (given.flags & MEMLITH_OPEN_ACCEPT_COPY) != 0;
   options.read_only = options.follow || (given.flags & MEMLITH_OPEN_READ_ONLY) != 0;
-  if (options.follow) options.view_bytes_max = given.memory_max_bytes;
   options.open_wait = std::chrono::milliseconds(given.open_wait_ms);
   options.direct_io = (given.flags & MEMLITH_OPEN_BUFFERED) == 0;
   options.manual_checkpoint = given.manual_checkpoint != 0;

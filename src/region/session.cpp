@@ -23,6 +23,11 @@ constexpr std::uint32_t kPersistsSkipped = 256;
 
 Result<std::unique_ptr<Session>> Session::open(Place place, StoreOptions options, std::uint64_t memory_max_bytes) {
   options.file_name = std::move(place.file_name);
+  if (options.read_only) {
+    const std::uint64_t most = memory_max_bytes != 0 ? memory_max_bytes : memory_for_stores();
+    options.view_bytes_max = most;
+    options.overlay_bytes_max = most / 2;
+  }
   auto session = std::unique_ptr<Session>(new Session(std::move(place), memory_max_bytes));
   MEMLITH_TRY_ASSIGN(session->store_, Store::open(*session->volume_, options));
   session->incarnation_ = session->store_->log().superblock().incarnation;  // the store is not shared yet

@@ -42,6 +42,8 @@ struct StoreOptions {
   bool held = false;
   bool follow = false;               // with read_only: a view of the store, which takes no lock (store/view.hpp)
   std::uint64_t view_bytes_max = 0;  // follow: of the objects that are shown; 0: no limit
+  // read_only: of what the log has over the homes, which takes memory twice where a region shows it; 0: no limit
+  std::uint64_t overlay_bytes_max = 0;
   // follow: how long a move waits for commits that are in the log and not known to be durable, and at least how long it
   // begins anew while another process opens or closes the store, or fills its log.
   std::chrono::milliseconds follow_patience{200};

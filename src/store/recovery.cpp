@@ -69,7 +69,13 @@ Status Recovery::gather(const Frame& frame) {
   MEMLITH_TRY_ASSIGN(const std::uint64_t commits, replay_.gather(frame));
   files_.counters.replayed_commits += commits;
   gathered_ = frame.after;
-  return kOk;
+  const std::uint64_t most = files_.options.overlay_bytes_max;
+  if (!files_.read_only() || most == 0 || replay_.overlay().bytes_held() <= most) return kOk;
+  return fail(Errc::no_memory, Detail::object,
+              "{}: its log has changes of more than {} bytes that are not at home, as a program left it that was "
+              "killed; a read-only opening would hold them in memory. Open the store for writing once, which writes "
+              "them home",
+              files_.path(), most);
 }
 
 Status Recovery::gather_waiting() {

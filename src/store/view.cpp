@@ -124,8 +124,9 @@ Status View::show_all(ShownObject* added, bool anew) {
     bytes_shown += info->size_bytes;
     if (files_.options.view_bytes_max != 0 && bytes_shown > files_.options.view_bytes_max) {
       return fail(Errc::no_memory, Detail::object,
-                  "{}: a view of the regions takes {} bytes or more, and memory_max_bytes allows {}", files_.path(),
-                  bytes_shown, files_.options.view_bytes_max);
+                  "{}: a view of the regions takes {} bytes or more, and may have {} (memory_max_bytes, or what the "
+                  "process may have)",
+                  files_.path(), bytes_shown, files_.options.view_bytes_max);
     }
     MEMLITH_TRY_ASSIGN(const std::span<std::byte> bytes, each->begin_change(info->size_bytes));
     changes.emplace_back(each, bytes);

@@ -50,6 +50,20 @@ TEST_F(ReadOnlyStore, SeesTheLogAndChangesNothing) {
   EXPECT_EQ(read_folder(folder_.path()), before);
 }
 
+// A log that would not fit memory is refused; an opening for writing needs no such memory.
+TEST_F(ReadOnlyStore, ALargeLogIsRefused) {
+  const ObjectId a = leave_unreplayed();
+  StoreOptions options = reading();
+  options.overlay_bytes_max = 4096;
+  EXPECT_ERROR(Errc::no_memory, Store::open(*volume_, options));
+  EXPECT_NE(last_error_text().find("Open the store for writing once"), std::string_view::npos) << last_error_text();
+  options.overlay_bytes_max = 1 * kMiB;
+  EXPECT_OK(Store::open(*volume_, options));
+  EXPECT_OK(must(Store::open(*volume_, tiny_options()))->close());
+  options.overlay_bytes_max = 1;
+  EXPECT_EQ(content_of(*must(Store::open(*volume_, options)), a)[100], std::byte{7});
+}
+
 // Readers do not use the log up: one after the other sees the same, and so does the writer that comes last.
 TEST_F(ReadOnlyStore, ReadersAreRepeatable) {
   const ObjectId a = leave_unreplayed();
