@@ -252,6 +252,16 @@ MEMLITH_API int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map
                                          int (*record)(void* context, memlith_bytes key, memlith_bytes value),
                                          void* context);
 
+/* Reads the rest of a map whose kv store is damaged or lies on a disk that fails: as memlith_kv_get_range over all of
+ * the map, but a page that cannot be read, or is not what it should be, ends nothing. `lost` is called for the keys
+ * between which records are missing, from <= key < to (null: from the first, up to the last), with the sentence that
+ * says why, and reading goes on behind them. The transaction is READ_ONLY. Errors: INVALID (it is not). */
+MEMLITH_API int32_t memlith_kv_salvage(memlith_kv_txn* txn, memlith_kv_map map,
+                                       int (*record)(void* context, memlith_bytes key, memlith_bytes value),
+                                       void (*lost)(void* context, const memlith_bytes* from, const memlith_bytes* to,
+                                                    const char* sentence),
+                                       void* context);
+
 /* About how many records with from <= key < to there are, and how many bytes their keys and values have: exact if they
  * lie in one page of 4 KiB, otherwise reckoned from the pages at both ends. Looks at a few pages, however long the
  * range is. Takes no lock, and does not see what the transaction has written. Null ends as in memlith_kv_get_range;

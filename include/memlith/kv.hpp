@@ -215,6 +215,26 @@ class KvTransaction {
     return detail::result_of(memlith_kv_get_range(handle_, map, from.empty() ? nullptr : &first,
                                                   to.empty() ? nullptr : &end, call, std::addressof(record)));
   }
+  // Reads the rest of a map of a damaged kv store (memlith_kv_salvage): calls `record(key, value)` for each record, in
+  // order, until it returns false, and `lost(from, to, sentence)` for keys between which records are missing; an
+  // empty `from` is the first key, an empty `to` the end.
+  template <class Record, class Lost>
+  Result<void> salvage(KvMap map, Record&& record, Lost&& lost) {
+    struct Calls {
+      std::remove_reference_t<Record>& record;
+      std::remove_reference_t<Lost>& lost;
+    } calls{record, lost};
+    auto call = [](void* context, memlith_bytes key, memlith_bytes value) -> int {
+      return static_cast<Calls*>(context)->record(detail::view_of(key), detail::view_of(value)) ? 0 : 1;
+    };
+    auto tell = [](void* context, const memlith_bytes* from, const memlith_bytes* to, const char* sentence) {
+      const auto key = [](const memlith_bytes* bytes) {
+        return bytes == nullptr ? std::string_view() : detail::view_of(*bytes);
+      };
+      static_cast<Calls*>(context)->lost(key(from), key(to), std::string_view(sentence));
+    };
+    return detail::result_of(memlith_kv_salvage(handle_, map, call, tell, &calls));
+  }
   Result<Cursor> cursor(KvMap map) {
     memlith_kv_cursor* handle = nullptr;
     if (const std::int32_t code = memlith_kv_cursor_open(handle_, map, &handle); code != MEMLITH_OK) return Error(code);

@@ -66,10 +66,11 @@ int32_t memlith_kv_open(memlith_store* store, const char* name, const memlith_kv
     wanted.compares = (given.flags & MEMLITH_KV_CHECK_PAGES) != 0;
     wanted.is_volatile = (given.flags & MEMLITH_KV_VOLATILE) != 0;
     MEMLITH_TRY_ASSIGN(wanted.window, window_of(given.window_ms, given.window_bytes));
+    Session& session = session_of(store);
     inner.limited = Limited::always;
     inner.anywhere = true;  // no address is kept in a kv store
     inner.use_magic = kv::kMagic;
-    MEMLITH_TRY_ASSIGN(Kv* const kv, open_in_region(session_of(store), name, inner,
+    MEMLITH_TRY_ASSIGN(Kv* const kv, open_in_region(session, name, inner,
                                                     [&wanted](Region& region) { return Kv::open(region, wanted); }));
     *result = handle_of(kv);
     return kOk;
@@ -360,31 +361,6 @@ int32_t memlith_kv_remove_range(memlith_kv_txn* txn, memlith_kv_map map, const m
   });
   if (count != nullptr) *count = removed;
   return code;
-}
-
-int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
-                             const memlith_bytes* to,
-                             int (*record)(void* context, memlith_bytes key, memlith_bytes value), void* context) {
-  return guarded([&]() -> Status {
-    MEMLITH_TRY(need_ours(txn));
-    MEMLITH_TRY(need(reinterpret_cast<const void*>(record), "record"));
-    MEMLITH_TRY_ASSIGN(const auto begin, optional_text_of(from, "from"));
-    MEMLITH_TRY_ASSIGN(const auto end, optional_text_of(to, "to"));
-    if (transaction_of(txn).read_only()) {
-      return transaction_of(txn).for_each(map, begin.value_or(""), end,
-                                          [&](std::string_view key, std::string_view value) {
-                                            return record(context, plain(key), plain(value)) == 0;
-                                          });
-    }
-    const auto cursor = std::make_unique<kv::Cursor>(transaction_of(txn), map);
-    MEMLITH_TRY(cursor->set_bounds(begin, end));
-    for (;;) {
-      MEMLITH_TRY_ASSIGN(const bool found, cursor->next());
-      if (!found) return kOk;
-      MEMLITH_TRY_ASSIGN(const kv::Cursor::Record at, cursor->peek());
-      if (record(context, plain(at.key), plain(at.value)) != 0) return kOk;
-    }
-  });
 }
 
 int32_t memlith_kv_estimate(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from, const memlith_bytes* to,

@@ -1,5 +1,7 @@
-// Cursors of key-value stores: include/memlith/kv.h. Floor: capi.
+// Records of key-value stores one after the other, by cursors or by calls of a function: include/memlith/kv.h.
+// Floor: capi.
 #include <memory>
+#include <string>
 
 #include "capi/kv_handles.hpp"
 
@@ -98,6 +100,58 @@ int32_t memlith_kv_cursor_current(memlith_kv_cursor* cursor, memlith_bytes* key,
 
 int32_t memlith_kv_cursor_remove(memlith_kv_cursor* cursor) {
   return step(cursor, [](kv::Cursor& at) { return at.remove(); });
+}
+
+// ---- without a cursor
+
+int32_t memlith_kv_get_range(memlith_kv_txn* txn, memlith_kv_map map, const memlith_bytes* from,
+                             const memlith_bytes* to,
+                             int (*record)(void* context, memlith_bytes key, memlith_bytes value), void* context) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY(need(reinterpret_cast<const void*>(record), "record"));
+    MEMLITH_TRY_ASSIGN(const auto begin, optional_text_of(from, "from"));
+    MEMLITH_TRY_ASSIGN(const auto end, optional_text_of(to, "to"));
+    if (transaction_of(txn).read_only()) {
+      return transaction_of(txn).for_each(map, begin.value_or(""), end,
+                                          [&](std::string_view key, std::string_view value) {
+                                            return record(context, plain(key), plain(value)) == 0;
+                                          });
+    }
+    const auto cursor = std::make_unique<kv::Cursor>(transaction_of(txn), map);
+    MEMLITH_TRY(cursor->set_bounds(begin, end));
+    for (;;) {
+      MEMLITH_TRY_ASSIGN(const bool found, cursor->next());
+      if (!found) return kOk;
+      MEMLITH_TRY_ASSIGN(const kv::Cursor::Record at, cursor->peek());
+      if (record(context, plain(at.key), plain(at.value)) != 0) return kOk;
+    }
+  });
+}
+
+int32_t memlith_kv_salvage(memlith_kv_txn* txn, memlith_kv_map map,
+                           int (*record)(void* context, memlith_bytes key, memlith_bytes value),
+                           void (*lost)(void* context, const memlith_bytes* from, const memlith_bytes* to,
+                                        const char* sentence),
+                           void* context) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(txn));
+    MEMLITH_TRY(need(reinterpret_cast<const void*>(record), "record"));
+    MEMLITH_TRY(need(reinterpret_cast<const void*>(lost), "lost"));
+    if (!transaction_of(txn).read_only()) {
+      return fail(Errc::invalid, Detail::argument, "the transaction may write; begin it with MEMLITH_KV_READ_ONLY");
+    }
+    const auto visit = [&](std::string_view key, std::string_view value) {
+      return record(context, plain(key), plain(value)) == 0;
+    };
+    const auto skip = [&](std::string_view from, std::optional<std::string_view> to, const Status&) {
+      const std::string sentence(last_error_text());
+      const memlith_bytes first = plain(from);
+      const memlith_bytes end = plain(to.value_or(""));
+      lost(context, from.empty() ? nullptr : &first, to.has_value() ? &end : nullptr, sentence.c_str());
+    };
+    return transaction_of(txn).for_each(map, "", std::nullopt, visit, skip);
+  });
 }
 
 }  // extern "C"

@@ -56,8 +56,10 @@ class Transaction {
                       std::uint64_t& removed);
   // The records with from <= key < to, in order, until `visit` says false; without `to`, up to the last. The bytes are
   // valid until `visit` returns. The transaction only reads: a snapshot's leaves are gone through without a cursor.
+  // With `skip`, what cannot be read is passed over.
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;
-  Status for_each(MapNumber number, std::string_view from, std::optional<std::string_view> to, const Visit& visit);
+  Status for_each(MapNumber number, std::string_view from, std::optional<std::string_view> to, const Visit& visit,
+                  const Skip& skip = {});
   // About how many records with from <= key < to there are, and how many bytes their keys and values have. Reads two
   // leaves; takes no lock, and does not see the transaction's own writes.
   struct RangeEstimate {

@@ -192,23 +192,27 @@ Result<std::string_view> Transaction::long_value(TreeReader& reader, PageNumber 
 }
 
 Status Transaction::for_each(MapNumber number, std::string_view from, std::optional<std::string_view> to,
-                             const Visit& visit) {
+                             const Visit& visit, const Skip& skip) {
   MEMLITH_ASSERT(read_only_);
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, "k"));
   TreeReader reader(kv_.pages_, map, view_);
-  return reader.for_each_leaf(from, [&](const std::byte* leaf) -> Result<bool> {
+  const auto visit_leaf = [&](const std::byte* leaf) -> Result<bool> {
     const std::uint32_t count = header_of(leaf).count;
     for (std::uint32_t i = find_cell(leaf, from).index; i < count; ++i) {
       const Cell cell = cell_of(leaf, i);
       if (to.has_value() && cell.key >= *to) return false;
       std::string_view value = cell.value;
       if (cell.overflow) {
-        MEMLITH_TRY_ASSIGN(value, reader.view_of(reference_of(cell)));
+        const auto whole = reader.view_of(reference_of(cell));
+        MEMLITH_TRY(skip_or_fail(skip, whole.status(), cell.key, std::string(cell.key) + '\0'));
+        if (!whole.ok()) continue;
+        value = *whole;
       }
       if (!visit(cell.key, value)) return false;
     }
     return true;
-  });
+  };
+  return reader.for_each_leaf(from, visit_leaf, skip);
 }
 
 // ---- writes ----------------------------------------------------------------------------------------------------

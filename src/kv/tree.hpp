@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -188,6 +189,12 @@ class SplitCount {
 
 // ---- reading
 
+// Told of records with from <= key < to, or, without `to`, up to the last, of which none or not all can be read: a page
+// is damaged, or the disk does not give it back. The message is `why`'s.
+using Skip = std::function<void(std::string_view from, std::optional<std::string_view> to, const Status& why)>;
+// Ok: they are passed over, and `skip`, if there is one, was told.
+Status skip_or_fail(const Skip& skip, const Status& why, std::string_view from, std::optional<std::string_view> to);
+
 class TreeReader {
  public:
   TreeReader(Pages& pages, PageNumber map, Stamp view) : pages_(pages), map_(map), view_(view) {}
@@ -236,9 +243,10 @@ class TreeReader {
   // `before`: the leaf of the keys below `key`, which is the lower bound of a leaf.
   Status load_leaf(const std::string_view* key, Leaf& leaf, bool before = false);
   // Calls visit(leaf) for the leaf that holds `from`, or would, and for those behind it, in their order,
-  // until it says false or fails. Of a snapshot only: its pages lead to each other, whatever commits change.
+  // until it says false or fails. Of a snapshot only: its pages lead to each other, whatever commits change. With
+  // `skip`, pages that cannot be read are passed over.
   using VisitLeaf = std::function<Result<bool>(const std::byte* leaf)>;
-  Status for_each_leaf(std::string_view from, const VisitLeaf& visit);
+  Status for_each_leaf(std::string_view from, const VisitLeaf& visit, const Skip& skip);
   // The records with low <= key < high. Commits that change others change the tree meanwhile, as they will.
   Result<std::uint64_t> count(const KeyRange& range);
   // The leaf is still what was copied.

@@ -183,24 +183,43 @@ Status TreeReader::load_child(PageNumber page, Leaf& leaf) {
   }
 }
 
+Status skip_or_fail(const Skip& skip, const Status& why, std::string_view from, std::optional<std::string_view> to) {
+  if (why.ok() || !skip || (why.category != Errc::corrupt && why.category != Errc::io)) return why;
+  skip(from, to, why);
+  return kOk;
+}
+
 // A parent leads to all its leaves, so that not each of them is looked for from the root.
-Status TreeReader::for_each_leaf(std::string_view from, const VisitLeaf& visit) {
+Status TreeReader::for_each_leaf(std::string_view from, const VisitLeaf& visit, const Skip& skip) {
   MEMLITH_ASSERT(view_ != kNewest);
   Leaf parent;
   Leaf leaf;
+  const auto load = [this](auto&& what) {
+    const Pages::Reading reading(pages_);
+    return what();
+  };
   for (std::string bound(from);;) {
-    {
-      const Pages::Reading reading(pages_);
-      MEMLITH_TRY(load_parent(bound, parent));
+    const Status found = load([&] { return load_parent(bound, parent); });
+    // The parent of a page that cannot be read knows where the next one begins; a damaged parent may not.
+    const bool goes_on = parent.has_upper && parent.upper > bound;
+    if (!found.ok()) {
+      MEMLITH_TRY(skip_or_fail(skip, found, bound, goes_on ? std::optional(parent.upper) : std::nullopt));
+      if (!goes_on) return kOk;
+      bound = parent.upper;
+      continue;
     }
     if (header_of(parent.bytes).level == 0) return visit(parent.bytes).status();
     const std::uint32_t count = count_of(parent.bytes);
-    const CellSearch search = find_cell(parent.bytes, bound);
-    for (std::uint32_t i = child_index(search); i < count; ++i) {
+    for (std::uint32_t i = child_index(find_cell(parent.bytes, bound)); i < count; ++i) {
       if (i + 1 < count) pages_.words.fetch_early(child_in(cell_of(parent.bytes, i + 1)));
-      {
-        const Pages::Reading reading(pages_);
-        MEMLITH_TRY(load_child(child_in(cell_of(parent.bytes, i)), leaf));
+      const Cell cell = cell_of(parent.bytes, i);
+      const Status read = load([&] { return load_child(child_in(cell), leaf); });
+      if (!read.ok()) {
+        std::optional<std::string_view> to;
+        if (i + 1 < count) to = cell_of(parent.bytes, i + 1).key;
+        if (i + 1 == count && parent.has_upper) to = parent.upper;
+        MEMLITH_TRY(skip_or_fail(skip, read, std::max<std::string_view>(cell.key, bound), to));
+        continue;
       }
       MEMLITH_TRY_ASSIGN(const bool more, visit(leaf.bytes));
       if (!more) return kOk;

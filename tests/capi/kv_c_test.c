@@ -51,6 +51,17 @@ static int ranges(memlith_kv_txn* txn, memlith_kv_map map) {
   return 0;
 }
 
+static int count_record(void* context, memlith_bytes key, memlith_bytes value) {
+  *(uint64_t*)context += key.size + value.size;
+  return 0;
+}
+static void count_lost(void* context, const memlith_bytes* from, const memlith_bytes* to, const char* sentence) {
+  (void)from;
+  (void)to;
+  (void)sentence;
+  *(uint64_t*)context += 1000;
+}
+
 static int swaps(memlith_kv_txn* txn, memlith_kv_map map) {
   const memlith_bytes one = {"1", 1};
   const memlith_bytes two = {"2", 1};
@@ -76,6 +87,8 @@ static int swaps(memlith_kv_txn* txn, memlith_kv_map map) {
   CHECK_CATEGORY(MEMLITH_NOT_FOUND, get(txn, map, "e", &value));
   count = 77;
   CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_remove_range(NULL, map, NULL, NULL, &count));
+  CHECK(count == 0);
+  CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_salvage(txn, map, count_record, count_lost, &count)); /* it may write */
   CHECK(count == 0);
   return 0;
 }
@@ -108,6 +121,10 @@ static int appends(memlith_kv* kv) {
   CHECK(memlith_kv_begin(kv, MEMLITH_KV_READ_ONLY, &txn) == MEMLITH_OK);
   CHECK(memlith_kv_estimate(txn, map, &from, &to, &records, &bytes) == MEMLITH_OK && records == 2 && bytes == 4);
   CHECK(memlith_kv_estimate(txn, map, &from, NULL, &records, NULL) == MEMLITH_OK && records == 4);
+  count = 0;
+  CHECK(memlith_kv_salvage(txn, map, count_record, count_lost, &count) == MEMLITH_OK && count == 16);
+  CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_salvage(txn, map, count_record, NULL, &count));
+  CHECK_CATEGORY(MEMLITH_INVALID, memlith_kv_salvage(txn, map, NULL, count_lost, &count));
   CHECK(memlith_kv_cursor_open(txn, map, &cursor) == MEMLITH_OK);
   CHECK(memlith_kv_cursor_set_bounds(cursor, &from, &to) == MEMLITH_OK);
   CHECK(memlith_kv_cursor_next(cursor) == MEMLITH_OK && memlith_kv_cursor_next(cursor) == MEMLITH_OK);

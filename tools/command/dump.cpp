@@ -19,9 +19,10 @@ namespace memlith::tool {
 
 namespace {
 
-// An object of the store, opened as what it is. One of the handles is not null.
+// An object of the store, opened as what it is. One of the handles is not null, or the object is damaged.
 struct OpenObject {
   memlith_region_info info{};
+  std::string damage;
   KvHandle kv;
   LogHandle log;
   HeapHandle heap;
@@ -59,11 +60,18 @@ bool is_something_else(std::int32_t code) {
   return category == MEMLITH_NOT_FOUND || (category == MEMLITH_INCOMPATIBLE && !is_other_version(code));
 }
 
-Result<OpenObject> open_object(memlith_store* store, const memlith_region_info& info, bool as_bytes) {
+Result<OpenObject> open_object(memlith_store* store, const memlith_region_info& info, const DumpArguments& arguments) {
   OpenObject object;
   object.info = info;
+  memlith_kv_options kv_options{};
+  kv_options.struct_size = sizeof kv_options;
+  kv_options.flags = arguments.skip_damaged ? MEMLITH_KV_CHECK_PAGES : 0;
   memlith_kv* kv = nullptr;
-  std::int32_t code = memlith_kv_open(store, info.name, nullptr, &kv);
+  std::int32_t code = memlith_kv_open(store, info.name, &kv_options, &kv);
+  if (kv_options.flags != 0 && memlith_category(code) == MEMLITH_UNSUPPORTED) {  // no checksums can be used
+    kv_options.flags = 0;
+    code = memlith_kv_open(store, info.name, &kv_options, &kv);
+  }
   object.kv.reset(kv);
   if (code == MEMLITH_OK) return object;
   if (!is_something_else(code)) return library_failure(code, "opening a kv store");
@@ -75,7 +83,7 @@ Result<OpenObject> open_object(memlith_store* store, const memlith_region_info& 
   memlith_region_options options{};
   options.struct_size = sizeof options;
   memlith_heap* heap = nullptr;
-  if (!as_bytes) code = memlith_heap_open(store, info.name, &options, &heap);
+  if (!arguments.bytes) code = memlith_heap_open(store, info.name, &options, &heap);
   object.heap.reset(heap);
   if (code == MEMLITH_OK) return object;
   if (!is_something_else(code)) return library_failure(code, "opening a heap");
@@ -85,6 +93,14 @@ Result<OpenObject> open_object(memlith_store* store, const memlith_region_info& 
   object.region.reset(region);
   if (code == MEMLITH_OK) return object;
   return library_failure(code, "opening a region");
+}
+
+std::string_view text_of(const memlith_bytes& bytes) { return {static_cast<const char*>(bytes.data), bytes.size}; }
+
+// True if the file's bytes are not what they should be, or the disk does not give them back.
+bool is_damage(const Failure& failure) {
+  const std::int32_t category = memlith_category(failure.code);
+  return category == MEMLITH_CORRUPT || category == MEMLITH_IO;
 }
 
 // In a store that is followed, each opening moves the view on, so all is open before anything is read. Objects that
@@ -101,10 +117,17 @@ Result<std::vector<OpenObject>> open_all(memlith_store* store, const DumpArgumen
     std::vector<OpenObject> objects;
     for (const memlith_region_info& info : *before) {
       if (interrupted()) return interrupted_failure();
-      Result<OpenObject> object = open_object(store, info, arguments.bytes);
+      Result<OpenObject> object = open_object(store, info, arguments);
       if (!object.ok() && memlith_category(object.failure().code) == MEMLITH_NOT_FOUND) break;  // it was removed
-      if (!object.ok()) return std::move(object.failure());
-      objects.push_back(std::move(*object));
+      if (object.ok()) {
+        objects.push_back(std::move(*object));
+      } else if (arguments.skip_damaged && is_damage(object.failure())) {
+        objects.emplace_back();
+        objects.back().info = info;
+        objects.back().damage = object.failure().message;
+      } else {
+        return std::move(object.failure());
+      }
     }
     Result<std::vector<memlith_region_info>> after = listed(store, arguments.objects);
     if (!after.ok()) return std::move(after.failure());
@@ -128,6 +151,11 @@ class Dumper {
   [[nodiscard]] MaybeFailure run() {
     writer_.line(std::string(kDumpFirstWords) + std::string(name_of(kind_)));
     for (const OpenObject& object : objects_) {
+      if (!object.damage.empty()) {
+        left_out_.push_back(fmt::format("all of \"{}\": {}", object.name(), object.damage));
+        continue;
+      }
+      ++objects_written_;
       MaybeFailure failure = object.kv != nullptr     ? dump_kv(object)
                              : object.log != nullptr  ? dump_log(object)
                              : object.heap != nullptr ? dump_heap(object)
@@ -137,9 +165,9 @@ class Dumper {
       if (!writer_.ok()) break;
       done_bytes_ += object.info.size;
     }
-    return writer_.finish(objects_.size());
+    return writer_.finish(objects_written_);
   }
-  [[nodiscard]] std::uint64_t objects() const { return objects_.size(); }
+  [[nodiscard]] std::uint64_t objects() const { return objects_written_; }
   [[nodiscard]] std::uint64_t lines() const { return writer_.lines() + 1; }
   [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
 
@@ -167,19 +195,53 @@ class Dumper {
     for (std::uint64_t number = 0;; ++number) {
       code = memlith_kv_map_at(object.kv.get(), number, name, sizeof name);
       if (memlith_category(code) == MEMLITH_NOT_FOUND) break;
+      if (code != MEMLITH_OK) return library_failure(code, fmt::format("listing the maps of \"{}\"", object.name()));
+      const std::string place = fmt::format("map \"{}\" of \"{}\"", escaped(name), object.name());
       memlith_kv_map map = 0;
-      if (code == MEMLITH_OK) code = memlith_kv_map_open(object.kv.get(), name, 0, &map);
-      if (code != MEMLITH_OK) return library_failure(code, "opening a map");
+      code = memlith_kv_map_open(object.kv.get(), name, 0, &map);
+      MaybeFailure failure;
+      if (code != MEMLITH_OK) failure = library_failure(code, place);
+      if (failure && arguments_.skip_damaged && is_damage(*failure)) {
+        left_out_.push_back("all of " + failure->message);
+        continue;
+      }
+      if (failure) return failure;
       writer_.line("map " + escaped(name));
-      MaybeFailure failure = for_each_record(txn.get(), map, {}, {}, [&](std::string_view key, std::string_view value) {
+      const Visit visit = [&](std::string_view key, std::string_view value) {
         writer_.line(" " + escaped(key));
         writer_.line(" " + escaped(value));
         done += key.size() + value.size();
         return go_on(std::min(done, object.info.size));
-      });
+      };
+      failure = arguments_.skip_damaged ? salvage(txn.get(), map, place, visit)
+                                        : for_each_record(txn.get(), map, {}, {}, visit);
       if (failure) return failure;
     }
     writer_.line("end");
+    return {};
+  }
+
+  // The rest of a map of which pages are damaged.
+  [[nodiscard]] MaybeFailure salvage(memlith_kv_txn* txn, memlith_kv_map map, const std::string& place,
+                                     const Visit& visit) {
+    struct Salvage {
+      const std::string& place;
+      const Visit& visit;
+      std::vector<std::string>& left_out;
+    } context{place, visit, left_out_};
+    const auto record = [](void* all, memlith_bytes key, memlith_bytes value) -> int {
+      return static_cast<Salvage*>(all)->visit(text_of(key), text_of(value)) ? 0 : 1;
+    };
+    const auto lost = [](void* all, const memlith_bytes* from, const memlith_bytes* to, const char* sentence) {
+      const auto& [in, ignored, left_out] = *static_cast<Salvage*>(all);
+      const auto end = [](const memlith_bytes* key, const char* none) {
+        return key == nullptr ? std::string(none) : '"' + escaped(text_of(*key)) + '"';
+      };
+      left_out.push_back(fmt::format("{}, keys from {} to below {}: {}", in, end(from, "the first"), end(to, "the end"),
+                                     sentence));
+    };
+    const std::int32_t code = memlith_kv_salvage(txn, map, record, lost, &context);
+    if (code != MEMLITH_OK) return library_failure(code, place);
     return {};
   }
 
@@ -256,6 +318,7 @@ class Dumper {
   ProgressBar bar_{"dumping"};
   std::uint64_t done_bytes_ = 0;
   std::uint64_t total_bytes_ = 0;
+  std::uint64_t objects_written_ = 0;
   std::vector<std::string> left_out_;
 };
 
@@ -299,9 +362,9 @@ MaybeFailure run_dump(const DumpArguments& arguments) {
     write_json({{"objects", dumper.objects()}, {"lines", dumper.lines()}, {"left_out", dumper.left_out()}});
   }
   if (dumper.left_out().empty()) return {};
-  Failure failure =
-      tool_failure(MEMLITH_UNSUPPORTED, fmt::format("the dump is complete but for what --skip left out: {}",
-                                                    fmt::join(dumper.left_out(), "; ")));
+  Failure failure = tool_failure(arguments.skip_damaged ? MEMLITH_CORRUPT : MEMLITH_UNSUPPORTED,
+                                 fmt::format("the dump is complete but for what was left out: {}",
+                                             fmt::join(dumper.left_out(), "; ")));
   failure.exit_code = kExitLeftOut;
   return failure;
 }
@@ -311,7 +374,7 @@ void add_dump_commands(CLI::App& app, CommandLine& line) {
   CLI::App* const dump =
       app.add_subcommand("dump",
                          "Write what a store holds as text, as one durable commit left it, for `memlith load`. Exit "
-                         "codes: 0, all of it; 1, failed; 4, without what --skip left out");
+                         "codes: 0, all of it; 1, failed; 4, without what --skip or --skip-damaged left out");
   dump->add_option("STORE", of_dump->path,
                    "A store's folder or block device, or a file with its log FILE.memlith beside it")
       ->required();
@@ -321,6 +384,9 @@ void add_dump_commands(CLI::App& app, CommandLine& line) {
                  "Of heaps the bytes, whatever types they hold; these load at the same addresses, and into this format "
                  "of heaps, only");
   dump->add_flag("--skip", of_dump->skip, "Leave out objects of heaps whose types are not described, and say which");
+  dump->add_flag("--skip-damaged", of_dump->skip_damaged,
+                 "Leave out records of kv stores whose pages are damaged or cannot be read, and objects that cannot be "
+                 "opened for that, and say which");
   add_command(dump, line, of_dump, run_dump);
   const auto of_load = std::make_shared<LoadArguments>();
   CLI::App* const load =

@@ -14,7 +14,7 @@
 
 namespace memlith::tool {
 
-inline constexpr int kExitLeftOut = 4;  // `dump --skip` only: the dump is whole, without what was left out
+inline constexpr int kExitLeftOut = 4;  // `dump --skip...` only: the dump is whole, without what was left out
 
 struct DumpArguments {
   std::string path;
@@ -22,6 +22,7 @@ struct DumpArguments {
   std::string file;                  // empty: standard output
   bool bytes = false;
   bool skip = false;
+  bool skip_damaged = false;
   Format format = Format::text;
 };
 
