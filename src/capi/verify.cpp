@@ -1,8 +1,12 @@
 // Verifying a store that is not open; include/memlith/memlith.h. Floor: capi.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "applog/applog.hpp"
 #include "capi/errors.hpp"
@@ -42,6 +46,32 @@ Status look_at(Store& store, const ObjectInfo& object, const Look& look) {
   return look(*region, heap.get(), Holds::heap);
 }
 
+// The damage that a look at each of a store's objects has found. That of one says nothing about the others.
+class DamagedObjects {
+ public:
+  // Ok: the next can be looked at.
+  Status pass(const std::string& name, Status found) {
+    if (found.category != Errc::corrupt && found.category != Errc::io) return found;
+    if (first_.ok()) {
+      first_ = found;
+      sentence_ = last_error_text();
+    } else {
+      others_.push_back(fmt::format("\"{}\"", name));
+    }
+    return kOk;
+  }
+  [[nodiscard]] Status tell() const {
+    if (first_.ok()) return kOk;
+    const std::string more = others_.empty() ? "" : fmt::format(" (damaged, too: {})", fmt::join(others_, ", "));
+    return fail(first_.category, first_.detail, "{}{}", sentence_, more);
+  }
+
+ private:
+  Status first_ = kOk;
+  std::string sentence_;
+  std::vector<std::string> others_;
+};
+
 }  // namespace
 
 extern "C" {
@@ -53,16 +83,18 @@ int32_t memlith_verify(const char* path, memlith_report* target) {
     memlith_report report{};
     report.frames = inner.counters().replayed_commits;
     report.frame_bytes = inner.counters().replayed_bytes;
+    DamagedObjects damaged;
     for (const ObjectInfo& object : inner.objects()) {
       ++report.regions;
       report.region_bytes += object.size_bytes;
       if (object.size_bytes < sizeof(std::uint64_t)) continue;
-      MEMLITH_TRY(look_at(session->store(), object, [&](Region&, const Heap*, Holds holds) {
-        report.heaps += holds == Holds::heap ? 1 : 0;
-        report.kvs += holds == Holds::kv ? 1 : 0;
-        return kOk;
-      }));
+      MEMLITH_TRY(damaged.pass(object.name, look_at(session->store(), object, [&](Region&, const Heap*, Holds holds) {
+                                 report.heaps += holds == Holds::heap ? 1 : 0;
+                                 report.kvs += holds == Holds::kv ? 1 : 0;
+                                 return kOk;
+                               })));
     }
+    MEMLITH_TRY(damaged.tell());
     report.clean = inner.was_clean() ? 1 : 0;
     report.one_file = inner.one_file() ? 1 : 0;
     report.log_bytes = inner.log().capacity_bytes();

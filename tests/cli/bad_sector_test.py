@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,8 +48,48 @@ class BadSectors(unittest.TestCase):
             self.assertEqual(done.returncode, 1, (words, done.stderr))
             self.assertEqual(self.page_in(done.stderr), 9)
             self.assertIn("dmesg", done.stderr)
+            self.assertIn('region "kv"', done.stderr)
             told = json.loads(self.run_memlith(9, *words, "--json").stdout.splitlines()[-1])
             self.assertEqual(self.page_in(told["error"]["message"]), 9)
+
+    def test_what_can_be_read_is_dumped(self):
+        subprocess.run([MEMLITH, "kv", "put", self.store, "long", "value", "w" * 50_000], check=True)
+        whole = subprocess.run([MEMLITH, "dump", self.store], capture_output=True, text=True, check=True).stdout
+        stats = subprocess.run([MEMLITH, "kv", "stats", self.store, "--json"], capture_output=True, check=True)
+        pages = json.loads(stats.stdout)["pages"]
+        left_out = 0
+        for page in range(1, pages):
+            text = self.folder / "text"
+            done = self.run_memlith(page, "dump", self.store, "--skip-damaged", "--out", text, "--json")
+            if done.returncode == 1:  # the list of the maps
+                self.assertIn("listing the maps", done.stdout)
+                continue
+            lines = [json.loads(each) for each in done.stdout.splitlines()]
+            copy = self.folder / "copy"
+            subprocess.run([MEMLITH, "load", copy, "--in", text], check=True, capture_output=True)
+            shutil.rmtree(copy)
+            dumped = text.read_text().splitlines()
+            if done.returncode == 0:
+                self.assertEqual(dumped, whole.splitlines())
+                continue
+            self.assertEqual(done.returncode, 4, done.stderr)
+            left_out += 1
+            self.assertEqual(self.page_in(lines[0]["left_out"][0]), page)
+            self.assertIn('of "kv"', lines[0]["left_out"][0])
+            self.assertLessEqual(set(dumped[:-1]), set(whole.splitlines()))
+            self.assertGreater(len(dumped), 20 if "all of map" not in lines[0]["left_out"][0] else 2)
+        self.assertGreater(left_out, 40)
+
+    def test_verify_looks_at_all_objects(self):
+        subprocess.run([MEMLITH, "kv", "put", self.store, "m", "key", "value", "--kv", "other"], check=True)
+        with open(self.store / "objects" / "2", "r+b") as file:
+            file.seek(2 * PAGE)
+            file.write(b"damage")
+        done = self.run_memlith(9, "verify", self.store)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(self.page_in(done.stderr), 9)
+        self.assertIn('(damaged, too: "other")', done.stderr)
+        self.assertEqual(self.run_memlith(1 << 20, "verify", self.store).returncode, 2)
 
     def test_the_disk_is_not_blamed_for_what_is_not_its(self):
         """A signal that another process sends, and a command that meets no bad sector."""
