@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "base/process.hpp"
 
@@ -29,10 +30,15 @@ struct flock byte_of(std::uint32_t place) {
 }  // namespace
 
 Result<Participant> Participant::join(int memory, Places& places) {
-  Participant self;
   const std::string path = fmt::format("/proc/self/fd/{}", memory);
-  self.lock_ = Descriptor(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC)));
-  if (self.lock_.get() < 0) return fail_errno(errno, Detail::open, "cannot open the memory that processes share anew");
+  Descriptor own(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC)));
+  if (own.get() < 0) return fail_errno(errno, Detail::open, "cannot open the memory that processes share anew");
+  return join(std::move(own), places);
+}
+
+Result<Participant> Participant::join(Descriptor own, Places& places) {
+  Participant self;
+  self.lock_ = std::move(own);
   self.not_for_children_ = std::make_unique<NotForChildren>(self.lock_.get());
   for (std::uint32_t place = 0; place < kPlaces; ++place) {
     struct flock lock = byte_of(place);

@@ -37,6 +37,8 @@ class Participant {
   // `memory` is the descriptor of the memory that has `places`, which stays mapped as long as the participant is there.
   // Errors: busy (all places are taken), too_many_files, io.
   static Result<Participant> join(int memory, Places& places);
+  // The same, with an open file description of the memory's file that is the participant's alone and that nothing maps.
+  static Result<Participant> join(Descriptor own, Places& places);
 
   // 0: no participant.
   [[nodiscard]] ParticipantId id() const { return id_; }
@@ -44,6 +46,8 @@ class Participant {
   // True if that participant lives, whatever process it is of; false if it has ended, or never was one. Costs a system
   // call. True if the kernel refuses to tell.
   [[nodiscard]] bool lives(ParticipantId id) const;
+  // The open file description that ends with the participant, for locks behind the places.
+  [[nodiscard]] int descriptor() const { return lock_.get(); }
   // True in the process that has joined, and not in a child that it has forked.
   [[nodiscard]] bool is_of_this_process() const;
 

@@ -11,12 +11,6 @@
 
 namespace memlith::core::shm {
 
-namespace {
-
-constexpr std::uint64_t kMagic = 0x31304d48534c4d4d;  // "MMLSHM01": changes with SegmentHead
-
-}  // namespace
-
 Result<Descriptor> make_memory(const char* name, std::uint64_t bytes) {
   const Descriptor made(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   Descriptor memory(made.get() < 0 ? -1 : ::fcntl(made.get(), F_DUPFD_CLOEXEC, kReadyNumber + 1));
@@ -57,7 +51,7 @@ Mapping::~Mapping() {
 void finish_segment(SegmentHead& head, std::uint64_t layout, std::uint64_t bytes) {
   head.layout = layout;
   head.bytes = bytes;
-  head.magic.store(kMagic, std::memory_order_release);
+  head.magic.store(kSegmentMagic, std::memory_order_release);
 }
 
 Status check_segment_size(int memory, std::uint64_t bytes) {
@@ -71,7 +65,7 @@ Status check_segment_size(int memory, std::uint64_t bytes) {
 }
 
 Status check_segment(const SegmentHead& head, std::uint64_t layout, std::uint64_t bytes) {
-  if (head.magic.load(std::memory_order_acquire) != kMagic) {
+  if (head.magic.load(std::memory_order_acquire) != kSegmentMagic) {
     return fail(Errc::corrupt, Detail::mapping,
                 "the shared memory is not whole; end the programs that share it, and start them anew");
   }

@@ -51,9 +51,11 @@ class Mapping {
   std::uint64_t bytes_ = 0;
 };
 
+inline constexpr std::uint64_t kSegmentMagic = 0x31304d48534c4d4d;  // "MMLSHM01": changes with SegmentHead
+
 // The head of a segment: what lies behind it, and who shares it.
 struct SegmentHead {
-  Shared<std::uint64_t> magic;  // release; pairs with the load in check_segment(): the segment is whole
+  Shared<std::uint64_t> magic;  // release: the segment is whole; pairs with the load in check_segment()
   std::uint64_t layout = 0;
   std::uint64_t bytes = 0;
   Places places;
@@ -74,7 +76,12 @@ class Segment {
   // Makes one: `fill(T&)`, which returns a Status, is called before any other process can map it.
   template <class Fill>
   static Result<Segment> make(const char* name, bool for_children, Fill&& fill) {
-    MEMLITH_TRY_ASSIGN(Descriptor memory, make_memory(name, sizeof(Content)));
+    MEMLITH_TRY_ASSIGN(Descriptor memory, make_memory(name, bytes()));
+    return make(std::move(memory), for_children, std::forward<Fill>(fill));
+  }
+  // The same in memory of zeros that has bytes() bytes.
+  template <class Fill>
+  static Result<Segment> make(Descriptor memory, bool for_children, Fill&& fill) {
     Segment made(std::move(memory));
     MEMLITH_TRY(made.map_content(for_children));
     MEMLITH_TRY(std::forward<Fill>(fill)(made.content()->content));
@@ -84,18 +91,24 @@ class Segment {
   // Maps one of another process. Errors: also those of check_segment_size() and check_segment().
   static Result<Segment> map(Descriptor memory, bool for_children) {
     Segment mapped(std::move(memory));
-    MEMLITH_TRY(check_segment_size(mapped.descriptor(), sizeof(Content)));
+    MEMLITH_TRY(check_segment_size(mapped.descriptor(), bytes()));
     MEMLITH_TRY(mapped.map_content(for_children));
     MEMLITH_TRY(check_segment(mapped.content()->head, T::kLayout, sizeof(T)));
     return mapped;
   }
 
+  // The size of the memory, which holds more than a T.
+  static constexpr std::uint64_t bytes() { return sizeof(Content); }
   explicit operator bool() const { return mapping_.data() != nullptr; }
   T* operator->() const { return &content()->content; }
   T& operator*() const { return content()->content; }
   [[nodiscard]] int descriptor() const { return memory_.get(); }
   // A place among the processes that share it; for as long as the segment is mapped.
   [[nodiscard]] Result<Participant> join() const { return Participant::join(memory_.get(), content()->head.places); }
+  // The same, with an open file description of its own (participant.hpp).
+  [[nodiscard]] Result<Participant> join(Descriptor own) const {
+    return Participant::join(std::move(own), content()->head.places);
+  }
   // In a forked child, if the mapping is not for children.
   void forget() { mapping_.forget(); }
 
@@ -109,7 +122,7 @@ class Segment {
     Mapping::Options options;
     options.populates = !for_children;
     options.for_children = for_children;
-    MEMLITH_TRY_ASSIGN(Mapping mapping, Mapping::map(memory_.get(), sizeof(Content), options));
+    MEMLITH_TRY_ASSIGN(Mapping mapping, Mapping::map(memory_.get(), bytes(), options));
     mapping_ = std::move(mapping);
     return kOk;
   }

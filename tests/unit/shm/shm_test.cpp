@@ -16,6 +16,7 @@
 
 #include "shm/bell.hpp"
 #include "shm/helper.hpp"
+#include "shm/meeting.hpp"
 #include "shm/packet.hpp"
 #include "shm/participant.hpp"
 #include "shm/robust_mutex.hpp"
@@ -320,6 +321,103 @@ TEST(ASegment, OfAnotherLayoutOrDamagedIsRefused) {
   constexpr std::uint64_t kNoMagic = 1;
   ASSERT_EQ(::pwrite(board.descriptor(), &kNoMagic, sizeof kNoMagic, 0), 8);
   EXPECT_EQ(Segment<Board>::map(copy_of(board.descriptor()), false).status().category, Errc::corrupt);
+}
+
+// ---- meetings
+
+struct Room {
+  static constexpr std::uint64_t kLayout = 3;
+  Word visits{0};
+};
+using RoomMeeting = Meeting<Room>;
+// The same in another version.
+struct Hall {
+  static constexpr std::uint64_t kLayout = 4;
+  Word visits{0};
+};
+
+struct Attended {
+  Result<RoomMeeting> part;
+  int filled = 0;  // 1: of nothing, 2: of remains
+};
+Attended attend(const TempFolder& folder, std::uint64_t spare_bytes = 0) {
+  int filled = 0;
+  auto part = RoomMeeting::attend({folder / "room", folder.path(), spare_bytes},
+                                  [&](Room&, bool remains) { filled = remains ? 2 : 1; });
+  return {std::move(part), filled};
+}
+bool is_there(const TempFolder& folder) { return ::access((folder / "room").c_str(), F_OK) == 0; }
+
+TEST(AMeeting, IsOfThoseThatAreThere) {
+  const TempFolder folder;
+  Attended first = attend(folder);
+  ASSERT_TRUE(first.part.ok()) << last_error_text();
+  EXPECT_EQ(first.filled, 1);
+  (**first.part).visits.store(5);
+  Attended second = attend(folder);
+  ASSERT_TRUE(second.part.ok()) << last_error_text();
+  EXPECT_EQ(second.filled, 0);
+  EXPECT_EQ((**second.part).visits.load(), 5u);
+  EXPECT_TRUE(first.part->self().lives(second.part->self().id()));
+  first.part->leave([](const Room&) { return true; });
+  EXPECT_TRUE(is_there(folder)) << "another one is there";
+  second.part->leave([](const Room&) { return false; });
+  EXPECT_TRUE(is_there(folder)) << "it is not over";
+  Attended third = attend(folder);
+  EXPECT_EQ(third.filled, 2);
+  EXPECT_EQ((**third.part).visits.load(), 0u) << "remains were believed";
+  third.part->leave([](const Room& room) { return room.visits.load() == 0; });
+  EXPECT_FALSE(is_there(folder));
+}
+
+TEST(AMeeting, IsMadeAnewWhateverWasLeft) {
+  const TempFolder folder;
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{Segment<Room>::bytes()}, std::size_t{1} << 20}) {
+    write_file(folder / "room", std::string(bytes, 'x'));
+    const Attended first = attend(folder);
+    ASSERT_TRUE(first.part.ok()) << last_error_text();
+    EXPECT_EQ(first.filled, 2);
+    EXPECT_EQ((**first.part).visits.load(), 0u);
+  }
+}
+
+TEST(AMeeting, ForgetsAKilledProcessWhoseChildLives) {
+  const TempFolder folder;
+  const Segment<Board> board = make_board();
+  const pid_t parent = start([&] {
+    const Attended own = attend(folder);
+    board->owner.store(own.part->self().id());
+    const pid_t child = ::fork();
+    if (child != 0) board->left = static_cast<std::uint64_t>(child);
+    board->stage.fetch_add(1);
+    ::pause();
+  });
+  await(board->stage, 2);
+  Attended beside = attend(folder);
+  EXPECT_EQ(beside.filled, 0);
+  EXPECT_TRUE(beside.part->self().lives(board->owner.load()));
+  kill(parent);
+  EXPECT_FALSE(beside.part->self().lives(board->owner.load()));
+  beside.part->leave([](const Room&) { return true; });
+  EXPECT_FALSE(is_there(folder)) << "the child was taken for a process that is there";
+  ::kill(static_cast<pid_t>(board->left), SIGKILL);
+}
+
+TEST(AMeeting, OfAnotherVersionIsRefused) {
+  const TempFolder folder;
+  const Attended own = attend(folder);
+  const auto other = Meeting<Hall>::attend({folder / "room", folder.path()}, [](Hall&, bool) {});
+  ASSERT_FALSE(other.ok());
+  EXPECT_EQ(other.error().category, Errc::incompatible);
+  EXPECT_TRUE(attend(folder).part.ok());
+}
+
+TEST(AMeeting, LeavesNoFileOnADiskWithoutRoom) {
+  const TempFolder folder;
+  const Attended none = attend(folder, std::uint64_t{1} << 60);
+  ASSERT_FALSE(none.part.ok());
+  EXPECT_EQ(none.part.error().category, Errc::no_space);
+  EXPECT_FALSE(is_there(folder));
 }
 
 TEST(ALife, IsReadableWhenTheProcessHasEndedInAnyNameSpace) {
