@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "medium.hpp"
 #include "mutants/mutants.hpp"
+#include "sqlite/src/shared/sidecar.hpp"
 #include "sqlite/src/shared/step.hpp"
 #include "words.hpp"
 
@@ -16,6 +18,13 @@ namespace memlith::test {
 inline std::function<void()>& at_step() {
   static auto* const hook = new std::function<void()>;
   return *hook;
+}
+
+// A process of its own, as far as the others can tell.
+inline std::unique_ptr<sqlite::shared::Sidecar> attach(const std::string& path) {
+  auto made = sqlite::shared::Sidecar::attach(path);
+  EXPECT_TRUE(made.ok()) << core::last_error_text();
+  return std::move(*made);
 }
 
 // Waits for the work of a thread of the plugin as long as the test may take.

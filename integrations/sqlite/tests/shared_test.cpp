@@ -17,22 +17,20 @@ namespace memlith::test {
 namespace {
 
 using sqlite::shared::Group;
-using sqlite::shared::kControlFileBytes;
 using sqlite::shared::LockQueue;
 using sqlite::shared::Position;
-using sqlite::shared::Sidecar;
 using sqlite::shared::Waiter;
 
 // ---- the page -----------------------------------------------------------------------------------------------------
 
 TEST_F(SharedPage, IsMadeAnewWhereNoProcessUsesIt) {
   write_file(path_, "");
-  write_file(path_ + "-memlith", std::string(3 * kControlFileBytes, 'x'));
-  auto first = Sidecar::attach(path_);
+  write_file(path_ + "-memlith", std::string(100'000, 'x'));
+  auto first = attach(path_);
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->control().durable.load(), 0u);
   first->control().durable.store(77);
-  auto second = Sidecar::attach(path_);
+  auto second = attach(path_);
   ASSERT_NE(second, nullptr);
   EXPECT_EQ(second->control().durable.load(), 77u) << "the page of those that are there";
   first = nullptr;
@@ -44,9 +42,11 @@ TEST_F(SharedPage, IsMadeAnewWhereNoProcessUsesIt) {
 TEST_F(SharedPage, OfAnotherVersionIsNotUsed) {
   Db db = make();
   {
-    const auto other = Sidecar::attach(path_);
-    other->control().magic.store(1);
-    EXPECT_EQ(Sidecar::attach(path_), nullptr);
+    const auto other = attach(path_);
+    std::fstream file(path_ + "-memlith", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(sizeof(core::shm::SegmentHead::magic));  // the layout
+    file.put(1).flush();
+    EXPECT_FALSE(sqlite::shared::Sidecar::attach(path_).ok());
   }
   Db plain = open();
   ASSERT_RUNS(plain, transfer(1));
@@ -78,8 +78,8 @@ class NoLog final : public sqlite::shared::Log {
 
 TEST_F(SharedPage, OneFlushServesAllThatWereThereBefore) {
   write_file(path_, "");
-  const auto mine = Sidecar::attach(path_);
-  const auto others = Sidecar::attach(path_);
+  const auto mine = attach(path_);
+  const auto others = attach(path_);
   Group here(*mine);
   Group there(*others);
   NoLog log;
@@ -105,10 +105,10 @@ TEST_F(SharedPage, AFlushInFlightDoesNotCountForWhatWasWrittenSince) {
   for (const bool planted : {false, true}) {
     core::active_mutant = planted ? core::Mutant::shared_trust_earlier_flush : core::Mutant::none;
     write_file(path_, "");
-    const auto page = Sidecar::attach(path_);
+    const auto page = attach(path_);
     ASSERT_EQ(page->try_lead(false), 0u);  // one other leader is left
-    const auto mine = Sidecar::attach(path_);
-    const auto others = Sidecar::attach(path_);
+    const auto mine = attach(path_);
+    const auto others = attach(path_);
     Group here(*mine);
     Group there(*others);
     NoLog log;
@@ -130,7 +130,7 @@ TEST_F(SharedPage, AFlushInFlightDoesNotCountForWhatWasWrittenSince) {
 // A leader was killed in its flush, whose failure it alone may have been told.
 TEST_F(SharedPage, CommitsBehindAnAbandonedFlushAreNotBelieved) {
   write_file(path_, "");
-  const auto sidecar = Sidecar::attach(path_);
+  const auto sidecar = attach(path_);
   Group group(*sidecar);
   NoLog log;
   log.end = {7, 3};
@@ -149,7 +149,7 @@ TEST_F(SharedPage, CommitsBehindAnAbandonedFlushAreNotBelieved) {
 
 // How often a connection that comes again and again gets the lock while another one sleeps.
 int passes(const std::string& path, int most) {
-  const auto sidecar = Sidecar::attach(path);
+  const auto sidecar = attach(path);
   LockQueue line(*sidecar);
   Waiter patient;
   std::atomic<bool> over{false};
@@ -184,11 +184,11 @@ TEST_F(SharedPage, NoWaiterIsPassedOverMoreThanEightTimes) {
 
 TEST_F(SharedPage, APromiseToADeadProcessEnds) {
   write_file(path_, "");
-  const auto sidecar = Sidecar::attach(path_);
+  const auto sidecar = attach(path_);
   LockQueue line(*sidecar);
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto own = Sidecar::attach(path_);
+    const auto own = attach(path_);
     LockQueue its(*own);
     Waiter waiter;
     at_step() = [] { ::raise(SIGKILL); };  // in stand(), or later
@@ -319,7 +319,7 @@ TEST_F(SharedPage, ACommitDuringAFlushNeedsAnother) {
     ASSERT_RUNS(db, transfer(0));  // begins a generation of the log
     Db second = open();
     Db watcher = open("read=latest");
-    const auto page = Sidecar::attach(path_);
+    const auto page = attach(path_);
     ASSERT_EQ(page->try_lead(false), 0u);  // one other leader is left
     std::atomic<bool> started{false};
     int at_return = -1;
@@ -522,7 +522,7 @@ TEST_F(SharedPage, WhatAnotherLeaderWasToldIsNotLost) {
       ASSERT_RUNS(db, transfer(1));
       ASSERT_RUNS(normal, transfer(2));
       ASSERT_RUNS(normal, transfer(3));
-      const auto page = Sidecar::attach(path_);
+      const auto page = attach(path_);
       page->control().flights[0].number.store(page->control().begun.fetch_add(1) + 1);
       if (seems_in_flight) page->control().flights[0].leader.store(1000);
       Medium::get().forget(path_ + "-wal");
@@ -542,7 +542,7 @@ TEST_F(SharedPage, WhatTheKernelHasLostIsNotCalledDurable) {
   Db normal = open("", "normal");
   ASSERT_RUNS(db, transfer(1));
   ASSERT_RUNS(normal, transfer(2));
-  const auto page = Sidecar::attach(path_);
+  const auto page = attach(path_);
   page->control().flights[0].number.store(page->control().begun.fetch_add(1) + 1);
   const std::string log = read_file(path_ + "-wal");
   std::fstream file(path_ + "-wal", std::ios::in | std::ios::out | std::ios::binary);

@@ -15,7 +15,6 @@ namespace {
 
 using sqlite::shared::Group;
 using sqlite::shared::Position;
-using sqlite::shared::Sidecar;
 
 class SharedWindow : public SharedPage {};
 
@@ -73,7 +72,7 @@ TEST_F(SharedWindow, ACommitDuringTheFlushOfAWindowNeedsAnother) {
   for (const bool planted : {false, true}) {
     core::active_mutant = planted ? core::Mutant::shared_due_after_flush : core::Mutant::none;
     write_file(path_, "");
-    const auto sidecar = Sidecar::attach(path_);
+    const auto sidecar = attach(path_);
     Group group(*sidecar);
     class Promises final : public sqlite::shared::Log {
      public:

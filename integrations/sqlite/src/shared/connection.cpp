@@ -442,7 +442,7 @@ int Connection::release_write() {
 }
 
 void Connection::sleep(std::chrono::microseconds time) {
-  if (node_ == nullptr || !database_.is_open() || std::exchange(is_stale_, false)) return;
+  if (node_ == nullptr || inherited() || !database_.is_open() || std::exchange(is_stale_, false)) return;
   node_->lock_queue.wait(waiter_, time, [this] {
     if (real_lock(kWriteLock, 1, kLockExclusive) != SQLITE_OK) return false;
     (void)real_lock(kWriteLock, 1, kUnlockExclusive);

@@ -23,16 +23,14 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-inline constexpr std::uint64_t kControlMagic = 0x4d4d4c5348523035;  // "MMLSHR05": changes with the layout
 inline constexpr std::uint32_t kSlots = 62;
-inline constexpr std::uint64_t kControlFileBytes = 12288;
 inline constexpr std::uint32_t kStatements = 4096;
 inline constexpr std::uint32_t kLeaders = 2;  // flushes in flight at a time
 
-// A connection that waits for the write lock. The process that has the slot holds a lock on the slot's byte.
+// A connection that waits for the write lock.
 struct alignas(64) Slot {
   std::atomic<std::uint64_t> ticket;   // by order of arrival; 0: none
-  std::atomic<std::uint32_t> process;  // as Sidecar numbers them
+  std::atomic<std::uint32_t> process;  // that has the slot, as a participant; 0: none
   std::atomic<std::uint32_t> waiting;  // 1, or 2: its sleep is over, and it is about to ask; release: after the others
   std::atomic<std::uint32_t> awake;    // its thread has not gone to sleep yet
   std::atomic<std::uint32_t> wake;     // futex: 1: the connection should look at the lock; 2: it will have to soon
@@ -50,7 +48,7 @@ struct Doubt {
 
 // A flush that a leader makes.
 struct Flight {
-  std::atomic<std::uint32_t> leader;  // the process, as Sidecar numbers them; 0: none
+  std::atomic<std::uint32_t> leader;  // the process, as a participant; 0: none
   std::atomic<std::uint64_t> number;  // as long as the result is not stored; 0: none
   // Position: what the flush serves, for those that choose what to wait for; kAllOfIt until it begins.
   std::atomic<std::uint64_t> serves;
@@ -58,7 +56,7 @@ struct Flight {
 inline constexpr std::uint64_t kAllOfIt = UINT64_MAX;
 
 struct ControlBlock {
-  std::atomic<std::uint64_t> magic;  // release: the page is initialised
+  static constexpr std::uint64_t kLayout = 6;
   std::atomic<std::uint64_t>
       durable;                        // Position: what is durable; release after the flush, acquire before believing it
   std::atomic<std::uint32_t> failed;  // a flush failed: until all have closed, no commit can be known to be durable
@@ -89,6 +87,7 @@ struct ControlBlock {
   Slot slots[kSlots];
   std::atomic<std::uint8_t> writes_follow[kStatements];  // foresight.hpp
 };
+
 // False: there is none, or others have begun and ended since, so that its leader may be gone.
 inline bool seems_in_flight(const ControlBlock& control, const Flight& flight) {
   if (flight.leader.load(std::memory_order_acquire) == 0) return false;
@@ -96,7 +95,6 @@ inline bool seems_in_flight(const ControlBlock& control, const Flight& flight) {
   return number == 0 || number + kLeaders > control.begun.load(std::memory_order_acquire);
 }
 
-static_assert(sizeof(ControlBlock) <= kControlFileBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 }  // namespace memlith::sqlite::shared

@@ -6,7 +6,6 @@
 #include "../line_log.hpp"
 #include "base/process.hpp"
 #include "connection.hpp"
-#include "device/medium.hpp"
 #include "step.hpp"
 
 namespace memlith::sqlite::shared {
@@ -112,18 +111,14 @@ std::shared_ptr<Node> Registry::node_of(const std::string& path) {
   const std::lock_guard guard(mutex_);
   auto& known = nodes_[{info.st_dev, info.st_ino}];
   if (auto node = known.lock(); node != nullptr) return node;
-  const bool is_remote = core::file_system_at(path).medium == core::Medium::network;
-  auto sidecar = is_remote ? nullptr : Sidecar::attach(path);
-  if (sidecar == nullptr) {
+  auto sidecar = Sidecar::attach(path);
+  if (!sidecar.ok()) {
     if (without_page_.insert({info.st_dev, info.st_ino}).second) {
-      log_line(
-          "{}: mode shared as plain SQLite: {}-memlith cannot be made (no permission, or no space on the disk), or "
-          "mapped, or is of another version of the plugin, or the file system is a network's",
-          path, path);
+      log_line("{}: mode shared as plain SQLite: {}", path, core::last_error_text());
     }
     return nullptr;
   }
-  auto node = std::make_shared<Node>(std::move(sidecar));
+  auto node = std::make_shared<Node>(std::move(*sidecar));
   known = node;
   return node;
 }

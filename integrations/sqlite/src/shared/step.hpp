@@ -4,5 +4,4 @@
 
 #define MEMLITH_SHARED_STEP() void()
 #define MEMLITH_SHARED_TAKES_LOCK(is_promised_to_another) void()
-#define MEMLITH_SHARED_OPENED(fd) void()
 #define MEMLITH_SHARED_ON_MACHINE(call) void()

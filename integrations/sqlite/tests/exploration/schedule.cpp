@@ -296,7 +296,7 @@ void Schedule::wrote_log() {
 
 void Schedule::kill(int process) {
   ModelDisk::get().kill(process);
-  stage_.close_files(process);
+  stage_.release(process);
   for (std::size_t i = 0; i < dbs_.size(); ++i) {
     if (case_.actors[i].process != process) continue;
     (void)new Db(std::move(dbs_[i]));  // its memory is gone with the process

@@ -11,8 +11,8 @@
 
 namespace memlith::test::exploration {
 
-using sqlite::shared::ControlBlock;
-using sqlite::shared::kControlMagic;
+using core::shm::kSegmentMagic;
+using core::shm::SegmentHead;
 
 Stage* g_running = nullptr;
 
@@ -102,15 +102,9 @@ void Stage::takes_write_lock(bool is_promised_to_another) {
   if (is_promised_to_another && takes_promised) takes_promised();
 }
 
-void Stage::opened(int fd) {
-  for (auto& [number, process] : processes_) process.files.erase(fd);  // it was closed meanwhile
-  processes_.at(process()).files.insert(fd);
-}
-
-void Stage::close_files(int process) {
+void Stage::release(int process) {
   Process& dead = processes_.at(process);
   dead.registry->abandon_all();
-  for (const int fd : dead.files) ::close(fd);
   (void)dead.registry.release();  // its lock may be held for ever
   dead.registry = std::make_unique<sqlite::shared::Registry>();
 }
@@ -287,7 +281,7 @@ void Stage::sleep(std::uint64_t nanoseconds) {
 std::size_t Stage::place_of(const std::atomic<std::uint32_t>& word) {
   const auto address = reinterpret_cast<std::uintptr_t>(&word);
   std::uintptr_t base = address & ~std::uintptr_t{4095};
-  while (reinterpret_cast<const ControlBlock*>(base)->magic.load() != kControlMagic) base -= 4096;
+  while (reinterpret_cast<const SegmentHead*>(base)->magic.load() != kSegmentMagic) base -= 4096;
   return address - base + 1;
 }
 

@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -60,8 +59,8 @@ class Stage final : public sqlite::shared::Machine {
   // `has_checkpointer`: a thread of it makes the checkpoints that its commits leave.
   void add_process(int process, bool has_checkpointer);
   void end();
-  // The kernel closes what a killed process had open.
-  void close_files(int process);
+  // The system releases what a killed process had.
+  void release(int process);
 
   // Outside of run(): which process works, without any switches. -1: none.
   void set_process(int process) { process_ = process; }
@@ -90,7 +89,6 @@ class Stage final : public sqlite::shared::Machine {
   sqlite::shared::Registry& registry() override { return *processes_.at(process()).registry; }
   bool take_checkpoint(const sqlite::shared::Checkpoint& checkpoint) override;
   void takes_write_lock(bool is_promised_to_another) override;
-  void opened(int fd) override;
 
   // For the thread of the running process that makes checkpoints.
   [[nodiscard]] bool others_work() const;
@@ -117,7 +115,6 @@ class Stage final : public sqlite::shared::Machine {
   };
   struct Process {
     std::unique_ptr<sqlite::shared::Registry> registry = std::make_unique<sqlite::shared::Registry>();
-    std::set<int> files;
     bool has_checkpointer = false;
     std::deque<sqlite::shared::Checkpoint> checkpoints;
   };

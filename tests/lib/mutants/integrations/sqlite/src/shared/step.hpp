@@ -22,7 +22,6 @@ class Machine {
   virtual Registry& registry() = 0;                                // of the process that runs
   virtual bool take_checkpoint(const Checkpoint& checkpoint) = 0;  // by a thread of the process that runs
   virtual void takes_write_lock(bool is_promised_to_another) = 0;
-  virtual void opened(int fd) = 0;  // a file of the process that runs, which the kernel closes when it is killed
 };
 inline Machine* machine = nullptr;  // null: the kernel
 // The next step of the calling thread is about to be done.
@@ -35,8 +34,6 @@ inline void (*step_hook)() = nullptr;
 // Returns what the exploration's machine does, if there is one.
 #define MEMLITH_SHARED_ON_MACHINE(call) \
   if (::memlith::sqlite::shared::machine != nullptr) return ::memlith::sqlite::shared::machine->call
-#define MEMLITH_SHARED_OPENED(fd) \
-  (::memlith::sqlite::shared::machine != nullptr ? ::memlith::sqlite::shared::machine->opened(fd) : void())
 // The connection has the write lock, and keeps it.
 #define MEMLITH_SHARED_TAKES_LOCK(is_promised_to_another)                             \
   (::memlith::sqlite::shared::machine != nullptr                                      \
