@@ -13,6 +13,9 @@ namespace memlith::core::kv {
 
 namespace {
 constexpr PageNumber kReleasedAtOnce = 256;  // pages, while commits wait
+// The most log of a commit that changes leaves alone and cannot be undone: a bound for each write is far too high for
+// many.
+constexpr std::uint64_t kInLeavesBytesMax = 256 * kKiB;
 }  // namespace
 
 bool holds_kv(const Region& region) {
@@ -193,7 +196,57 @@ std::size_t OpenKv::transactions() {
 
 // ---- commit ----------------------------------------------------------------------------------------------------
 
-Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
+// Most writes change one leaf each, and nothing else. Where they belong is found beside other commits, by the reads of
+// the transaction or here; under the lock it is enough that the leaf has not changed since.
+void Kv::find_places(const LockSet& locks) {
+  if (locks.removed.size() > 0) return;  // the leaves may go with the ranges
+  const RecordKey* before = nullptr;
+  const LeafPlace* place_before = nullptr;
+  for (const auto& [record, pending] : locks.writes) {
+    if (pending.kind == Pending::Kind::none) continue;
+    LeafPlace& place = pending.place;
+    if (!pages_.words.is_as_found(place)) {
+      TreeReader reader(pages_, record.map, kNewest);
+      const bool has_before = before != nullptr && before->map == record.map && place_before->page != 0;
+      const bool behind = has_before && reader.find_behind(*place_before, record.key, place);
+      if (!behind && !reader.find(record.key, place, has_before).ok()) place = {};
+    }
+    before = &record;
+    place_before = &place;
+  }
+}
+
+// Each write leaves the bytes of a value for the log, or at most the slots of its leaf, for a cell that goes, and then
+// the whole leaf; and long values.
+bool Kv::estimate_in_leaves(const LockSet& locks, Estimate& needs) {
+  if (locks.removed.size() > 0) return false;
+  LeafPlace last;
+  std::uint64_t used = 0;
+  for (const auto& [record, pending] : locks.writes) {
+    if (pending.kind == Pending::Kind::none) continue;
+    const TreeWriter tree(pages_, record.map);
+    if (!pages_.words.is_as_found(pending.place)) return false;
+    if (pending.place.page != last.page) {
+      last = pending.place;
+      used = used_bytes(pages_.words.bytes_of(last.page));
+      ++needs.leaves;
+    }
+    const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
+    const std::uint64_t used_before = used;
+    if (!tree.leaf_takes(pending.place, write, used)) return false;
+    const std::uint64_t run_pages = TreeWriter::overflow_pages_of(write);
+    const bool in_place = run_pages == 0 && !write.removes && pending.place.found && used == used_before;
+    needs.room.run_pages += run_pages;
+    needs.log_bytes +=
+        in_place ? write.value.size() + sizeof(Extent) : 2 * kPageBytes + run_pages * LogNeed::kRunPageBytes;
+    if (needs.log_bytes > kInLeavesBytesMax) return false;
+  }
+  return true;
+}
+
+Status Kv::estimate(const LockSet& locks, Estimate& needs) {
+  needs.in_leaves = estimate_in_leaves(locks, needs);
+  if (needs.in_leaves) return kOk;
   LogNeed need;
   SplitCount splits;
   std::uint64_t depth = 0;
@@ -209,7 +262,7 @@ Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
     const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
     TreeWriter tree(pages_, record.map);
     TreeWriter::Found found;
-    MEMLITH_TRY(tree.check(write, found));
+    MEMLITH_TRY(tree.check(write, pending.place, found));
     if (locks.removed.below_bound(record).has_value()) found = {found.leaf, found.used, 0, false};
     depth = std::max<std::uint64_t>(depth, tree.depth());
     splits.add(write, found);
@@ -218,9 +271,9 @@ Status Kv::check_all(const LockSet& locks, Estimate& estimate) {
   }
   // Removals need none, so that they succeed in a region that is full; nor do records that are rewritten where they
   // are.
-  estimate.room = {TreeWriter::pages_needed(splits.most(), need.cell_bytes, pages_.words.count(), depth),
-                   need.overflow_pages};
-  estimate.log_bytes = need.log_bytes(pages_.words.count()) + ranges_log_bytes;
+  needs.room = {TreeWriter::pages_needed(splits.most(), need.cell_bytes, pages_.words.count(), depth),
+                need.overflow_pages};
+  needs.log_bytes = need.log_bytes(pages_.words.count()) + ranges_log_bytes;
   return kOk;
 }
 
@@ -236,38 +289,8 @@ Status Kv::make_ready(const Estimate& estimate, bool joint) {
   if (estimate.log_bytes > log_bytes_max()) return too_large(estimate.log_bytes);
   MEMLITH_TRY(pages_.writer.make_room(estimate.room, joint));
   pages_.writer.reserve_batch(estimate.log_bytes, estimate.log_bytes / 24 + 16);
-  if (estimate.sure) pages_.writer.reserve_changes(Leaves::kMax + estimate.room.run_pages);
+  if (estimate.in_leaves) pages_.writer.reserve_changes(estimate.leaves + estimate.room.run_pages);
   return kOk;
-}
-
-// Most writes change one leaf each, and nothing else. Where they belong is found beside other commits; under the lock
-// it is enough that none of the leaves has changed since. False: there are too many writes, or some meet.
-bool Kv::find_leaves(const LockSet& locks, Leaves& leaves) {
-  if (locks.removed.size() > 0) return false;
-  for (const auto& [record, pending] : locks.writes) {
-    if (pending.kind == Pending::Kind::none) continue;
-    if (leaves.count == Leaves::kMax) return false;
-    LeafPlace& place = leaves.all[leaves.count++];
-    if (!TreeReader(pages_, record.map, kNewest).find(record.key, place).ok()) return false;
-    if (leaves.count > 1 && leaves.all[leaves.count - 2].page == place.page) return false;
-  }
-  return true;
-}
-
-// At most the slots of each leaf, for a cell that goes, and then the whole leaf; and long values.
-void Kv::estimate_in(const LockSet& locks, const Leaves& leaves, Estimate& estimate) {
-  estimate.log_bytes = leaves.count * 2 * kPageBytes;
-  std::uint32_t i = 0;
-  for (const auto& [record, pending] : locks.writes) {
-    if (pending.kind == Pending::Kind::none) continue;
-    const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
-    if (!TreeWriter(pages_, record.map).leaf_takes(leaves.all[i++], write)) return;
-    const std::uint64_t run_pages = TreeWriter::overflow_pages_of(write);
-    estimate.room.run_pages += run_pages;
-    estimate.log_bytes += run_pages * LogNeed::kRunPageBytes;
-  }
-  MEMLITH_ASSERT(i == leaves.count);
-  estimate.sure = true;
 }
 
 template <class Act>
@@ -279,44 +302,49 @@ Status Kv::each_removed(const LockSet& locks, Act&& act) {
   return kOk;
 }
 
-Status Kv::write_all(const LockSet& locks, const Leaves* leaves) {
-  std::uint32_t i = 0;
+// A write that stays in its leaf leaves the places of the others there as they were, but for their indexes.
+Status Kv::write_all(const LockSet& locks, bool in_leaves) {
   MEMLITH_TRY(each_removed(locks, [](TreeWriter& tree, const KeyRange& range)
                                       MEMLITH_REQUIRES(writing) { return tree.remove_range(range); }));
+  const bool leaves_stay = locks.removed.size() == 0;
+  LeafPlace last;  // in the leaf that the last write has changed, and no other page
+  PageNumber last_map = 0;
   for (const auto& [record, pending] : locks.writes) {
     if (pending.kind == Pending::Kind::none) continue;
     TreeWriter tree(pages_, record.map);
     const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
-    if (leaves == nullptr) {
-      MEMLITH_TRY(tree.apply(write));
-    } else {
-      MEMLITH_TRY(tree.apply_at(leaves->all[i++], write));
+    LeafPlace place = pending.place;
+    if (last.page != 0 && place.page == last.page && place.word == last.word) {
+      tree.find_again(record.key, place);
+    } else if (!in_leaves && !(leaves_stay && pages_.words.is_as_found(place))) {
+      MEMLITH_TRY(tree.locate(record.key, last.page != 0 && record.map == last_map ? &last : nullptr, place));
+      place.word = 0;  // nothing that was found before
     }
+    std::uint64_t used = in_leaves ? 0 : used_bytes(pages_.words.bytes_of(place.page));
+    const bool takes = in_leaves || tree.leaf_takes(place, write, used);
+    last = takes ? place : LeafPlace{};
+    last_map = record.map;
+    MEMLITH_TRY(takes ? tree.apply_at(place, write) : tree.apply(write));
   }
-  MEMLITH_ASSERT(leaves == nullptr || i == leaves->count);
   return kOk;
 }
 
 Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Left& left) {
   MEMLITH_TRY(weak_commits_.keep_up());
-  Leaves leaves;
-  const bool found = find_leaves(locks, leaves);
+  find_places(locks);
   for (;;) {
     {
       const LockGuard lock(pages_.writer.mutex());
       MEMLITH_TRY(region().store().failure());
-      Estimate estimate;
-      if (found) estimate_in(locks, leaves, estimate);
-      const bool in_leaves = estimate.sure;
-      if (!in_leaves) MEMLITH_TRY(check_all(locks, estimate));
+      Estimate needs;
+      MEMLITH_TRY(estimate(locks, needs));
       const std::uint64_t before = pages_.writer.batch().bytes();
-      if (weak_commits_.has_room_for(estimate.log_bytes)) {
-        const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready(estimate); });
+      if (weak_commits_.has_room_for(needs.log_bytes)) {
+        const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) { return make_ready(needs); });
         if (!ready.ok()) weak_commits_.commit_failed();
         MEMLITH_TRY(ready);
-        auto number = change_pages(in_leaves, [&]() MEMLITH_REQUIRES(writing) {
-          return write_all(locks, in_leaves ? &leaves : nullptr);
-        });
+        auto number = change_pages(needs.in_leaves,
+                                   [&]() MEMLITH_REQUIRES(writing) { return write_all(locks, needs.in_leaves); });
         left.ticket = weak_commits_.newest_ticket();
         // Also if it failed: its number was used up.
         left.wish = weak_commits_.committed(durability == Durability::weak && number.ok());
@@ -336,17 +364,18 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
 // ---- a commit together with other structures -------------------------------------------------------------------
 
 Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) {
+  find_places(locks);
   weak_commits_.hold_for_part();
   pages_.writer.mutex().assert_held();
   joint_applied_ = false;
-  Estimate estimate;
+  Estimate needs;
   const Status ready = no_throw([&]() MEMLITH_REQUIRES(writing) -> Status {
     MEMLITH_TRY(region().store().failure());
-    MEMLITH_TRY(check_all(locks, estimate));
-    MEMLITH_TRY(make_ready(estimate, true));
+    MEMLITH_TRY(estimate(locks, needs));
+    MEMLITH_TRY(make_ready(needs, true));
     return region().commit_size(false);
   });
-  if (ready.ok()) return estimate.log_bytes;
+  if (ready.ok()) return needs.log_bytes;
   cancel_joint();
   return ready;
 }
@@ -354,7 +383,7 @@ Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) {
 Result<Batch::Front> Kv::apply_joint(const LockSet& locks, JointFrame& frame) {
   pages_.writer.mutex().assert_held();
   const auto number = change_pages(false, [&]() MEMLITH_REQUIRES(writing) {
-    const Status written = write_all(locks, nullptr);
+    const Status written = write_all(locks, false);
     frame.reserve_more(pages_.writer.batch().reserve_front());
     return written;
   });

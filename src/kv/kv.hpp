@@ -104,16 +104,11 @@ class Kv final : public RegionUser, public OpenKv {
   explicit Kv(Region& region) : OpenKv(false), weak_commits_(pages_, region.store().collectors()) {}
   [[nodiscard]] Status check_begin(bool only_reads) override;
   Result<std::uint64_t> commit(Transaction& transaction, Durability durability, Lsn* ticket) override;
-  // Where each of a few writes belongs, found before the writer's lock was taken.
-  struct Leaves {
-    static constexpr std::uint32_t kMax = 8;
-    LeafPlace all[kMax];
-    std::uint32_t count = 0;
-  };
   struct Estimate {
     Writer::Need room;
     std::uint64_t log_bytes = 0;
-    bool sure = false;  // all memory that it needs can be reserved, but for what snapshots need
+    std::uint64_t leaves = 0;
+    bool in_leaves = false;  // it changes these and long values in their pages, nothing else: it cannot fail
   };
   static constexpr std::uint64_t kRemovalStep = 256;  // pages
   Status append_step(MapNumber number, const MapEntry& map, std::span<const Write> writes);
@@ -138,14 +133,16 @@ class Kv final : public RegionUser, public OpenKv {
   void end_joint(const Batch::Front& front, Lsn end);
   void cancel_joint() { weak_commits_.let_part_go(); }
   void give_up_joint();
-  Status check_all(const LockSet& locks, Estimate& estimate) MEMLITH_REQUIRES(writing);
+  // Looks for the places of the writes that are not known, beside other commits.
+  void find_places(const LockSet& locks);
+  // The needs of the commit. Every page that it will need is sound.
+  Status estimate(const LockSet& locks, Estimate& needs) MEMLITH_REQUIRES(writing);
+  // True if it is a commit in leaves. `needs` has no meaning otherwise.
+  bool estimate_in_leaves(const LockSet& locks, Estimate& needs) MEMLITH_REQUIRES(writing);
   Status make_ready(const Estimate& estimate, bool joint = false) MEMLITH_REQUIRES(writing);
-  bool find_leaves(const LockSet& locks, Leaves& leaves);
-  // The estimate is sure if the leaves take the writes.
-  void estimate_in(const LockSet& locks, const Leaves& leaves, Estimate& estimate) MEMLITH_REQUIRES(writing);
   template <class Act>
   Status each_removed(const LockSet& locks, Act&& act) MEMLITH_REQUIRES(writing);
-  Status write_all(const LockSet& locks, const Leaves* leaves) MEMLITH_REQUIRES(writing);
+  Status write_all(const LockSet& locks, bool in_leaves) MEMLITH_REQUIRES(writing);
   Result<std::uint64_t> create_map(std::string_view name, PageNumber& map);
   // The commit that takes a map's name away. `lost`: why pages of it stay lost.
   Status take_map_out(MapEntry& map, std::string_view name, Status& lost);

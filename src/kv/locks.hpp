@@ -20,11 +20,11 @@
 #include <chrono>
 #include <map>
 #include <memory_resource>
-#include <set>
 #include <string_view>
 #include <vector>
 
 #include "base/sync.hpp"
+#include "kv/page_state.hpp"
 #include "kv/ranges.hpp"
 
 namespace memlith::core::kv {
@@ -35,6 +35,7 @@ struct Pending {
   Kind kind = Kind::none;
   bool in_place = false;  // a value of this length is there: only its bytes will change, as far as was looked
   std::string_view value;
+  mutable LeafPlace place = {};  // found while the record was locked; of the thread that reads and commits
 };
 
 // The locks of one transaction. Others look at them under the mutex of Locks; only the transaction changes them, under
@@ -43,7 +44,8 @@ struct LockSet {
   explicit LockSet(std::pmr::memory_resource* memory)
       : writes(memory), reads(memory), ranges(memory), removed(memory) {}
   std::pmr::map<RecordKey, Pending> writes;
-  std::pmr::set<RecordKey> reads;
+  using Reads = std::pmr::map<RecordKey, LeafPlace>;  // the places as in Pending
+  Reads reads;
   RangeSet ranges;
   RangeSet removed;  // the records of these go, but for those above them, before `writes`; all of them are in `ranges`
   bool entered = false;                                               // others look at it; from its first lock on
@@ -98,15 +100,15 @@ class Locks {
     const LockGuard lock(mutex_);
     own.kept = false;
   }
-  // The bytes of the key belong to the transaction already.
-  Taken read(LockSet& own, const RecordKey& record) {
+  // The bytes of the key belong to the transaction already. `read`: the entry.
+  Taken read(LockSet& own, const RecordKey& record, LockSet::Reads::iterator& read) {
     const LockGuard lock(mutex_);
     const Taken free = free_of(own, [&](const LockSet& other) {
       return other.writes.contains(record) || other.removed.contains(record);
     });
     if (free != Taken::yes) return free;
     enter(own);
-    own.reads.insert(record);
+    read = own.reads.emplace(record, LeafPlace{}).first;
     return Taken::yes;
   }
   Taken write(LockSet& own, const RecordKey& record, const Pending& pending) {
@@ -156,11 +158,12 @@ class Locks {
   bool in_use(PageNumber map) {
     const LockGuard lock(mutex_);
     const RecordKey first{map, {}};
-    const auto of_map = [map](const auto& set, const auto& from) { return from != set.end() && from->map == map; };
+    const auto any_of_map = [&](const auto& records) {
+      const auto from = records.lower_bound(first);
+      return from != records.end() && from->first.map == map;
+    };
     return std::any_of(active_.begin(), active_.end(), [&](const LockSet* each) {
-      const auto write = each->writes.lower_bound(first);
-      if (write != each->writes.end() && write->first.map == map) return true;
-      return of_map(each->reads, each->reads.lower_bound(first)) || each->ranges.any_in(map);
+      return any_of_map(each->writes) || any_of_map(each->reads) || each->ranges.any_in(map);
     });
   }
   // Transactions that wait for another's end.
@@ -175,12 +178,10 @@ class Locks {
     LockSet* own = nullptr;
     ConditionVariable ended;
   };
-  static const RecordKey& key_of(const RecordKey& key) { return key; }
-  static const RecordKey& key_of(const std::pair<const RecordKey, Pending>& write) { return write.first; }
   template <class Records>
   static bool any_in(const Records& records, const KeyRange& range) {
     const auto first = records.lower_bound(RecordKey{range.map, range.low});
-    return first != records.end() && range.contains(key_of(*first));
+    return first != records.end() && range.contains(first->first);
   }
   void enter(LockSet& own) MEMLITH_REQUIRES(mutex_) {
     if (own.entered || validates_) return;

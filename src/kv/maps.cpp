@@ -81,7 +81,7 @@ Result<std::uint64_t> Kv::create_map(std::string_view name, PageNumber& map) {
   TreeWriter catalogue(pages_, kCatalogue);
   Write write{name, bytes_of_number(map), false};
   TreeWriter::Found found;
-  MEMLITH_TRY(catalogue.check(write, found));
+  MEMLITH_TRY(catalogue.check(write, {}, found));
   MEMLITH_TRY(make_ready({{kLevelsMax + 8, 0}, 6 * kPageBytes}));
   return change_map([&]() MEMLITH_REQUIRES(writing) -> Status {
     MEMLITH_TRY_ASSIGN(map, pages_.writer.allocate());
@@ -132,7 +132,7 @@ Status Kv::take_map_out(MapEntry& map, std::string_view name, Status& lost) {
                     name);
       }
       TreeWriter::Found found;
-      MEMLITH_TRY(catalogue.check(write, found));
+      MEMLITH_TRY(catalogue.check(write, {}, found));
       MEMLITH_TRY_ASSIGN(const std::uint64_t freed, tree.remove_all_needs());
       const Estimate estimate{{}, freed * kFreedPageLogBytes + kCatalogueLogBytes};
       if (weak_commits_.has_room_for(estimate.log_bytes)) {

@@ -107,7 +107,7 @@ class Transaction {
   // The room that the transaction needs with this write.
   Status reckon(const RecordKey& record, const Pending* before, Pending& pending, LogNeed& then);
   Status look_for_places();
-  Result<std::optional<std::string_view>> read_tree(PageNumber map, std::string_view key);
+  Result<std::optional<std::string_view>> read_tree(PageNumber map, std::string_view key, LeafPlace* place = nullptr);
   Result<std::string_view> long_value(TreeReader& reader, PageNumber map, const Cell& cell, std::string& room);
   std::string_view keep(std::string_view bytes);
   char* room(std::uint64_t bytes);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "kv/page.hpp"
 #include "kv/snapshots.hpp"
 
 namespace memlith::core::kv {
@@ -30,5 +31,14 @@ struct alignas(64) PageState {
   std::uint8_t tags[kTagsMax];
 };
 static_assert(sizeof(PageState) == 64);
+
+// Where a key is, or belongs, in a leaf that had `word` then: as long as the leaf has that word, and the key is locked.
+struct LeafPlace {
+  PageNumber page = 0;  // 0: it was not looked for
+  std::uint32_t index = 0;
+  std::uint64_t word = 0;
+  bool found = false;
+  bool at_end = false;  // the leaf is known to be the last of its map
+};
 
 }  // namespace memlith::core::kv

@@ -84,9 +84,9 @@ std::string Proposal::bytes_of(Stamp view, const LockSet& locks) {
   std::string bytes;
   put(bytes, view);
   put(bytes, static_cast<std::uint32_t>(locks.reads.size()));
-  for (const RecordKey& each : locks.reads) {
-    put(bytes, each.map);
-    put_text(bytes, each.key);
+  for (const auto& [record, place] : locks.reads) {
+    put(bytes, record.map);
+    put_text(bytes, record.key);
   }
   put_ranges(bytes, locks.ranges);
   put_ranges(bytes, locks.removed);
@@ -103,7 +103,9 @@ std::string Proposal::bytes_of(Stamp view, const LockSet& locks) {
 Status Proposal::read(std::string_view bytes) {
   Taker from{bytes};
   view = from.take<Stamp>();
-  for (auto count = from.take<std::uint32_t>(); from.good && count > 0; --count) locks.reads.insert(from.take_key());
+  for (auto count = from.take<std::uint32_t>(); from.good && count > 0; --count) {
+    locks.reads.emplace(from.take_key(), LeafPlace{});
+  }
   take_ranges(from, [&](const KeyRange& range) { ranges.push_back(range); });
   take_ranges(from, [&](const KeyRange& range) { locks.removed.add(range); });
   while (from.good && !from.rest.empty()) {
@@ -190,10 +192,11 @@ Status Kv::check_map_of(PageNumber root, Stamp view) {
 }
 
 Status Kv::validate(const Proposal& proposal) {
-  for (const RecordKey& each : proposal.locks.reads) {
-    MEMLITH_TRY(check_map_of(each.map, proposal.view));
+  for (const auto& [record, place] : proposal.locks.reads) {
+    MEMLITH_TRY(check_map_of(record.map, proposal.view));
     if (proposal.view == pages_.kept.newest()) continue;
-    MEMLITH_TRY_ASSIGN(const bool same, is_unchanged(pages_, proposal.view, {each.map, true, each.key, each.key}));
+    MEMLITH_TRY_ASSIGN(const bool same,
+                       is_unchanged(pages_, proposal.view, {record.map, true, record.key, record.key}));
     if (!same) return changed();
   }
   for (const KeyRange& each : proposal.ranges) {

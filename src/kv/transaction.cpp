@@ -129,7 +129,7 @@ std::string_view Transaction::keep(std::string_view bytes) {
   return {target, bytes.size()};
 }
 
-Result<std::optional<std::string_view>> Transaction::read_tree(PageNumber map, std::string_view key) {
+Result<std::optional<std::string_view>> Transaction::read_tree(PageNumber map, std::string_view key, LeafPlace* place) {
   TreeReader reader(kv_.pages_, map, view_);
   for (;;) {
     char* target = nullptr;
@@ -137,14 +137,15 @@ Result<std::optional<std::string_view>> Transaction::read_tree(PageNumber map, s
     std::uint64_t bytes = 0;
     std::optional<std::string_view> lying;
     std::optional<OverflowReference> overflow;
-    MEMLITH_TRY_ASSIGN(const bool found, reader.get(key, [&](const Cell& cell, bool stays) {
+    const auto take = [&](const Cell& cell, bool stays) {
       overflow = reference_in(cell);
       if (stays) lying = cell.value;
       if (overflow.has_value() || stays) return;
       bytes = cell.value.size();
       if (bytes > capacity || target == nullptr) target = room(capacity = bytes);
       if (bytes > 0) std::memcpy(target, cell.value.data(), bytes);
-    }));
+    };
+    MEMLITH_TRY_ASSIGN(const bool found, reader.get(key, take, place));
     if (!found) return std::optional<std::string_view>();
     if (!overflow.has_value()) return lying.has_value() ? lying : std::string_view(target, bytes);
     if (has_snapshot()) {
@@ -166,11 +167,16 @@ Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::
   if (has_lock && own->second.kind == Pending::Kind::put) return std::optional(own->second.value);
   if (has_lock && own->second.kind == Pending::Kind::remove) return std::optional<std::string_view>();
   if (is_in_removed({map, key})) return std::optional<std::string_view>();
-  if ((!has_lock || kv_.validates_) && !locks_.reads.contains({map, key})) {
-    MEMLITH_TRY(took(kv_.locks_.read(locks_, {map, keep(key)})));
+  LeafPlace* place = has_lock ? &own->second.place : nullptr;
+  if (!has_lock || kv_.validates_) {
+    auto read = locks_.reads.find({map, key});
+    if (read == locks_.reads.end()) {
+      MEMLITH_TRY(took(kv_.locks_.read(locks_, {map, keep(key)}, read)));
+    }
+    place = &read->second;
   }
   MEMLITH_TRY(confirm_map(number));
-  auto found = read_tree(map, key);
+  auto found = read_tree(map, key, has_snapshot() ? nullptr : place);
   MEMLITH_TRY(had_locks());
   return found;
 }
@@ -271,6 +277,11 @@ Status Transaction::write(MapNumber number, PageNumber map, std::string_view key
   const RecordKey record{map, had ? own->first.key : keep(key)};
   LogNeed then;
   MEMLITH_TRY(reckon(record, had ? &own->second : nullptr, pending, then));
+  if (had) {
+    pending.place = own->second.place;
+  } else if (const auto read = locks_.reads.find(record); read != locks_.reads.end()) {
+    pending.place = read->second;
+  }
   if (!savepoints_.empty()) undo_.push_back({record, had ? own->second : Pending{}});
   if (had) {
     kv_.locks_.set(locks_, record, pending);

@@ -21,14 +21,6 @@ struct Write {
   bool removes = false;
 };
 
-// Where a key is, or belongs, in a leaf that had `word` then.
-struct LeafPlace {
-  PageNumber page = 0;
-  std::uint32_t index = 0;
-  std::uint64_t word = 0;
-  bool found = false;
-};
-
 // The way from the root to a leaf: in each page the cell that was taken, in the leaf the place of the key.
 struct Path {
   struct Step {
@@ -54,14 +46,21 @@ class TreeWriter {
     std::uint64_t cell_bytes = 0;  // of the record; 0: there is none
     bool in_place = false;         // the write changes the bytes of the value, and nothing else
   };
-  // Reads every page that apply() of this write will need.
-  Status check(const Write& write, Found& found) MEMLITH_REQUIRES(writing);
+  // Reads every page that apply() of this write will need. `known`: where its key was found, maybe some time ago.
+  Status check(const Write& write, const LeafPlace& known, Found& found) MEMLITH_REQUIRES(writing);
   // Counts of the tree, as the last check() found them.
   [[nodiscard]] std::uint32_t depth() const { return depth_; }
-  // True if the leaf is still what it was, and the write changes this page alone, or a long value in its pages: no
-  // split, no merge.
-  [[nodiscard]] bool leaf_takes(const LeafPlace& place, const Write& write) const MEMLITH_REQUIRES(writing);
+  // True if the write changes the leaf alone, or a long value in its pages: no split, no merge. `used`: bytes of the
+  // leaf before the write; behind it, if it is true.
+  [[nodiscard]] bool leaf_takes(const LeafPlace& place, const Write& write, std::uint64_t& used) const
+      MEMLITH_REQUIRES(writing);
+  // For a place of which leaf_takes() was true.
   Status apply_at(const LeafPlace& place, const Write& write) MEMLITH_REQUIRES(writing);
+  // The index of the place, in a leaf in which cells have come and gone since.
+  void find_again(std::string_view key, LeafPlace& place) const MEMLITH_REQUIRES(writing);
+  // Where the key belongs, in the middle of a commit. `below`, which may be null: the place of a key below, in a leaf
+  // that has its keys still. Errors: as apply().
+  Status locate(std::string_view key, const LeafPlace* below, LeafPlace& place) MEMLITH_REQUIRES(writing);
   // There is room (pages_needed()), and check() was ok. Errors: corrupt - other writes of the commit have changed a
   // page that a damaged file has in two places; no_space - for a long value.
   Status apply(const Write& write) MEMLITH_REQUIRES(writing);
@@ -120,6 +119,8 @@ class TreeWriter {
   void note_page(PageNumber page) MEMLITH_REQUIRES(writing);
   void note_slots(PageNumber page, std::uint32_t from) MEMLITH_REQUIRES(writing);
   void free_overflow(const Cell& cell) MEMLITH_REQUIRES(writing);
+  // The page at that level is the last one there; and what comes into it is its last cell.
+  [[nodiscard]] bool in_last_page(const Path& path, std::uint32_t level_index) const MEMLITH_REQUIRES(writing);
   [[nodiscard]] bool rightmost(const Path& path, std::uint32_t level_index) const MEMLITH_REQUIRES(writing);
 
   // ---- what was removed (kv/tree_remover.cpp)
@@ -201,12 +202,14 @@ class TreeReader {
 
   // Invalid if there is no such map.
   Status check_map();
-  // True if there is the record; its value is appended to `value`, which may be null.
+  // True if there is the record. `place`, which may be null: where it is, or belongs.
   template <class Take>
-  Result<bool> get(std::string_view key, Take&& take);
+  Result<bool> get(std::string_view key, Take&& take, LeafPlace* place = nullptr);
 
-  // Where the key is, or belongs.
-  Status find(std::string_view key, LeafPlace& place);
+  // Where the key is, or belongs. With `looks_for_end`, it is known whether that is in the last leaf.
+  Status find(std::string_view key, LeafPlace& place, bool looks_for_end = false);
+  // The same without the way from the root, if the place of a key below, which is locked, tells. False: it does not.
+  bool find_behind(const LeafPlace& below, std::string_view key, LeafPlace& place);
 
   // The way to a key, or without a key to the end of the map: of each page the index of the child, in the leaf that of
   // the key, and how many there are.
@@ -274,7 +277,7 @@ class TreeReader {
 
 // Calls take(cell, whether its bytes stay) with bytes that may be torn, and once more until they were whole.
 template <class Take>
-Result<bool> TreeReader::get(std::string_view key, Take&& take) {
+Result<bool> TreeReader::get(std::string_view key, Take&& take, LeafPlace* place) {
   const Pages::Reading reading(pages_);
   for (;;) {
     PageView leaf;
@@ -286,6 +289,7 @@ Result<bool> TreeReader::get(std::string_view key, Take&& take) {
     if (sound && search.found) take(cell, leaf.stays);
     if (!pages_.words.confirmed(leaf)) continue;
     if (!sound) return pages_.words.corrupt(leaf.page, "a cell lies outside");
+    if (place != nullptr) *place = {leaf.page, search.index, leaf.word, search.found};
     return search.found;
   }
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "kv/tree.hpp"
 
@@ -77,18 +78,35 @@ Result<bool> TreeReader::descend(const std::string_view* key, PageView& page, Le
   }
 }
 
-Status TreeReader::find(std::string_view key, LeafPlace& place) {
+Status TreeReader::find(std::string_view key, LeafPlace& place, bool looks_for_end) {
   const Pages::Reading reading(pages_);
   for (;;) {
     PageView leaf;
-    MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr));
+    std::optional<Way> way;
+    if (looks_for_end) way.emplace();
+    MEMLITH_TRY_ASSIGN(const bool reached, descend(&key, leaf, nullptr, false, way.has_value() ? &*way : nullptr));
     if (!reached) continue;
     const CellSearch found = pages_.words.find_in(leaf, key);
     if (!pages_.words.confirmed(leaf)) continue;
     if (found.broken) return pages_.words.corrupt(leaf.page, "a cell lies outside");
-    place = {leaf.page, found.index, leaf.word, found.found};
+    const auto is_last = [](const Way::Step& step) { return step.index + 1 == step.count; };
+    const bool at_end = way.has_value() && std::all_of(way->steps, way->steps + way->depth, is_last);
+    place = {leaf.page, found.index, leaf.word, found.found, at_end};
     return kOk;
   }
+}
+
+// A key between two that the leaf holds, or would hold, belongs there, too. A key behind all of them does in the last
+// leaf: another leaf comes behind it by a split, which changes it.
+bool TreeReader::find_behind(const LeafPlace& below, std::string_view key, LeafPlace& place) {
+  const Pages::Reading reading(pages_);
+  const Words& words = pages_.words;
+  const PageView leaf{words.bytes_of(below.page), below.page, below.word, PageUse::own, false, false};
+  const CellSearch found = words.find_in(leaf, key);
+  const bool inside = !found.broken && (below.at_end || found.index < count_of(leaf.bytes));
+  if (!inside || !words.confirmed(leaf)) return false;
+  place = {leaf.page, found.index, leaf.word, found.found, below.at_end};
+  return true;
 }
 
 Status TreeReader::find_way(const std::string_view* key, Way& way) {

@@ -78,15 +78,21 @@ Status TreeWriter::check_run(const Cell& cell) const {
   return cell.overflow ? words_.sound_run(reference_of(cell)).status() : kOk;
 }
 
-Status TreeWriter::check(const Write& write, Found& found) {
-  Path path;
-  MEMLITH_TRY(descend(write.key, path));
-  depth_ = path.depth;
-  const std::byte* const leaf = words_.bytes_of(path.leaf().page);
-  found = {path.leaf().page, used_bytes(leaf), 0, false};
+Status TreeWriter::check(const Write& write, const LeafPlace& known, Found& found) {
+  LeafPlace place = known;
+  if (words_.is_as_found(known)) {
+    depth_ = header_of(words_.bytes_of(map_)).level + 1u;
+  } else {
+    Path path;
+    MEMLITH_TRY(descend(write.key, path));
+    depth_ = path.depth;
+    place = {path.leaf().page, path.leaf().index, 0, path.found};
+  }
+  const std::byte* const leaf = words_.bytes_of(place.page);
+  found = {place.page, used_bytes(leaf), 0, false};
   MEMLITH_ASSERT(found.used <= kRoomBytes);
-  if (!path.found) return kOk;
-  const Cell cell = cell_of(leaf, path.leaf().index);
+  if (!place.found) return kOk;
+  const Cell cell = cell_of(leaf, place.index);
   found.cell_bytes = cell.bytes();
   if (!cell.overflow) {
     found.in_place = !write.removes && !overflows(write) && cell.value.size() == write.value.size();
@@ -108,21 +114,42 @@ Status TreeWriter::apply(const Write& write) {
   return remove(path);
 }
 
-bool TreeWriter::leaf_takes(const LeafPlace& place, const Write& write) const {
-  if (words_.word(place.page) != place.word) return false;
-  const std::byte* const page = words_.bytes_of(place.page);
-  const std::uint64_t used = used_bytes(page);
+bool TreeWriter::leaf_takes(const LeafPlace& place, const Write& write, std::uint64_t& used) const {
   std::uint64_t old_bytes = 0;
   if (place.found) {
-    const Cell old = cell_of(page, place.index);
+    const Cell old = cell_of(words_.bytes_of(place.page), place.index);
     if (overflows(write)) return overflow_pages_in(old) == overflow_pages_of(write) && check_run(old).ok();
     if (old.overflow) return false;
     old_bytes = old.bytes() + kSlotBytes;
   }
   if (overflows(write)) return false;
   MEMLITH_ASSERT(old_bytes <= used);
-  if (write.removes) return used - old_bytes >= kMergeBelowBytes;
-  return used - old_bytes + cell_of_write(write, {}, false).bytes() + kSlotBytes <= kRoomBytes;
+  used -= old_bytes;
+  if (write.removes) return used >= kMergeBelowBytes;
+  used += cell_of_write(write, {}, false).bytes() + kSlotBytes;
+  return used <= kRoomBytes;
+}
+
+void TreeWriter::find_again(std::string_view key, LeafPlace& place) const {
+  const std::byte* const leaf = words_.bytes_of(place.page);
+  const std::uint32_t count = header_of(leaf).count;
+  // Mostly keys rise, and there is none behind.
+  const bool behind_all = count == 0 || cell_of(leaf, count - 1).key < key;
+  const CellSearch found = behind_all ? CellSearch{count, false, false} : find_cell(leaf, key);
+  place.index = found.index;
+  place.found = found.found;
+}
+
+Status TreeWriter::locate(std::string_view key, const LeafPlace* below, LeafPlace& place) {
+  if (below != nullptr) {
+    place = *below;
+    find_again(key, place);
+    if (place.at_end || place.index < header_of(words_.bytes_of(place.page)).count) return kOk;
+  }
+  Path path;
+  MEMLITH_TRY(descend(key, path));
+  place = {path.leaf().page, path.leaf().index, 0, path.found, in_last_page(path, path.depth - 1)};
+  return kOk;
 }
 
 Status TreeWriter::apply_at(const LeafPlace& place, const Write& write) {
@@ -255,11 +282,16 @@ Status TreeWriter::insert(Path& path, std::uint32_t level_index, const Cell& cel
   return kOk;
 }
 
-bool TreeWriter::rightmost(const Path& path, std::uint32_t level_index) const {
+bool TreeWriter::in_last_page(const Path& path, std::uint32_t level_index) const {
   for (std::uint32_t i = 0; i < level_index; ++i) {
     if (path.steps[i].index + 1u != header_of(words_.bytes_of(path.steps[i].page)).count) return false;
   }
-  return path.steps[level_index].index == header_of(words_.bytes_of(path.steps[level_index].page)).count;
+  return true;
+}
+
+bool TreeWriter::rightmost(const Path& path, std::uint32_t level_index) const {
+  const auto [page, index] = path.steps[level_index];
+  return index == header_of(words_.bytes_of(page)).count && in_last_page(path, level_index);
 }
 
 // The content of the root moves to a new page, which is the root's only child.

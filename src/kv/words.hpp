@@ -123,6 +123,10 @@ class Words {
     std::atomic_thread_fence(std::memory_order_acquire);  // pairs with the fences in Writer::change() and Kept::keep()
     return states_[page].word.load(std::memory_order_relaxed) == word;
   }
+  // The leaf has not changed since.
+  [[nodiscard]] bool is_as_found(const LeafPlace& place) const {
+    return place.page != 0 && word(place.page) == place.word;
+  }
   [[nodiscard]] PageUse use(PageNumber page) const { return states_[page].use.load(std::memory_order_relaxed); }
   // The value of a run.
   [[nodiscard]] std::string_view value_of(const OverflowReference& reference) const {

@@ -474,6 +474,31 @@ INSTANTIATE_TEST_SUITE_P(Of, PlantedRemoval,
                          ::testing::Values(Mutant::kv_subtree_too_many, Mutant::kv_removed_list_not_logged,
                                            Mutant::kv_removed_list_forgotten));
 
+// A commit writes where its transaction has read only if the leaf is as it was: another one has put a record there.
+TEST(Isolation, PlacesOfRecordsAreLookedAtAgain) {
+  for (const bool planted : {false, true}) {
+    KvWorld world;
+    const kv::MapNumber map = world.map();
+    const auto put = [&](kv::Transaction& transaction, const char* key, const char* value) {
+      EXPECT_OK(transaction.put(map, key, value));
+      EXPECT_OK(transaction.commit(kv::Durability::weak, nullptr).status());
+    };
+    kv::Transaction reader(world.kv(), false);
+    kv::Transaction other(world.kv(), false);
+    ASSERT_OK(other.begin());
+    put(other, "b", "1");
+    ASSERT_OK(reader.begin());
+    EXPECT_EQ(must(reader.get(map, "b")), "1");
+    ASSERT_OK(other.begin());
+    put(other, "a", "2");
+    active_mutant = planted ? Mutant::kv_place_not_looked_at : Mutant::none;
+    put(reader, "b", "3");
+    active_mutant = Mutant::none;
+    const Records right{{"a", "2"}, {"b", "3"}};
+    EXPECT_EQ(world.content(map) == right, !planted);
+  }
+}
+
 // A range goes only where no other transaction has read.
 TEST(Isolation, RemovedRangesAreNotReadByOthers) {
   KvWorld world;

@@ -225,6 +225,7 @@
   X(kv_run_freed_too_early, kv, "pages of a long value are used again while a snapshot may look at the value")       \
   X(kv_run_overwritten_under_a_view, kv, "a long value is changed in place while a snapshot may look at it")        \
   X(kv_removal_beside_readers, kv, "a range is removed although others have read in it")                           \
+  X(kv_place_not_looked_at, kv, "a commit writes where its transaction has read, whatever has changed")             \
   X(kv_subtree_too_many, kv, "a removed range takes a page along that has other records")                          \
   X(kv_removed_list_not_logged, kv, "the list of removed pages is in memory only")                                 \
   X(kv_removed_list_forgotten, kv, "an opening drops the list of removed pages")                                   \
