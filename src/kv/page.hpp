@@ -182,8 +182,7 @@ inline std::uint32_t count_of(const std::byte* page) {
   return count <= kRoomBytes / kSlotBytes ? count : 0;
 }
 
-// A byte of a key's hash.
-inline std::uint8_t tag_of(std::string_view key) {
+inline std::uint64_t hash_of_key(std::string_view key) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
   std::uint64_t hash = key.size();
   const char* at = key.data();
@@ -194,8 +193,10 @@ inline std::uint8_t tag_of(std::string_view key) {
   }
   std::uint64_t rest = 0;
   if (left > 0) std::memcpy(&rest, at, left);
-  return static_cast<std::uint8_t>((hash ^ rest) * kOdd >> 56);
+  return (hash ^ rest) * kOdd;
 }
+// A byte of it, for a leaf.
+inline std::uint8_t tag_of(std::string_view key) { return static_cast<std::uint8_t>(hash_of_key(key) >> 56); }
 
 // The first cell whose key is not less than `key`, and whether it is equal. `broken`: the bytes are no page.
 struct CellSearch {

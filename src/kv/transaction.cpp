@@ -284,7 +284,7 @@ Status Transaction::write(MapNumber number, PageNumber map, std::string_view key
   }
   if (!savepoints_.empty()) undo_.push_back({record, had ? own->second : Pending{}});
   if (had) {
-    kv_.locks_.set(locks_, record, pending);
+    own->second = pending;  // its lock is there, and others look at the key alone
     need_ = then;
     return kOk;
   }
@@ -396,7 +396,7 @@ void Transaction::forget_writes_in(const KeyRange& range) {
     if (pending.kind == Pending::Kind::none) continue;
     if (!savepoints_.empty()) undo_.push_back({record, pending});
     need_ -= LogNeed::of(record.key, pending);
-    kv_.locks_.set(locks_, record, {});
+    own->second = {};
   }
 }
 
@@ -421,7 +421,7 @@ Status Transaction::undo_to(std::uint64_t savepoint) {
     MEMLITH_ASSERT(own != locks_.writes.end());  // its lock stays, whatever is undone
     need_ -= LogNeed::of(last.record.key, own->second);
     need_ += LogNeed::of(last.record.key, last.before);
-    kv_.locks_.set(locks_, last.record, last.before);
+    own->second = last.before;
     undo_.pop_back();
   }
   savepoints_.resize(savepoint);

@@ -191,6 +191,98 @@ TEST_F(KvLocks, WaitersCountTogether) {
   EXPECT_EQ(sum, done);
 }
 
+// Threads that move amounts from record to record, beside others that read all of them as a range, remove a range, or
+// are idle and lose their locks: no reader sees half of a transfer, and every transaction ends.
+TEST_F(KvLocks, RangesAndRecordsOfManyThreadsKeepASum) {
+  constexpr std::uint64_t kAccounts = 24;
+  constexpr int kEach = 150;
+  const auto account = [](std::uint64_t number) { return "account" + std::to_string(100 + number); };
+  {
+    Transaction filling(world.kv(), false);
+    ASSERT_OK(filling.begin());
+    for (std::uint64_t i = 0; i < kAccounts; ++i) ASSERT_OK(filling.put(map, account(i), "100"));
+    ASSERT_OK(filling.commit(Durability::weak, nullptr).status());
+  }
+  world.kv().set_txn_timeout(std::chrono::milliseconds(1));
+  const auto sum_of = [&](Transaction& transaction, std::uint64_t& sum) -> Status {
+    kv::Cursor cursor(transaction, map);
+    MEMLITH_TRY(cursor.set_prefix("account"));
+    for (;;) {
+      MEMLITH_TRY_ASSIGN(const bool more, cursor.next());
+      if (!more) return kOk;
+      MEMLITH_TRY_ASSIGN(const auto record, cursor.current());
+      sum += std::stoull(std::string(record->value));
+    }
+  };
+  const auto move = [&](Transaction& transaction, std::uint64_t from, std::uint64_t to) -> Status {
+    for (const auto& [number, more] : {std::pair{from, -1}, std::pair{to, 1}}) {
+      MEMLITH_TRY_ASSIGN(const auto now, transaction.get(map, account(number)));
+      MEMLITH_TRY(transaction.put(map, account(number), std::to_string(std::stoi(std::string(*now)) + more)));
+    }
+    return kOk;
+  };
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 6; ++t) {
+    threads.emplace_back([&, t] {
+      Random random(t + 1);
+      Transaction transaction(world.kv(), false);
+      if (t % 2 == 0) transaction.set_wait(kLong);
+      for (int done = 0; done < kEach;) {
+        ASSERT_OK(transaction.begin());
+        Status status = kOk;
+        std::uint64_t sum = kAccounts * 100;
+        if (t < 4) {
+          const std::uint64_t from = random.below(kAccounts);
+          status = move(transaction, from, (from + 1 + random.below(kAccounts - 1)) % kAccounts);
+          if (random.one_in(20)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        } else if (random.one_in(3)) {
+          std::uint64_t removed = 0;
+          status = transaction.remove_range(map, "key", "kez", removed);
+        } else {
+          sum = 0;
+          status = sum_of(transaction, sum);
+        }
+        if (status.ok()) status = transaction.commit(Durability::weak, nullptr).status();
+        if (!status.ok()) {
+          ASSERT_EQ(status.category, Errc::conflict) << last_error_text();
+          continue;
+        }
+        ASSERT_EQ(sum, kAccounts * 100);
+        ++done;
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(world.kv().locks().waiting(), 0u);
+  Transaction last(world.kv(), false);
+  ASSERT_OK(last.begin());
+  std::uint64_t sum = 0;
+  ASSERT_OK(sum_of(last, sum));
+  EXPECT_EQ(sum, kAccounts * 100);
+}
+
+// More locks than the table began with: each is found, and goes with its transaction.
+TEST_F(KvLocks, ManyRecordsOfOneTransaction) {
+  Transaction holder(world.kv(), false);
+  Transaction other(world.kv(), false);
+  for (const bool ends : {false, true}) {
+    ASSERT_OK(holder.begin());
+    for (std::uint64_t i = 0; i < 3000; ++i)
+      ASSERT_OK(i % 2 == 0 ? holder.put(map, key_of(i), "h") : holder.get(map, key_of(i)).status());
+    for (std::uint64_t i = 0; i < 3000; i += 7) {
+      ASSERT_OK(other.begin());
+      ASSERT_EQ(other.put(map, key_of(i), "o").category, Errc::conflict) << i;
+      ASSERT_OK(other.begin());
+      ASSERT_EQ(other.get(map, key_of(i)).ok(), i % 2 == 1) << i;
+      other.abort();
+    }
+    ends ? holder.abort() : static_cast<void>(must(holder.commit(Durability::weak, nullptr)));
+    ASSERT_OK(other.begin());
+    for (std::uint64_t i = 0; i < 3000; i += 7) ASSERT_OK(other.put(map, key_of(i), "o")) << i;
+    other.abort();
+  }
+}
+
 // With a timeout, an abandoned transaction blocks no other, and its next call says so.
 TEST(KvTimeout, AnIdleTransactionLosesItsLocks) {
   KvWorld world;
