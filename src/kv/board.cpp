@@ -36,7 +36,8 @@ Board::Layout::Layout(std::uint64_t pages_max) {
   chains = maps + round_up(kMapsMax * sizeof(MapEntry));
   entries = chains + round_up(kChains * sizeof(std::uint32_t));
   states = entries + round_up(kCopiesMax * sizeof(CopyEntry));
-  copies = states + round_up(pages_max * sizeof(PageState));
+  tags = states + round_up(pages_max * sizeof(PageState));
+  copies = tags + round_up(LeafTags::lines_for(pages_max) * sizeof(LeafTags));
   pages = copies + kCopiesMax * kPageBytes;
   end = pages + pages_max * kPageBytes;
 }

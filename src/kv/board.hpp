@@ -127,6 +127,7 @@ class Board {
   [[nodiscard]] BoardHead& head() const { return *reinterpret_cast<BoardHead*>(base_); }
   [[nodiscard]] MapEntry* maps() const { return reinterpret_cast<MapEntry*>(base_ + layout_.maps); }
   [[nodiscard]] PageState* states() const { return reinterpret_cast<PageState*>(base_ + layout_.states); }
+  [[nodiscard]] LeafTags* tags() const { return reinterpret_cast<LeafTags*>(base_ + layout_.tags); }
   [[nodiscard]] std::byte* pages() const { return base_ + layout_.pages; }
   [[nodiscard]] std::uint64_t pages_max() const { return pages_max_; }
   // The page as of `view`, which is older than the page's word. It stays as long as that snapshot. Null: there is no
@@ -153,6 +154,7 @@ class Board {
     std::uint64_t chains = 0;
     std::uint64_t entries = 0;
     std::uint64_t states = 0;
+    std::uint64_t tags = 0;
     std::uint64_t copies = 0;
     std::uint64_t pages = 0;
     std::uint64_t end = 0;

@@ -1,7 +1,9 @@
 // The state of a page of a kv store, which lies beside it (kv/words.hpp). Floor: kv.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "kv/page.hpp"
@@ -20,17 +22,26 @@ enum class PageUse : std::uint8_t {
   inside,  // in a run that begins before it
 };
 
-// State of a page besides its bytes: one line of the cache.
-struct alignas(64) PageState {
-  static constexpr std::uint32_t kTagsMax = 51;
+// State of a page besides its bytes.
+struct PageState {
   std::atomic<std::uint64_t> word;
   // Where the page lies as the newest commit left it: in the region, or there in the arena. Changes with the word.
   std::atomic<std::uint32_t> place;
   std::atomic<PageUse> use;  // changes with the word, but for damaged files
-  // Tags of a leaf with at most kTagsMax cells. Read beside a writer, like the page.
-  std::uint8_t tags[kTagsMax];
 };
-static_assert(sizeof(PageState) == 64);
+static_assert(sizeof(PageState) == 16);
+
+// Tags of a leaf: a line of the cache, which pages with the same last digits share.
+struct alignas(64) LeafTags {
+  static constexpr std::uint32_t kMax = 60;
+  static inline std::uint64_t lines_max = 1u << 18;  // a power of two; tests have fewer
+  static constexpr PageNumber kChanging = ~PageNumber{0};
+  std::atomic<PageNumber> page;  // whose tags these are; 0: no page's
+  std::uint8_t tags[kMax];       // read beside the thread that changes them
+  // For so many pages: a power of two.
+  static std::uint64_t lines_for(std::uint64_t pages) { return std::min(std::bit_ceil(pages), lines_max); }
+};
+static_assert(sizeof(LeafTags) == 64);
 
 // Where a key is, or belongs, in a leaf that had `word` then: as long as the leaf has that word, and the key is locked.
 struct LeafPlace {

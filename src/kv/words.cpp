@@ -19,7 +19,9 @@ constexpr std::string_view kWithinAValue = "it lies within a value";
 }  // namespace
 
 Words::~Words() {
-  if (board_ == nullptr) unmap_array(states_, states_count_);
+  if (board_ != nullptr) return;
+  unmap_array(states_, states_count_);
+  unmap_array(tags_, tags_count_);
 }
 
 Status Words::attach(Region& region) {
@@ -29,7 +31,8 @@ Status Words::attach(Region& region) {
   base_ = region.address();
   states_count_ = region.reserve() / kPageBytes;
   MEMLITH_TRY(map_array(states_, states_count_));
-  return kOk;
+  tags_count_ = LeafTags::lines_for(states_count_);
+  return map_array(tags_, tags_count_);
 }
 
 void Words::attach(Board& board, PagesKeeper& keeper, std::string name) {
@@ -40,6 +43,8 @@ void Words::attach(Board& board, PagesKeeper& keeper, std::string name) {
   base_ = board.pages();
   states_ = board.states();
   states_count_ = board.pages_max();
+  tags_ = board.tags();
+  tags_count_ = LeafTags::lines_for(states_count_);
   pages_ = &board.head().pages;
 }
 
@@ -51,6 +56,8 @@ void Words::attach(Region& region, Board& board) {
   base_ = board.pages();
   states_ = board.states();
   states_count_ = board.pages_max();
+  tags_ = board.tags();
+  tags_count_ = LeafTags::lines_for(states_count_);
   pages_ = &board.head().pages;
   std::memcpy(base_, region.address(), kPageBytes);  // the header
 }
@@ -188,46 +195,65 @@ std::uint64_t equal_bytes(const std::uint8_t* bytes, std::uint8_t tag) {
 }
 }  // namespace
 
+// Changes the tags of the page if the line has them. Another thread may check a page that shares the line.
+template <class Change>
+bool Words::change_tags(PageNumber page, const Change& change) const {
+  LeafTags& line = tags_of(page);
+  PageNumber before = page;
+  if (!line.page.compare_exchange_strong(before, LeafTags::kChanging, std::memory_order_acquire)) return false;
+  change(line.tags);
+  line.page.store(page, std::memory_order_release);
+  return true;
+}
+
 void Words::tag_inserted(PageNumber page, std::uint32_t index, std::string_view key) {
   const PageHeader header = header_of(bytes_of(page));
-  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
+  if (header.kind != PageKind::leaf || header.count > LeafTags::kMax) return;
   MEMLITH_ASSERT(index < header.count);
-  std::uint8_t* const tags = states_[page].tags;
-  std::memmove(tags + index + 1, tags + index, header.count - 1 - index);
-  tags[index] = tag_of(key);
+  if (header.count == 1) return make_tags(page);  // it had no cells, and maybe no line
+  change_tags(page, [&](std::uint8_t* tags) {
+    std::memmove(tags + index + 1, tags + index, header.count - 1 - index);
+    tags[index] = tag_of(key);
+  });
 }
 
 void Words::tag_removed(PageNumber page, std::uint32_t index) {
   const PageHeader header = header_of(bytes_of(page));
-  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
-  if (header.count == PageState::kTagsMax) return make_tags(page);  // it had too many cells for tags
+  if (header.kind != PageKind::leaf || header.count > LeafTags::kMax) return;
+  if (header.count == LeafTags::kMax) return make_tags(page);  // it had too many cells for tags
   MEMLITH_ASSERT(index <= header.count);
-  std::uint8_t* const tags = states_[page].tags;
-  std::memmove(tags + index, tags + index + 1, header.count - index);
+  change_tags(page, [&](std::uint8_t* tags) { std::memmove(tags + index, tags + index + 1, header.count - index); });
 }
 
 void Words::make_tags(PageNumber page) {
   const PageHeader header = header_of(bytes_of(page));
-  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return;
-  for (std::uint32_t i = 0; i < header.count; ++i) states_[page].tags[i] = tag_of(cell_of(bytes_of(page), i).key);
+  if (header.kind != PageKind::leaf || header.count > LeafTags::kMax) return;
+  LeafTags& line = tags_of(page);
+  PageNumber before = line.page.load(std::memory_order_relaxed);
+  if (before == LeafTags::kChanging) return;
+  if (!line.page.compare_exchange_strong(before, LeafTags::kChanging, std::memory_order_acquire)) return;
+  for (std::uint32_t i = 0; i < header.count; ++i) line.tags[i] = tag_of(cell_of(bytes_of(page), i).key);
+  line.page.store(page, std::memory_order_release);
 }
 
 bool Words::tags_match(PageNumber page) const {
   const PageHeader header = header_of(bytes_of(page));
-  if (header.kind != PageKind::leaf || header.count > PageState::kTagsMax) return true;
-  for (std::uint32_t i = 0; i < header.count; ++i) {
-    if (states_[page].tags[i] != tag_of(cell_of(bytes_of(page), i).key)) return false;
-  }
-  return true;
+  if (header.kind != PageKind::leaf || header.count > LeafTags::kMax) return true;
+  bool match = true;
+  change_tags(page, [&](const std::uint8_t* tags) {
+    for (std::uint32_t i = 0; i < header.count; ++i) match = match && tags[i] == tag_of(cell_of(bytes_of(page), i).key);
+  });
+  return match;
 }
 
 CellSearch Words::find_in(const PageView& leaf, std::string_view key) const {
   const std::uint32_t count = count_of(leaf.bytes);
-  if (!leaf.is_old && count <= PageState::kTagsMax) {
-    const std::uint8_t* const tags = states_[leaf.page].tags;
+  const LeafTags& line = tags_of(leaf.page);
+  if (!leaf.is_old && count <= LeafTags::kMax && line.page.load(std::memory_order_acquire) == leaf.page) {
+    const std::uint8_t* const tags = line.tags;
     const std::uint8_t tag = tag_of(key);
     std::uint64_t equal = equal_bytes(tags, tag) | equal_bytes(tags + 16, tag) << 16 |
-                          equal_bytes(tags + 32, tag) << 32 | equal_bytes(tags + 35, tag) >> 13 << 48;
+                          equal_bytes(tags + 32, tag) << 32 | equal_bytes(tags + 44, tag) >> 4 << 48;
     equal &= (std::uint64_t{1} << count) - 1;
     // The tags are those of the newest commit.
     if (leaf.stays && !is_still(leaf.page, leaf.word)) equal = 0;

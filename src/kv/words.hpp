@@ -9,9 +9,11 @@
 // found where the page lies, and reads the page then as long as the snapshot is active. Pages on a board alone always
 // lie in one place.
 //
-// Beside its word a leaf has tags: a byte of the hash of each key, in the order of the cells. A reader that looks for a
-// key reads the cells with its tag, instead of one cell after the other in a binary search, each of which would be
-// fetched from memory. Tags are made when the page is checked, and kept by TreeWriter.
+// A leaf has tags: a byte of the hash of each key, in the order of the cells. A reader that looks for a key reads the
+// cells with its tag, instead of one cell after the other in a binary search, each of which would be fetched from
+// memory. Tags are made when the page is checked, and kept by TreeWriter. They are a hint: a key to which no tag leads
+// is searched for. Their lines are as many as the pages, up to 16 MiB; in a larger kv store, pages share lines, and the
+// page that was checked or laid out last has the line.
 //
 // Stamps: 0 is a page that was not looked at since opening, 1 a page that was checked; commit number n has stamp
 // n - base + 2, where base is the newest commit at opening.
@@ -138,6 +140,7 @@ class Words {
   void fetch_early(PageNumber page) const {
     if (page >= count()) return;
     __builtin_prefetch(states_ + page);
+    __builtin_prefetch(&tags_of(page));
     __builtin_prefetch(bytes_at(page, 0));
     __builtin_prefetch(bytes_at(page, 0) + 64);
   }
@@ -180,8 +183,11 @@ class Words {
   [[nodiscard]] bool tags_match(PageNumber page) const MEMLITH_REQUIRES(writing);
 
  private:
+  [[nodiscard]] LeafTags& tags_of(PageNumber page) const { return tags_[page & (tags_count_ - 1)]; }
   void make_tags(PageNumber page);
   Status take_over(PageNumber first, std::uint64_t pages);
+  template <class Change>
+  bool change_tags(PageNumber page, const Change& change) const;
 
   Region* region_ = nullptr;
   Board* board_ = nullptr;         // null: this process alone has the kv store
@@ -190,6 +196,8 @@ class Words {
   std::byte* base_ = nullptr;
   PageState* states_ = nullptr;
   std::uint64_t states_count_ = 0;
+  LeafTags* tags_ = nullptr;
+  std::uint64_t tags_count_ = 0;
   PageArena arena_;
   std::atomic<std::uint64_t> detached_{0};  // pairs with a cursor's look at its leaf
   Mutex check_mutex_;                       // held while a page is checked, and so while its first tags are made
