@@ -3,14 +3,15 @@
 
     kyoto     Kyoto Cabinet's HashDB and TreeDB: one record replaced and made durable. Light load (one thread that
               thinks for 10 ms), and four threads flat out
-    msync     1 to 1,024 random pages of a mapped file of 64 MiB; also on ext4 with data=journal and on XFS with
-              reflinks, each on a loop device, as root
+    msync     1 to 1,024 random pages of a mapped file of 64 MiB, with pauses or without (--think-ms); also on ext4
+              with data=journal and on XFS with reflinks, each on a loop device, as root
     tycoon    examples/tycoon, a server over HTTP, at rising load
     overhead  a program whose files do not match, under `memlith run`
 
 The sides of a line take turns; of each, the turn with the median of the mean times is shown. `write` is a program that
 writes 4 KiB of an ordinary file and flushes it. --json prints one object a line.
 """
+import itertools
 import os
 import pathlib
 import statistics
@@ -76,14 +77,15 @@ class Bench:
             places = [("msync", None, "msync"), ("msync, data=journal", journal, "msync"),
                       ("reflink", xfs, "reflink"), ("memlith", None, "memlith"),
                       ("memlith, guarded", None, "memlith-guard")]
-            for pages in self.arguments.pages:
-                def side(parent, how, pages=pages):
+            for pages, think_ms in itertools.product(self.arguments.pages, self.arguments.think_ms):
+                def side(parent, how, pages=pages, think_ms=think_ms):
                     def measure():
                         with self.folder(parent) as folder:
                             return told_by([self.programs / "memlith-files-msync", folder, how, pages,
-                                              self.arguments.seconds])
+                                              self.arguments.seconds, think_ms])
                     return measure
-                self.in_turns("msync", f"{pages}-pages", 1, [(name, "sync", side(parent, how))
+                workload = f"{pages}-pages" + (f"-think-{think_ms}-ms" if think_ms else "")
+                self.in_turns("msync", workload, 1, [(name, "sync", side(parent, how))
                                                              for name, parent, how in places
                                                              if parent is not None or name.find("journal") < 0
                                                              and name != "reflink"])
@@ -120,7 +122,7 @@ class Bench:
         def reads(prefix):
             def measure():
                 with self.folder() as folder:
-                    return told_by([*prefix, self.programs / "memlith-files-msync", folder, "pread", 0, 0])
+                    return told_by([*prefix, self.programs / "memlith-files-msync", folder, "pread", 0, 0, 0])
             return measure
 
         def starts(prefix, environment):
@@ -149,6 +151,7 @@ def main():
     parser = contest.options_of(__doc__, folder="where the files go", rounds=3, suites=suites)
     parser.add_argument("--seconds", type=float, default=2, help="of each turn")
     parser.add_argument("--pages", type=contest.numbers, default=[1, 4, 16, 64, 256, 1024], help="of the suite msync")
+    parser.add_argument("--think-ms", type=contest.numbers, default=[0], help="between operations of the suite msync")
     parser.add_argument("--connections", type=contest.numbers, default=[1, 2, 4, 8, 16], help="of the suite tycoon")
     arguments = parser.parse_args()
     bench = Bench(arguments)

@@ -1,10 +1,11 @@
 // memlith-files-msync: random pages of a mapped file, made durable.
 //
-//   memlith-files-msync FOLDER HOW PAGES SECONDS
+//   memlith-files-msync FOLDER HOW PAGES SECONDS THINK-MS
 //
 // HOW: `msync` (one page after the other may reach the file), `reflink` (msync, a clone by FICLONE, flushed, renamed
 // over the file that counts), `memlith` (memlith_msync), `memlith-guard`; or `pread`, which only reads, to see what an
-// interposed library costs. Each operation stores to every byte of PAGES pages. Prints one JSON object.
+// interposed library costs. Each operation stores to every byte of PAGES pages; THINK-MS pass before the next. Prints
+// one JSON object.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <memlith/files.h>
@@ -12,9 +13,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "samples.hpp"
 
@@ -80,10 +83,11 @@ int read_only(int fd) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 5) return std::fprintf(stderr, "usage: %s FOLDER HOW PAGES SECONDS\n", words[0]), 2;
+  if (count != 6) return std::fprintf(stderr, "usage: %s FOLDER HOW PAGES SECONDS THINK-MS\n", words[0]), 2;
   Mapped file{words[1], words[2]};
   const auto pages = static_cast<std::uint64_t>(std::atoi(words[3]));
   const double seconds = std::atof(words[4]);
+  const int think_ms = std::atoi(words[5]);
   file.fd = ::open((file.folder + "/data").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   const std::string block(1 << 20, 'x');
   for (std::uint64_t i = 0; i < kPages * kPageBytes / block.size(); ++i) {
@@ -102,6 +106,7 @@ int main(int count, char** words) {
     }
     if (!file.sync()) return fail("sync");
     samples_ns.push_back(now_ns() - from);
+    if (think_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(think_ms));
   }
   print_samples(samples_ns, seconds_of(now_ns() - begin));
   return file.by_memlith() && memlith_munmap(file.memory, kPages * kPageBytes) != 0 ? fail("munmap") : 0;

@@ -30,7 +30,8 @@ struct KvBenchArguments {
   std::vector<std::uint64_t> threads{1};
   // table2, table2-large
   std::uint64_t operations = 1000;
-  std::uint64_t turn = 100;  // operations of a side, one after the other
+  std::uint64_t turn = 100;   // operations of a side, one after the other
+  std::uint64_t rest_us = 0;  // before each operation
   // entries
   std::vector<std::uint64_t> changes{1, 10, 100};  // of a round
   // allocate, open

@@ -86,12 +86,14 @@ void add_heap_suites(CLI::App& app, CommandLine& line) {
   const std::vector<std::string> durabilities{"sync", "none", "both"};
   const char* const durability = "sync: each operation is durable when it returns; none: nothing is flushed; both";
   const char* const turn = "Operations of a side before it is the next one's turn";
+  const char* const rest = "Time between operations, for a light load";
   Suite(app, line, "table2", "Insert, replace and delete all keys in random order, each operation durable", run_table2,
         maps, {.records = 1000, .value_bytes = 1024, .repetitions = 2})
       .word("--durability", &Arguments::durability, durabilities, durability)
       .keys("Keys")
       .value_bytes()
       .number("--turn", &Arguments::turn, 1, 1'000'000, turn)
+      .number("--rest-us", &Arguments::rest_us, 0, 60'000'000, rest)
       .number("--repetitions", &Arguments::repetitions, 1, 1000, "Times that all of it is done");
   Suite(app, line, "table2-large", "The same operations on a store of many keys", run_table2_large, maps,
         {.records = 100'000, .value_bytes = 1024})
@@ -99,6 +101,7 @@ void add_heap_suites(CLI::App& app, CommandLine& line) {
       .keys("Keys that are there")
       .value_bytes()
       .number("--turn", &Arguments::turn, 1, 1'000'000, turn)
+      .number("--rest-us", &Arguments::rest_us, 0, 60'000'000, rest)
       .number("--operations", &Arguments::operations, 1, 10'000'000, "Operations of each kind");
   Suite(app, line, "entries", "Replace some of many values at once with the default tracker, beside a plain write",
         run_entries,

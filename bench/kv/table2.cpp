@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "allocators/allocators.hpp"
 #include "cli/clock.hpp"
@@ -77,7 +79,10 @@ class HeapRun {
     }
     for (std::vector<Line>& lines : lines_) {
       const char* const name = kChangeNames[&lines - lines_];
-      for (const Contender& contender : contenders_) lines.push_back(line_of(contender, name));
+      for (const Contender& contender : contenders_) {
+        lines.push_back(line_of(contender, name));
+        if (arguments.rest_us > 0) lines.back().requested["rest_us"] = arguments.rest_us;
+      }
     }
   }
 
@@ -118,6 +123,7 @@ class HeapRun {
         const std::string name = scattered_key(key);
         const std::string_view value = value_of(key, version);
         KvSession& session = *contenders_[i].session;
+        if (arguments_.rest_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(arguments_.rest_us));
         const std::uint64_t start = now_ns();
         MaybeFailure failure = change == Change::erase ? session.remove(name) : session.put(name, value);
         elapsed_ns = now_ns() - start;

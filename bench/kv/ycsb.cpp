@@ -23,6 +23,7 @@ constexpr std::uint64_t kYcsbSpaceFactor = 30;  // all sides, and what they keep
 
 struct YcsbContender : Contender {
   std::unique_ptr<std::atomic<std::uint64_t>> records;
+  std::unique_ptr<std::atomic<std::uint64_t>> aborts = std::make_unique<std::atomic<std::uint64_t>>(0);
 };
 
 class YcsbRun {
@@ -61,6 +62,7 @@ class YcsbRun {
       const bool weak = each.told == "weak";
       if (!weak && window_ms != arguments_.windows_ms.front()) continue;
       if (weak) MEMLITH_TOOL_TRY(each.store->set_window(window_ms, arguments_.window_mib << 20));
+      *each.aborts = 0;
       all.push_back(&each);
       before.push_back(each.store->counts().value_or(KvCounts()));
     }
@@ -75,7 +77,8 @@ class YcsbRun {
                                           arguments_.distribution, threads, threads == 1 ? "" : "s", window);
     std::vector<Line> lines;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      Line line = line_of(*all[i], workload, threads, before[i], sides[i].samples_ns.size());
+      Line line =
+          line_of(static_cast<const YcsbContender&>(*all[i]), workload, threads, before[i], sides[i].samples_ns.size());
       if (line.durability == "weak") line.requested["window_ms"] = window_ms;
       line.repetitions.push_back(repetition_of(sides[i]));
       lines.push_back(std::move(line));
@@ -114,13 +117,12 @@ class YcsbRun {
     std::uint64_t seen_bytes = 0;
     bool found = true;
     MaybeFailure failure;
+    const std::uint64_t aborts = worker.session->aborts().value_or(0);
     const std::uint64_t start = now_ns();
     switch (operation) {
-      case Operation::modify: failure = worker.session->get(key, worker.value, found); [[fallthrough]];
+      case Operation::modify: failure = worker.session->modify(key, content, worker.value, found); break;
       case Operation::update:
-      case Operation::insert:
-        if (!failure) failure = worker.session->put(key, content);
-        break;
+      case Operation::insert: failure = worker.session->put(key, content); break;
       case Operation::read: failure = worker.session->get(key, worker.value, found); break;
       case Operation::scan:
         failure = worker.session->scan(key, count, [&seen_bytes](std::string_view name, std::string_view bytes) {
@@ -129,13 +131,14 @@ class YcsbRun {
         found = seen_bytes > 0;
     }
     elapsed_ns = now_ns() - start;
+    contender.aborts->fetch_add(worker.session->aborts().value_or(0) - aborts, std::memory_order_relaxed);
     // With several threads a record may be counted before it is there.
     if (!failure && !found && number < arguments_.records) {
       return tool_failure(MEMLITH_CORRUPT, fmt::format("{}: record {} is not there", contender.peer.name, key));
     }
     return failure;
   }
-  [[nodiscard]] Line line_of(const Contender& contender, const YcsbWorkload& workload, std::uint64_t threads,
+  [[nodiscard]] Line line_of(const YcsbContender& contender, const YcsbWorkload& workload, std::uint64_t threads,
                              const KvCounts& before, std::size_t operations) const {
     Line line = contender.line("ycsb", workload.name);
     line.threads = threads;
@@ -144,12 +147,14 @@ class YcsbRun {
                       {"value_bytes", arguments_.value_bytes},
                       {"flush_delay_us", arguments_.flush_delay_us},
                       {"memory_mib", arguments_.memory_mib}};
+    const bool modifies = workload.often == Operation::modify || workload.other == Operation::modify;
+    if (modifies) line.found = {{"aborts", contender.session->aborts() ? Json(contender.aborts->load()) : Json()}};
     if (const std::optional<KvCounts> now = contender.store->counts()) {
       const auto logged = static_cast<double>(now->logged_bytes - before.logged_bytes);
       const auto data = static_cast<double>(now->data_bytes);
-      line.found = {{"logged_bytes_per_op", rounded(ratio_of(logged, static_cast<double>(operations)))},
-                    {"data_bytes_per_record", rounded(ratio_of(data, static_cast<double>(now->records)))},
-                    {"checkpoints", now->checkpoints - before.checkpoints}};
+      line.found["logged_bytes_per_op"] = rounded(ratio_of(logged, static_cast<double>(operations)));
+      line.found["data_bytes_per_record"] = rounded(ratio_of(data, static_cast<double>(now->records)));
+      line.found["checkpoints"] = now->checkpoints - before.checkpoints;
     }
     return line;
   }

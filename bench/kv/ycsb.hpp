@@ -12,7 +12,7 @@
 
 namespace memlith::tool {
 
-enum class Operation : std::uint8_t { read, update, insert, scan, modify };  // modify: read, then update
+enum class Operation : std::uint8_t { read, update, insert, scan, modify };  // modify: read and update
 
 struct YcsbWorkload {
   const char* name;

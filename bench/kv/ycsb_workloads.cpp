@@ -65,13 +65,13 @@ const std::vector<YcsbWorkload>& ycsb_workloads() {
       {"read", "reads", read, 100, read},
       {"insert", "inserts of new records", insert, 100, insert},
       {"scan", "scans of 1 to 100 records", scan, 100, scan},
-      {"modify", "reads followed by an update of the same record", modify, 100, modify},
+      {"modify", "reads and updates of one record, as one transaction", modify, 100, modify},
       {"a", "half reads, half updates", read, 50, update},
       {"b", "95 % reads, 5 % updates", read, 95, update},
       {"c", "reads", read, 100, read},
       {"d", "95 % reads of late records, 5 % inserts", read, 95, insert, true},
       {"e", "95 % scans, 5 % inserts", scan, 95, insert},
-      {"f", "half reads, half reads followed by an update", read, 50, modify},
+      {"f", "half reads, half reads and updates of one record, as one transaction", read, 50, modify},
   };
   return all;
 }

@@ -17,6 +17,8 @@ PEERS = ("leveldb", "kyoto-tree-tran", "sqlite", "lmdb", "rocksdb", "berkeleydb"
 # The floors below every benchmark: a change of them makes every figure one of an older build.
 ENGINE = ("src/base", "src/device", "src/log", "src/store", "src/region", "bench/kit")
 KV = (*ENGINE, "src/shm", "src/kv", "src/applog", "bench/kv")
+FILES = (*ENGINE, "src/files", "bench/files")
+HEAP = (*ENGINE, "src/heap", "bench/kv")
 SQLITE = (*ENGINE, "integrations/sqlite/src", "integrations/sqlite/bench")
 REDIS = (*ENGINE, "src/kv", "src/applog", "integrations/redis")
 PASS = (*ENGINE, "integrations/compiler", "bench/instrumented")
@@ -106,12 +108,13 @@ RUNS = (
                                                      "--reads 100000 --rounds 3"), 60,
         (*ENGINE, "src/applog", "integrations/rocksdb/src", "integrations/rocksdb/bench")),
     Run("soak-power", "fams-cuts", words("soak power --cuts 300"), 90, (*ENGINE, "src/files", "tests/power")),
-    Run("files-msync", "fams-files", words("bench files msync --seconds 5"), 20,
-        (*ENGINE, "src/files", "bench/files")),
+    Run("files-msync", "fams-files", words("bench files msync --seconds 5"), 20, FILES),
+    Run("files-msync-light", "fams-files", words("bench files msync --seconds 10 --think-ms 10"), 30, FILES),
     Run("files-kyoto", "fams-files", words("bench files kyoto --seconds 10"), 10,
-        (*ENGINE, "src/files", "integrations/run", "bench/files")),
-    Run("heap-table2", "fams-heap", words("bench heap table2 --turn 10 --repetitions 5"), 15,
-        (*ENGINE, "src/heap", "bench/kv")),
+        (*FILES, "integrations/run")),
+    Run("heap-table2", "fams-heap", words("bench heap table2 --turn 10 --repetitions 5"), 15, HEAP),
+    Run("heap-table2-light", "fams-heap-light", words("bench heap table2 --turn 10 --repetitions 2 --rest-us 10000 "
+                                                      "--durability sync"), 20, HEAP),
     Run("ycsb-weak", "acikv-weak", words(f"bench ycsb {YCSB} --workloads {YCSB_WORKLOADS} --sides {YCSB_SIDES}"), 120,
         KV),
     Run("ycsb-sync", "acikv-sync", words(f"bench ycsb {YCSB} --workloads {YCSB_WORKLOADS} --sides {YCSB_SIDES} "
@@ -241,31 +244,28 @@ MEMSNAP = (
                note="Counters in a region with locks by page, `fault` and `explicit`."),
 )
 
+OVER_MSYNC = tuple(Ratio("mean_us", {"side": ("memlith",)}, {"side": (side,)}, by=("workload",), less_is_better=True,
+                         label=f"over {side}") for side in ("msync", "msync, data=journal"))
+OVER_BEST_STORE = tuple(
+    Ratio("p50_us", {"side": (side,), "durability": ("sync",)}, {"side": PEERS, "durability": ("sync",)},
+          by=("workload",), less_is_better=True, label=f"{side} over the best store")
+    for side in ("memlith-instrumented", "memlith-scan"))
+
 FAMS = (
     Experiment("fams", "Section 4.1", "hundreds of power cuts of a machine that commits mapped files",
                "no commit lost in hundreds of cuts (abstract)", run="soak-power",
                note="Cuts of a virtual machine's disk; `memlith disktest` is for a real one."),
     Experiment("fams", "Figure 2 a, c, e", "msync of random pages without a pause, beside msync and journalled data",
-               run="files-msync",
-               ratios=(Ratio("mean_us", {"side": ("memlith",)}, {"side": ("msync",)}, by=("workload",),
-                             less_is_better=True, label="over msync, which is not atomic"),
-                       Ratio("mean_us", {"side": ("memlith",)}, {"side": ("msync, data=journal",)}, by=("workload",),
-                             less_is_better=True, label="over data=journal")),
-               note="One disk, where the paper has several; the other sides lie on loop devices of the same disk."),
-    Experiment("fams", "Figure 2 b, d, f", "the same with think times",
-               missing="`./dev bench files msync` has no think time yet."),
+               run="files-msync", ratios=OVER_MSYNC,
+               note="One disk, where the paper has several; data=journal lies on a loop device of the same disk."),
+    Experiment("fams", "Figure 2 b, d, f", "the same with think times", run="files-msync-light", ratios=OVER_MSYNC,
+               note="As above."),
     Experiment("fams", "Figure 2, eager", "the variant that writes home at once",
                missing="A commit of memlith is always written home later; an eager variant would be a second way."),
     Experiment("fams", "Table 2", "a map on the persistent heap beside transactional stores: 1,000 keys of 1 KiB",
-               "above 1 over several local stores (abstract)", 1.0, "heap-table2",
-               (Ratio("p50_us", {"side": ("memlith-instrumented",), "durability": ("sync",)},
-                      {"side": PEERS, "durability": ("sync",)}, by=("workload",), less_is_better=True,
-                      label="instrumented over the best peer"),
-                Ratio("p50_us", {"side": ("memlith-scan",), "durability": ("sync",)},
-                      {"side": PEERS, "durability": ("sync",)}, by=("workload",), less_is_better=True,
-                      label="the default tracker over the best peer"))),
-    Experiment("fams", "Table 2, think times", "the same with a pause between operations",
-               missing="`./dev bench heap table2` has no think time yet."),
+               "above 1 over several local stores (abstract)", 1.0, "heap-table2", OVER_BEST_STORE),
+    Experiment("fams", "Table 2, think times", "the same with a rest of 10 ms before each operation",
+               run="heap-table2-light", ratios=OVER_BEST_STORE),
     Experiment("fams", "Table 3", "what reliability costs: each operation durable, against no sync at all",
                run="heap-table2",
                ratios=(Ratio("p50_us", {"side": ("memlith-scan",), "durability": ("sync",)},

@@ -70,7 +70,9 @@ class Heap(Bench):
         self.check_map(self.rows("table2", "--keys", "25", "--repetitions", "2"), "table2", 50)
 
     def test_table2_large(self):
-        self.check_map(self.rows("table2-large", "--keys", "150", "--operations", "15"), "table2-large", 15)
+        rows = self.rows("table2-large", "--keys", "150", "--operations", "15", "--rest-us", "1")
+        self.check_map(rows, "table2-large", 15)
+        self.assertEqual({row["rest_us"] for row in rows}, {1})
 
     def test_entries(self):
         rows = self.rows("entries", "--keys", "300", "--changes", "1,10", "--rounds", "20")
@@ -162,6 +164,10 @@ class Ycsb(Bench):
         for row in rows:
             if row["side"] == "memlith-no-durability":
                 self.assertEqual(row["logged_bytes_per_op"], 0, row)
+            # Only where a record is read and changed; null of those whose changes are no transactions that read.
+            self.assertEqual("aborts" in row, row["workload"] in ("modify", "f"), row)
+            if "aborts" in row:
+                self.assertEqual(row["aborts"] is None, row["side"] in ("leveldb", "rocksdb"), row)
 
     def test_what_an_update_logs(self):
         """A random update of 116 bytes writes at most 1.3 times the bytes of key and value, and 48."""

@@ -180,12 +180,12 @@ class Fields(unittest.TestCase):
     def test_kv_bench(self):
         short = ["--seconds", "0.01"]
         for suite in "table2", "table2-large":
-            self.check_kv_bench(suite, "--keys", "20", "--durability", "sync")
+            self.check_kv_bench(suite, "--keys", "20", "--durability", "sync", "--rest-us", "1")
         self.check_kv_bench("entries", "--keys", "100", "--changes", "1", "--rounds", "2")
         self.check_kv_bench("threads", *short, "--keys", "20", "--threads", "1", "--durability", "sync")
         self.check_kv_bench("allocate", "--rounds", "2", "--trace-mib", "1")
         self.check_kv_bench("open", "--heap-mib", "16", "--blocks", "5000", "--repetitions", "1")
-        self.check_kv_bench("ycsb", *short, "--records", "50", "--workloads", "a")
+        self.check_kv_bench("ycsb", *short, "--records", "50", "--workloads", "f")
         self.check_kv_bench("ycsb", "--records", "50", "--recovery-log-mib", "1")
         self.check_kv_bench("applog", *short, "--rounds", "1", "--bytes", "100", "--threads", "1", "--log-mib", "1")
         self.check_kv_bench("kvcalls", *short, "--records", "1000", "--repetitions", "1")

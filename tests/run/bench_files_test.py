@@ -37,6 +37,19 @@ class Bench(unittest.TestCase):
             (f"{kind}-{load}", side) for kind in ("hash", "tree") for load in ("light", "full")
             for side in ("write", "synchronize", "transactions", "memlith")])
 
+    def test_pauses_of_msync(self):
+        """The program of the suite msync, which as a whole fills loop devices. The limit holds on any machine."""
+        program = pathlib.Path(PROGRAMS) / "memlith-files-msync"
+        if not program.exists():
+            self.skipTest("the benchmark's programs are not built")
+        for how in "msync", "memlith":
+            with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR"), prefix="memlith-bench-") as folder:
+                said = subprocess.run([program, folder, how, "1", "0.05", "20"], capture_output=True, text=True,
+                                      check=True).stdout
+            told = json.loads(said)
+            self.assertGreater(told["mean_us"], 0)
+            self.assertLessEqual(told["ops_per_s"], 50)
+
     def test_tycoon(self):
         self.assertEqual(self.sides("tycoon", "--connections", "2"),
                          [("put-2", side) for side in ("synchronize", "transactions", "memlith")])

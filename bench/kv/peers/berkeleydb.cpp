@@ -92,6 +92,16 @@ class BerkeleySession final : public KvSession {
     if (found) value.assign(value_.text());
     return code == DB_NOTFOUND ? MaybeFailure() : db_result(code, "get");
   }
+  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+    return change([&](DB_TXN* transaction) {
+      DBT name = db_text(key);
+      const int code = db_->get(db_, transaction, &name, value_.item(), DB_RMW);
+      found = code == 0;
+      if (found) seen.assign(value_.text());
+      return found || code == DB_NOTFOUND ? put_in(transaction, key, value) : code;
+    });
+  }
+  [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return aborts_; }
   MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override {
     DBC* cursor = nullptr;
     MEMLITH_TOOL_TRY(db_result(db_->cursor(db_, nullptr, &cursor, 0), "cursor"));
@@ -120,9 +130,11 @@ class BerkeleySession final : public KvSession {
       if (code == 0) return db_result(transaction->commit(transaction, 0), "commit");
       (void)transaction->abort(transaction);
       if (code != DB_LOCK_DEADLOCK) return db_result(code, "changing");
+      ++aborts_;
     }
   }
 
+  std::uint64_t aborts_ = 0;
   DB_ENV* env_;
   DB* db_;
   Taken key_;

@@ -75,6 +75,14 @@ class KyotoSession final : public KvSession {
     if (!found && store_.db().error() != kyotocabinet::BasicDB::Error::NOREC) return store_.failed("get");
     return {};
   }
+  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+    return store_.change([&](kyotocabinet::TreeDB& db) {
+      found = db.get(std::string(key), &seen);
+      return (found || db.error() == kyotocabinet::BasicDB::Error::NOREC) &&
+             db.set(key.data(), key.size(), value.data(), value.size());
+    });
+  }
+  [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return 0; }  // writers wait for each other
   MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override {
     const std::unique_ptr<kyotocabinet::DB::Cursor> cursor(store_.db().cursor());
     std::string key;

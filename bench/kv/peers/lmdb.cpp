@@ -84,6 +84,17 @@ class LmdbSession final : public KvSession {
       return code == MDB_NOTFOUND ? MDB_SUCCESS : code;
     });
   }
+  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+    return lmdb_change(env_, [&](MDB_txn* transaction) {
+      MDB_val name = lmdb_value(key);
+      MDB_val content{};
+      const int code = ::mdb_get(transaction, table_, &name, &content);
+      found = code == MDB_SUCCESS;
+      if (found) seen.assign(text_of(content));
+      return found || code == MDB_NOTFOUND ? lmdb_put(transaction, table_, key, value) : code;
+    });
+  }
+  [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return 0; }  // writers wait for each other
   MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override {
     return lmdb_read(env_, [&](MDB_txn* transaction) {
       MDB_cursor* cursor = nullptr;

@@ -180,11 +180,11 @@ MaybeFailure OpenedKv::open(const std::string& path, const StoreOptions& options
 }
 
 MaybeFailure MemlithSession::put(std::string_view key, std::string_view value) {
-  return use_.change(writer_, [&] { return writer_.put(use_.map, key, value); });
+  return change([&] { return writer_.put(use_.map, key, value); });
 }
 
 MaybeFailure MemlithSession::put_all(std::span<const KvPair> pairs) {
-  return use_.change(writer_, [&]() -> memlith::Result<void> {
+  return change([&]() -> memlith::Result<void> {
     for (const auto& [key, value] : pairs) {
       if (auto put = writer_.put(use_.map, key, value); !put) return put;
     }
@@ -193,10 +193,20 @@ MaybeFailure MemlithSession::put_all(std::span<const KvPair> pairs) {
 }
 
 MaybeFailure MemlithSession::remove(std::string_view key) {
-  return use_.change(writer_, [&]() -> memlith::Result<void> {
+  return change([&]() -> memlith::Result<void> {
     auto removed = writer_.remove(use_.map, key);
     if (!removed && removed.error().category() == MEMLITH_NOT_FOUND) return {};
     return removed;
+  });
+}
+
+MaybeFailure MemlithSession::modify(std::string_view key, std::string_view value, std::string& seen, bool& found) {
+  return change([&]() -> memlith::Result<void> {
+    const auto there = writer_.find(use_.map, key);
+    if (!there) return there.error();
+    found = there->has_value();
+    if (found) seen.assign(**there);
+    return writer_.put(use_.map, key, value);
   });
 }
 

@@ -32,14 +32,15 @@ struct KvUse {
   Durability durability = Durability::weak;
   bool waits = false;  // each weak commit is waited for
 
-  // `act` in one transaction, which is `txn` begun again; once more if another one was in its way.
+  // `act` in one transaction, which is `txn` begun again; once more if another one was in its way, which is counted.
   template <class Act>
-  MaybeFailure change(KvTransaction& txn, const Act& act) const {
+  MaybeFailure change(KvTransaction& txn, const Act& act, std::uint64_t* aborts = nullptr) const {
     for (;;) {
       MEMLITH_TOOL_TRY(failure_of(txn.renew(), "beginning a transaction"));
       const auto done = act();
       if (done) return commit(txn);
       if (done.error().category() != MEMLITH_CONFLICT) return failure_of(done, "changing records");
+      if (aborts != nullptr) ++*aborts;
     }
   }
   [[nodiscard]] MaybeFailure commit(KvTransaction& txn) const {
@@ -63,14 +64,21 @@ class MemlithSession : public KvSession {
   MaybeFailure put_all(std::span<const KvPair> pairs) override;
   MaybeFailure remove(std::string_view key) override;
   MaybeFailure get(std::string_view key, std::string& value, bool& found) override;
+  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override;
+  [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return aborts_; }
   MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override;
   MaybeFailure finish() override { return failure_of(use_.kv->persist(), "persisting"); }
 
  private:
   template <class Act>
   MaybeFailure read(const Act& act);
+  template <class Act>
+  MaybeFailure change(const Act& act) {
+    return use_.change(writer_, act, &aborts_);
+  }
 
   KvUse use_;
+  std::uint64_t aborts_ = 0;
   KvTransaction writer_;
   KvTransaction reader_;
 };

@@ -50,6 +50,15 @@ class KvSession {
   // Each of them, as one change: after a crash all are there, or none. A heap's are, if one persist covers them.
   [[nodiscard]] virtual MaybeFailure put_all(std::span<const KvPair> pairs) = 0;
   [[nodiscard]] virtual MaybeFailure get(std::string_view key, std::string& value, bool& found) = 0;
+  // Reads a value and replaces it: one transaction, or, of a side that has none, a get and a put.
+  [[nodiscard]] virtual MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen,
+                                            bool& found) {
+    if (MaybeFailure failure = get(key, seen, found)) return failure;
+    return put(key, value);
+  }
+  // How often another session was in the way of a transaction, which was aborted then and begun anew; nothing where
+  // modify() is no transaction.
+  [[nodiscard]] virtual std::optional<std::uint64_t> aborts() const { return std::nullopt; }
   // No failure where there is no such key.
   [[nodiscard]] virtual MaybeFailure remove(std::string_view key) = 0;
   // At most `count` pairs in the order of their keys, from the first key that is not before `from`.

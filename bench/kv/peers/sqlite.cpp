@@ -83,6 +83,14 @@ class SqliteSession final : public KvSession {
     ::sqlite3_reset(get_.get());
     return failure;
   }
+  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+    const std::lock_guard lock(writers_);
+    MEMLITH_TOOL_TRY(step(begin_));
+    MEMLITH_TOOL_TRY(get(key, seen, found));
+    MEMLITH_TOOL_TRY(put_one(key, value));
+    return step(commit_);
+  }
+  [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return 0; }  // writers wait for each other
   MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override {
     sqlite_bind(scan_, 1, from);
     ::sqlite3_bind_int64(scan_.get(), 2, static_cast<sqlite3_int64>(count));

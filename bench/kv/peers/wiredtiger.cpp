@@ -66,6 +66,18 @@ class WiredSession final : public KvSession {
     (void)cursor_->reset(cursor_);
     return code == WT_NOTFOUND ? MaybeFailure() : wt_result(code, "search");
   }
+  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+    return change([&] {
+      set_key(key);
+      const int code = cursor_->search(cursor_);
+      found = code == 0;
+      if (!found && code != WT_NOTFOUND) return code;
+      WT_ITEM content{};
+      if (found && cursor_->get_value(cursor_, &content) == 0) seen.assign(text_of(content));
+      return insert(key, value);
+    });
+  }
+  [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return aborts_; }
   MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override {
     set_key(from);
     int exact = 0;
@@ -104,12 +116,14 @@ class WiredSession final : public KvSession {
       if (code == 0) return wt_result(session_->commit_transaction(session_, nullptr), "commit");
       (void)session_->rollback_transaction(session_, nullptr);
       if (code != WT_ROLLBACK) return wt_result(code, "changing");
+      ++aborts_;
     }
   }
 
   WT_SESSION* session_;
   WT_CURSOR* cursor_ = nullptr;
   WT_ITEM key_{};
+  std::uint64_t aborts_ = 0;
 };
 
 class WiredStore final : public KvStore {
