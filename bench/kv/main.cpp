@@ -134,7 +134,8 @@ void add_heap_suites(CLI::App& app, CommandLine& line) {
 
 void add_ycsb(CLI::App& app, CommandLine& line) {
   Suite(app, line, "ycsb", "The kv store beside other key-value stores", run_ycsb,
-        std::string("memlith, memlith-wait (sync: weak commits that are waited for), memlith-no-durability, ") +
+        std::string("memlith, memlith-wait (sync: weak commits that are waited for), memlith-no-durability, "
+                    "memlith-memtable (a skip list in a region), ") +
             kPeerSides,
         {.workloads = {"write", "read", "scan", "a", "b", "c", "d", "e", "f"},
          .durability = "relaxed",

@@ -167,7 +167,7 @@ class YcsbRun {
 }  // namespace
 
 MaybeFailure run_ycsb(const KvBenchArguments& arguments) {
-  std::vector<KvPeer> sides{memlith_side(), waiting_side(), volatile_side()};
+  std::vector<KvPeer> sides{memlith_side(), waiting_side(), volatile_side(), memtable_side()};
   std::ranges::move(kv_peers(), std::back_inserter(sides));
   MEMLITH_TOOL_TRY(check_sides(arguments.sides, names_of(sides)));
   if (!arguments.recovery_log_mib.empty()) return run_recovery(arguments);
@@ -184,11 +184,13 @@ MaybeFailure run_ycsb(const KvBenchArguments& arguments) {
   if (arguments.durability != "sync") {
     run.add(memlith_side(), KvDurability::none, "weak");
     run.add(volatile_side(), KvDurability::none, "none");
+    run.add(memtable_side(), KvDurability::none, "weak");
     for (KvPeer& peer : kv_peers()) run.add(std::move(peer), KvDurability::none, "none");
   }
   if (arguments.durability != "relaxed") {
     run.add(memlith_side(), KvDurability::sync, "sync");
     run.add(waiting_side(), KvDurability::sync, "sync");
+    run.add(memtable_side(), KvDurability::sync, "sync");
     for (KvPeer& peer : kv_peers()) run.add(std::move(peer), KvDurability::sync, "sync");
   }
   MEMLITH_TOOL_TRY(run.load(scratch));

@@ -169,6 +169,15 @@ class Ycsb(Bench):
             if "aborts" in row:
                 self.assertEqual(row["aborts"] is None, row["side"] in ("leveldb", "rocksdb"), row)
 
+    def test_transactions_that_meet(self):
+        """Threads that change one of few records meet, and what they change is there at the end of each try."""
+        rows = self.rows("--workloads", "modify", "--records", "10", "--seconds", "0.3", "--rounds", "1", "--threads",
+                         "4", "--sides", "memlith,memlith-memtable")
+        self.assertEqual([(row["side"], row["durability"]) for row in rows],
+                         [("memlith", "weak"), ("memlith-memtable", "weak")])
+        self.assertGreaterEqual(rows[0]["aborts"], 0)
+        self.assertEqual(rows[1]["aborts"], 0)  # they wait for each other
+
     def test_what_an_update_logs(self):
         """A random update of 116 bytes writes at most 1.3 times the bytes of key and value, and 48."""
         row = self.rows("--workloads", "write", "--records", "20000", "--seconds", "0.5", "--rounds", "1", "--sides",

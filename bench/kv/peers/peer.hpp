@@ -164,6 +164,8 @@ KvPeer waiting_side();
 KvPeer volatile_side();
 KvPeer without_calls_side();
 KvPeer logged_side();
+// A skip list in a region, as the memtable of MemSnap's RocksDB.
+KvPeer memtable_side();
 // A memlith::map of strings on a heap: memlith-instrumented, if this build has memlith-c++, memlith-fault and
 // memlith-scan; and maps made for pages: memlith-btree-fault, memlith-btree-scan, memlith-hash-fault and
 // memlith-hash-scan. Without sync an operation changes memory and nothing is persisted.
