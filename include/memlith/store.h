@@ -306,6 +306,14 @@ typedef struct memlith_stats {
   uint64_t checkpoint_total_bytes; /* bytes of log that the running checkpoint processes; 0: no checkpoint runs */
   uint64_t poisoned;
   uint64_t alive; /* 0: the process that had the store open has ended, and these are its last numbers */
+  /* How long weak commits of kv stores were not durable: of each frame with such commits, from the first of them until
+   * the frame was durable, within 6 %; and the age of the oldest that is not durable, 0: all are. */
+  uint64_t kv_weak_waits;
+  uint64_t kv_weak_wait_p50_ns;
+  uint64_t kv_weak_wait_p99_ns;
+  uint64_t kv_weak_wait_p999_ns;
+  uint64_t kv_weak_wait_max_ns;
+  uint64_t kv_oldest_waiting_ns;
 } memlith_stats;
 
 /* Statistics of a store that this process has open. Errors: INVALID, READ_ONLY (the store was opened read-only). */

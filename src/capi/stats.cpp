@@ -49,6 +49,14 @@ memlith_stats stats_of(const StatsPage& page, bool alive) {
   stats.checkpoint_total_bytes = value(page.checkpoint_total_bytes);
   stats.poisoned = value(page.poisoned);
   stats.alive = alive ? 1 : 0;
+  stats.kv_weak_waits = page.kv_weak_waits.count();
+  stats.kv_weak_wait_p50_ns = page.kv_weak_waits.percentile_ns(0.5);
+  stats.kv_weak_wait_p99_ns = page.kv_weak_waits.percentile_ns(0.99);
+  stats.kv_weak_wait_p999_ns = page.kv_weak_waits.percentile_ns(0.999);
+  stats.kv_weak_wait_max_ns = page.kv_weak_waits.percentile_ns(1);
+  const std::uint64_t since = value(page.oldest_waiting_ns);
+  const auto now = static_cast<std::uint64_t>(SteadyClock::now().time_since_epoch().count());
+  stats.kv_oldest_waiting_ns = alive && since != 0 && since < now ? now - since : 0;
   return stats;
 }
 

@@ -12,6 +12,12 @@ namespace memlith::core::kv {
 
 namespace {
 constexpr std::uint64_t kFrameBytes = 256 * kKiB;  // from here on a batch goes to the log
+
+std::uint64_t steady_ns() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now()
+                                                                                             .time_since_epoch())
+                                        .count());
+}
 }  // namespace
 
 void WeakCommits::start(Window window, bool manual) {
@@ -52,6 +58,8 @@ WeakCommits::Wish WeakCommits::committed(bool weak) {
   waiting_bytes_.store(bytes, std::memory_order_relaxed);
   Wish wish;
   if (!weak || manual_) return wish;
+  // The clock is read once a frame.
+  if (waits_since_ns_.load(std::memory_order_relaxed) == 0) waits_since_ns_.store(steady_ns());
   wish.window = !std::exchange(window_begun_, true);
   if (bytes >= std::min(kFrameBytes, window_bytes_.load(std::memory_order_relaxed))) {
     wish.frame = !std::exchange(frame_wanted_, true);
@@ -62,6 +70,7 @@ WeakCommits::Wish WeakCommits::committed(bool weak) {
 void WeakCommits::ask_for(const Wish& wish) {
   if (wish.window) {
     store().want_closing(SteadyClock::now() + std::chrono::milliseconds(interval_ms_.load(std::memory_order_relaxed)));
+    store().publish_stats();
   }
   if (wish.frame) store().want_frame();
 }
@@ -104,6 +113,7 @@ void WeakCommits::set_aside(const Closing& /*closing*/) noexcept {
   MEMLITH_ASSERT(carried_.empty());
   MEMLITH_ASSERT(pages_.writer.batch().ends_in_cut());  // pause() cut it
   std::swap(carried_, pages_.writer.batch());
+  note_aside();
   waiting_bytes_.store(0, std::memory_order_relaxed);
   window_begun_ = frame_wanted_ = false;
 }
@@ -132,8 +142,25 @@ void WeakCommits::note_sent(const Batch::Front& front, Lsn end) {
     const LockGuard queue(queue_mutex_);
     MEMLITH_ASSERT(front.commit >= numbers_.logged());
     numbers_.add(front.commit, end);
+    note_in_frame(end);
   }
   carried_.drop_front(front);
+  if (carried_.empty()) aside_since_ns_.store(0);
+}
+
+void WeakCommits::note_aside() noexcept {
+  aside_since_ns_.store(waits_since_ns_.load());
+  waits_since_ns_.store(0);
+}
+
+void WeakCommits::note_in_frame(Lsn end) noexcept {
+  const std::uint64_t since = aside_since_ns_.load(std::memory_order_relaxed);
+  if (since == 0) return;
+  try {
+    in_frames_.push_back({end, since});
+  } catch (const std::exception&) {
+    // No memory: statistics lack one frame.
+  }
 }
 
 void WeakCommits::part_in_log(const Batch::Front& front, Lsn end) {
@@ -153,6 +180,7 @@ Batch::Front WeakCommits::take_part() {
   pages_.writer.mutex().assert_held();
   pages_.writer.cut_batch();
   std::swap(carried_, pages_.writer.batch());
+  note_aside();
   set_tickets_aside();
   let_part_go();
   return carried_.front(~std::uint64_t{0});
@@ -186,6 +214,7 @@ void WeakCommits::note_durable() {
   bool more = false;
   {
     const LockGuard lock(queue_mutex_);
+    count_waits(lsn);
     const std::uint64_t before = std::exchange(durable_, numbers_.durable(lsn));
     MEMLITH_ASSERT(durable_ >= before);  // no commit is taken back
     known_durable_.store(durable_, std::memory_order_release);
@@ -196,6 +225,23 @@ void WeakCommits::note_durable() {
     }
   }
   if (more) event_.raise();
+}
+
+void WeakCommits::count_waits(Lsn durable) {
+  if (in_frames_.empty() || in_frames_.front().end > durable) return;
+  StatsPage* const page = store().stats();
+  const std::uint64_t now = steady_ns();
+  for (; !in_frames_.empty() && in_frames_.front().end <= durable; in_frames_.pop_front()) {
+    if (page != nullptr) page->kv_weak_waits.add(now - in_frames_.front().since_ns);
+  }
+}
+
+std::uint64_t WeakCommits::oldest_waiting_ns() {
+  const std::uint64_t waits = waits_since_ns_.load();
+  const std::uint64_t aside = aside_since_ns_.load();
+  const LockGuard lock(queue_mutex_);
+  if (!in_frames_.empty()) return in_frames_.front().since_ns;
+  return aside != 0 ? aside : waits;
 }
 
 void WeakCommits::durable_moved() {

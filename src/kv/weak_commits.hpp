@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -81,7 +82,10 @@ class WeakCommits final : public Collector {
   // Takes exactly the pieces that that commit has left. Lets the writer go.
   Batch::Front take_part();
   void part_in_log(const Batch::Front& front, Lsn end);
-  void lose_part() { carried_.clear(); }
+  void lose_part() {
+    carried_.clear();
+    aside_since_ns_.store(0);
+  }
 
   std::uint64_t durable();
   void set_window(Window window);
@@ -96,16 +100,20 @@ class WeakCommits final : public Collector {
   bool in_log(Lsn end) noexcept override;
   [[nodiscard]] std::string what_waits() const override;
   void durable_moved() override;
+  [[nodiscard]] std::uint64_t oldest_waiting_ns() override;
   void after_background_closing(Status closed) override;
 
   [[nodiscard]] Store& store() const { return pages_.words.region().store(); }
   Status wait_durable(std::uint64_t commit);
   void note_sent(const Batch::Front& front, Lsn end);
+  void note_aside() noexcept;
+  void note_in_frame(Lsn end) noexcept MEMLITH_REQUIRES(queue_mutex_);
   // `unless_durable`: for commits that will not become durable any more.
   void call_done(Status unless_durable);
   void run_telling();
   void stop_telling();
   void note_durable();
+  void count_waits(Lsn durable) MEMLITH_REQUIRES(queue_mutex_);
   [[nodiscard]] std::uint64_t newest();
 
   Pages& pages_;
@@ -115,6 +123,16 @@ class WeakCommits final : public Collector {
   Batch::Front front_;
   std::optional<SizeChange> size_;  // of the region, in the same frame
   KeptLock part_hold_;              // of the writer's lock, for a part
+
+  // When the first weak commit was made, in ns of SteadyClock, of those that wait, of those that are set aside, and of
+  // those in each frame; 0: there is none. Read in this order, in which commits move on.
+  std::atomic<std::uint64_t> waits_since_ns_{0};  // changed under the writer's mutex
+  std::atomic<std::uint64_t> aside_since_ns_{0};  // changed under the mutex of the collectors
+  struct InFrame {
+    Lsn end;
+    std::uint64_t since_ns;
+  };
+  std::deque<InFrame> in_frames_ MEMLITH_GUARDED_BY(queue_mutex_);
 
   bool window_begun_ MEMLITH_GUARDED_BY(writing) = false;  // a commit waits for the window
   bool frame_wanted_ MEMLITH_GUARDED_BY(writing) = false;

@@ -159,6 +159,16 @@ void Collectors::durable_moved() {
   for (Collector* const each : all_) each->durable_moved();
 }
 
+std::uint64_t Collectors::oldest_waiting_ns() {
+  std::uint64_t oldest = 0;
+  const LockGuard moved(moved_mutex_);
+  for (Collector* const each : all_) {
+    const std::uint64_t since = each->oldest_waiting_ns();
+    if (since != 0 && (oldest == 0 || since < oldest)) oldest = since;
+  }
+  return oldest;
+}
+
 void Collectors::after_background_closing(Status closed) {
   const LockGuard ahead(ahead_mutex_);
   for (Collector* const each : all_) each->after_background_closing(closed);
@@ -278,6 +288,7 @@ Result<Lsn> Collectors::close_held(bool will_sync) {
     sent = closing.status();
   }
   if (sent.ok()) sent = send(will_sync);
+  store_.publish_stats();
   if (sent.ok()) return newest_;
   return is_refusal(sent) ? refused_because(sent) : sent;
 }

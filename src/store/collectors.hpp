@@ -135,6 +135,9 @@ class Collector {
 
   // More is durable. Waits for nothing: the writer of the log calls it, whatever locks it has.
   virtual void durable_moved() {}
+  // When the oldest of its weak commits was made that is not known to be durable, in ns of SteadyClock; 0: all are. For
+  // statistics: it may be slightly old. As durable_moved().
+  [[nodiscard]] virtual std::uint64_t oldest_waiting_ns() { return 0; }
   // A closing in the background is over: what a commit would have to wait for can be done now. Without locks.
   virtual void after_background_closing(Status /*closed*/) {}
 
@@ -221,6 +224,8 @@ class Collectors {
   // How far the log has to be durable for the commits up to that ticket. Puts them into the log if they wait.
   Result<Lsn> bring_to_log(Lsn ticket);
 
+  // That of all collectors.
+  [[nodiscard]] std::uint64_t oldest_waiting_ns();
   // For the store and its flusher.
   void durable_moved();
   void after_background_closing(Status closed);

@@ -25,6 +25,10 @@ class StatsPublisher {
   // The caller fills the histograms; publish() copies the counters.
   [[nodiscard]] StatsPage& page() const { return *live_; }
   void publish();
+  void publish(std::uint64_t oldest_waiting_ns) {
+    live_->oldest_waiting_ns.store(oldest_waiting_ns, std::memory_order_relaxed);
+    publish();
+  }
   // Shows the counters as they are now to other processes, before this returns.
   void show_now() MEMLITH_EXCLUDES(show_mutex_);
   // The page has changed: a background thread publishes it soon.

@@ -26,7 +26,7 @@ using Counter = std::atomic<std::uint64_t>;
 
 struct StatsPage {
   static constexpr std::uint64_t kMagic = 0x0a5441545348544d;  // "MTHSTAT\n"
-  static constexpr std::uint32_t kVersion = 4;
+  static constexpr std::uint32_t kVersion = 5;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t process;
@@ -50,9 +50,11 @@ struct StatsPage {
   Counter poisoned;
   Counter kv_weak_commits;         // of kv stores; added to by them, as the next one
   Counter applog_entries;          // appended to application logs
+  Counter oldest_waiting_ns;       // by SteadyClock: the oldest weak commit that is not durable was made; 0: all are
   LatencyHistogram persists;       // from the call until it is durable
   LatencyHistogram captures;       // asynchronous persists, from the call until it returns
   LatencyHistogram kv_commits;     // sync commits of kv stores, until they are durable
+  LatencyHistogram kv_weak_waits;  // of each frame of weak commits, from the first of them until it is durable
   LatencyHistogram applog_writes;  // of application logs, until what was appended is durable
 };
 

@@ -182,9 +182,9 @@ Status Store::start() {
   publisher_->start(*background_);
   publisher_->publish();
   files_.log->set_on_durable([this] {
-    publish_stats();
     durable_event_.raise();
     collectors_.durable_moved();
+    publish_stats();
   });
   enter(StoreState::writable);
   return take_over_in_use_header();
@@ -306,7 +306,7 @@ std::string Store::stats_name(StoreKind kind, const std::string& file_name) {
 }
 
 void Store::publish_stats() {
-  if (publisher_ != nullptr) publisher_->publish();
+  if (publisher_ != nullptr) publisher_->publish(collectors_.oldest_waiting_ns());
 }
 
 // ---- directory -------------------------------------------------------------------------------------------------

@@ -86,6 +86,12 @@ Json json_of(const memlith_stats& stats, const ArchiveLag* lag = nullptr) {
               {"kv_commit_p999_us", us(stats.kv_commit_p999_ns)},
               {"kv_commit_max_us", us(stats.kv_commit_max_ns)},
               {"kv_weak_commits", stats.kv_weak_commits},
+              {"kv_weak_waits", stats.kv_weak_waits},
+              {"kv_weak_wait_p50_us", us(stats.kv_weak_wait_p50_ns)},
+              {"kv_weak_wait_p99_us", us(stats.kv_weak_wait_p99_ns)},
+              {"kv_weak_wait_p999_us", us(stats.kv_weak_wait_p999_ns)},
+              {"kv_weak_wait_max_us", us(stats.kv_weak_wait_max_ns)},
+              {"kv_oldest_waiting_us", us(stats.kv_oldest_waiting_ns)},
               {"applog_entries", stats.applog_entries},
               {"applog_writes", stats.applog_writes},
               {"applog_write_p50_us", us(stats.applog_write_p50_ns)},
@@ -133,6 +139,13 @@ void print_once(const memlith_stats& stats, const ArchiveLag* lag) {
                            stats.kv_commits, rate(stats.kv_commits), us(stats.kv_commit_p50_ns),
                            us(stats.kv_commit_p99_ns), us(stats.kv_commit_p999_ns), us(stats.kv_commit_max_ns),
                            stats.kv_weak_commits, rate(stats.kv_weak_commits)));
+  }
+  if (stats.kv_weak_waits > 0 || stats.kv_oldest_waiting_ns > 0) {
+    write_line(
+        fmt::format("kv waits     {} frames of weak commits; durable after p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, "
+                    "max {:.1f}; the oldest that waits: {:.1f}",
+                    stats.kv_weak_waits, us(stats.kv_weak_wait_p50_ns), us(stats.kv_weak_wait_p99_ns),
+                    us(stats.kv_weak_wait_p999_ns), us(stats.kv_weak_wait_max_ns), us(stats.kv_oldest_waiting_ns)));
   }
   if (stats.applog_entries + stats.applog_writes > 0) {
     write_line(fmt::format("log entries  {}{}; {} writes, p50 {:.1f} us, p99 {:.1f}, p99.9 {:.1f}, max {:.1f}",

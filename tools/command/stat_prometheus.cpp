@@ -35,6 +35,10 @@ class Metrics {
   void gauge(std::string_view name, std::string_view help, std::uint64_t value) const {
     one(name, help, "gauge", value);
   }
+  void gauge_seconds(std::string_view name, std::string_view help, std::uint64_t ns) const {
+    head(name, help, "gauge");
+    write_line(fmt::format("memlith_{}{{{}}} {:.9f}", name, store_, seconds(ns)));
+  }
 
   // Latencies: percentiles and the number of calls. The page of counters has no sum.
   void summary(std::string_view name, std::string_view help, std::uint64_t count, std::uint64_t p50_ns,
@@ -44,9 +48,7 @@ class Metrics {
     quantile(name, "0.99", p99_ns);
     quantile(name, "0.999", p999_ns);
     write_line(fmt::format("memlith_{}_count{{{}}} {}", name, store_, count));
-    const std::string longest = fmt::format("{}_max", name);
-    head(longest, fmt::format("{} The longest.", help), "gauge");
-    write_line(fmt::format("memlith_{}{{{}}} {:.9f}", longest, store_, seconds(max_ns)));
+    gauge_seconds(fmt::format("{}_max", name), fmt::format("{} The longest.", help), max_ns);
   }
 
  private:
@@ -80,6 +82,12 @@ void print_prometheus(const std::string& path, const memlith_stats& stats, const
                 stats.capture_p50_ns, stats.capture_p99_ns, stats.capture_p999_ns, stats.capture_max_ns);
   print.summary("kv_commit_seconds", "Sync commits of kv stores, until durable, since opening.", stats.kv_commits,
                 stats.kv_commit_p50_ns, stats.kv_commit_p99_ns, stats.kv_commit_p999_ns, stats.kv_commit_max_ns);
+  print.summary("kv_weak_wait_seconds",
+                "From the first weak commit of each frame of a kv store until the frame was durable, since opening.",
+                stats.kv_weak_waits, stats.kv_weak_wait_p50_ns, stats.kv_weak_wait_p99_ns, stats.kv_weak_wait_p999_ns,
+                stats.kv_weak_wait_max_ns);
+  print.gauge_seconds("kv_oldest_waiting_seconds", "Age of the oldest weak commit that is not durable; 0: all are.",
+                      stats.kv_oldest_waiting_ns);
   print.summary("applog_write_seconds", "Writes of application logs, until durable, since opening.",
                 stats.applog_writes, stats.applog_write_p50_ns, stats.applog_write_p99_ns, stats.applog_write_p999_ns,
                 stats.applog_write_max_ns);

@@ -672,7 +672,9 @@ nb::dict Store::stats() {
   MEMLITH_FIELD(capture_p50_ns), MEMLITH_FIELD(capture_p99_ns), MEMLITH_FIELD(capture_p999_ns);
   MEMLITH_FIELD(capture_max_ns), MEMLITH_FIELD(kv_commits), MEMLITH_FIELD(kv_commit_p50_ns);
   MEMLITH_FIELD(kv_commit_p99_ns), MEMLITH_FIELD(kv_commit_p999_ns), MEMLITH_FIELD(kv_commit_max_ns);
-  MEMLITH_FIELD(kv_weak_commits), MEMLITH_FIELD(applog_entries), MEMLITH_FIELD(applog_writes);
+  MEMLITH_FIELD(kv_weak_commits), MEMLITH_FIELD(kv_weak_waits), MEMLITH_FIELD(kv_weak_wait_p50_ns);
+  MEMLITH_FIELD(kv_weak_wait_p99_ns), MEMLITH_FIELD(kv_weak_wait_p999_ns), MEMLITH_FIELD(kv_weak_wait_max_ns);
+  MEMLITH_FIELD(kv_oldest_waiting_ns), MEMLITH_FIELD(applog_entries), MEMLITH_FIELD(applog_writes);
   MEMLITH_FIELD(applog_write_p50_ns), MEMLITH_FIELD(applog_write_p99_ns), MEMLITH_FIELD(applog_write_p999_ns);
   MEMLITH_FIELD(applog_write_max_ns), MEMLITH_FIELD(frames), MEMLITH_FIELD(batches), MEMLITH_FIELD(captured_bytes);
   MEMLITH_FIELD(captured_pages), MEMLITH_FIELD(last_captured_pages), MEMLITH_FIELD(logged_bytes);

@@ -12,6 +12,8 @@ type StatsReport struct {
 	Captures, CaptureP50Ns, CaptureP99Ns, CaptureP999Ns, CaptureMaxNs       uint64
 	KvCommits, KvCommitP50Ns, KvCommitP99Ns, KvCommitP999Ns, KvCommitMaxNs  uint64
 	KvWeakCommits                                                           uint64
+	KvWeakWaits, KvWeakWaitP50Ns, KvWeakWaitP99Ns                           uint64
+	KvWeakWaitP999Ns, KvWeakWaitMaxNs, KvOldestWaitingNs                    uint64
 	ApplogEntries, ApplogWrites                                             uint64
 	ApplogWriteP50Ns, ApplogWriteP99Ns, ApplogWriteP999Ns, ApplogWriteMaxNs uint64
 	Frames, Batches, CapturedBytes, CapturedPages, LastCapturedPages        uint64
@@ -33,7 +35,11 @@ func StoreStats(store Handle) (StatsReport, *Failure) {
 		CaptureP999Ns: n(all.capture_p999_ns), CaptureMaxNs: n(all.capture_max_ns), KvCommits: n(all.kv_commits),
 		KvCommitP50Ns: n(all.kv_commit_p50_ns), KvCommitP99Ns: n(all.kv_commit_p99_ns),
 		KvCommitP999Ns: n(all.kv_commit_p999_ns), KvCommitMaxNs: n(all.kv_commit_max_ns),
-		KvWeakCommits: n(all.kv_weak_commits), ApplogEntries: n(all.applog_entries), ApplogWrites: n(all.applog_writes),
+		KvWeakCommits: n(all.kv_weak_commits), KvWeakWaits: n(all.kv_weak_waits),
+		KvWeakWaitP50Ns: n(all.kv_weak_wait_p50_ns), KvWeakWaitP99Ns: n(all.kv_weak_wait_p99_ns),
+		KvWeakWaitP999Ns: n(all.kv_weak_wait_p999_ns), KvWeakWaitMaxNs: n(all.kv_weak_wait_max_ns),
+		KvOldestWaitingNs: n(all.kv_oldest_waiting_ns),
+		ApplogEntries:     n(all.applog_entries), ApplogWrites: n(all.applog_writes),
 		ApplogWriteP50Ns: n(all.applog_write_p50_ns), ApplogWriteP99Ns: n(all.applog_write_p99_ns),
 		ApplogWriteP999Ns: n(all.applog_write_p999_ns), ApplogWriteMaxNs: n(all.applog_write_max_ns),
 		Frames: n(all.frames), Batches: n(all.batches), CapturedBytes: n(all.captured_bytes),
