@@ -50,7 +50,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
     const LockGuard lock(kv->pages_.writer.mutex());
     if (fresh) kv->pages_.writer.format();
     MEMLITH_TRY(kv->pages_.writer.load_header());
-    if (fresh && options.board != nullptr) kv->pages_.words.made(kCatalogue);
+    if (fresh) kv->pages_.words.made(kCatalogue);
     kv->base_commit_ = kv->pages_.writer.header().commits;
     if (options.board != nullptr) {
       options.board->head().base_commit = kv->base_commit_;
