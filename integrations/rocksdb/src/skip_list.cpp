@@ -266,6 +266,7 @@ void SkipList::scan(std::string_view from, const Visit& visit) const {
 
 // ORDER capture-before-unlock: another transaction may build on these nodes only when the persist has captured them.
 // Otherwise it could be in the log before them, and a crash could leave a link to a node that is not there.
+// [test SkipList.TransactionsOfThreadsComeBackWhole]
 Result<memlith::Ticket> SkipList::Writer::transact(std::span<const std::string_view> keys, const Change& change) {
   if (const std::int32_t code = list_.failure_.load(); code != MEMLITH_OK) return Error(code);
   if (auto ready = prepare(keys, change); !ready) {

@@ -101,8 +101,8 @@ TEST(Background, AnIdleStoreGoesHome) {
   EXPECT_OK(store->close());
 }
 
-// A store's counters are shown by a gate, which stops the first, second, third or fourth show after the last commit: one
-// of them finds that the store is idle, and asks for a checkpoint when the store is being closed.
+// A store's counters are shown by a gate, which stops the first, second, third or fourth show after the last commit:
+// one of them finds that the store is idle, and asks for a checkpoint when the store is being closed.
 TEST(Background, AnIdleStoreIsClosedWhileItIsLookedAt) {
   struct GatedVolume final : VolumeDecorator {
     using VolumeDecorator::VolumeDecorator;
