@@ -160,7 +160,8 @@ Result<Room> find_room(std::uint64_t least, std::uint64_t most) {
   for (;;) {
     void* const got = ::mmap(nullptr, bytes, PROT_NONE, kNoMemory, -1, 0);
     if (got != MAP_FAILED) return Room{reinterpret_cast<std::uintptr_t>(got), bytes};
-    if (errno != ENOMEM || bytes == least) return no_addresses(errno, bytes);
+    // EINVAL is valgrind's answer where its own map of addresses has no room.
+    if ((errno != ENOMEM && errno != EINVAL) || bytes == least) return no_addresses(errno, bytes);
     bytes = std::max(least, round_down(bytes / 2, kPageBytes));
   }
 }
