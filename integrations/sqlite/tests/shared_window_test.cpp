@@ -118,7 +118,8 @@ TEST_F(SharedWindow, AnotherProcessKeepsThePromisesOfAKilledOne) {
       };
       if (db.run(transfer(value + 1)) != SQLITE_OK) ::_exit(2);
       (void)!::write(ends[1], "a", 1);
-      ::pause();
+      ::usleep(200'000);  // the other process may be the first to flush
+      ::raise(SIGKILL);
     }
     ::close(ends[1]);
     int status = 0;
