@@ -279,8 +279,8 @@ Status Kv::estimate(const LockSet& locks, Estimate& needs) {
 
 Status OpenKv::too_large(std::uint64_t log_bytes) const {
   return fail(Errc::full, Detail::kv,
-              "the transaction may need {} bytes of log, and may have {}: half of log_max_bytes, or a quarter of the "
-              "memory that the process may have; split the transaction, or raise the lower of the two",
+              "the transaction may need {} bytes of log, and may have {}, half of log_max_bytes; split the "
+              "transaction, or open the store with a larger log_max_bytes",
               log_bytes, log_bytes_max());
 }
 

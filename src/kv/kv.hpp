@@ -4,7 +4,6 @@
 // is the order of the commits. WeakCommits brings what they changed to the log.
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <memory_resource>
@@ -14,7 +13,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/memory_budget.hpp"
 #include "kv/open_kv.hpp"
 #include "kv/proposal.hpp"
 #include "kv/writer_pace.hpp"
@@ -88,10 +86,7 @@ class Kv final : public RegionUser, public OpenKv {
   [[nodiscard]] bool read_only() const override { return region().store().read_only(); }
   [[nodiscard]] bool is_volatile() const { return !pages_.writer.logs(); }
   [[nodiscard]] Region& region() const { return pages_.words.region(); }
-  // A transaction has its values in memory three times when it commits: as its own, in their pages, and for the log.
-  [[nodiscard]] std::uint64_t log_bytes_max() const override {
-    return std::min(region().store().log_limit_bytes() / 2, memory_bytes_ / 4);
-  }
+  [[nodiscard]] std::uint64_t log_bytes_max() const override { return region().store().log_limit_bytes() / 2; }
   void set_open_region(OpenRegion* region) { open_region_ = region; }
   [[nodiscard]] OpenRegion* open_region() const { return open_region_; }
 
@@ -162,7 +157,6 @@ class Kv final : public RegionUser, public OpenKv {
   WeakCommits weak_commits_;
   OpenRegion* open_region_ = nullptr;
   bool manual_ = false;
-  const std::uint64_t memory_bytes_ = memory_for_stores();
   Mutex stop_mutex_;            // not while memory is released
   bool stopped_ = true;         // also before it runs: then there is nothing to make durable
   bool joint_applied_ = false;  // between prepare_joint() and the end of that commit

@@ -146,37 +146,6 @@ TEST_P(Memory, ARegionOfTwiceTheLimit) {
 
 TEST(MemoryByDefault, AKvStoreOfTwiceTheLimit) { live_in_group(live_by_default); }
 
-// A transaction that the group cannot hold is refused before the kernel ends the process; what was put before commits.
-int put_too_much(const std::string& path) {
-  auto store = Store::open(path, {.create = true});
-  if (!store) return 1;
-  auto kv = Kv::open(*store, "records", {.create = true, .max_size = 1024 * kMiB});
-  if (!kv) return 2;
-  const auto map = kv->map("m", {.create = true});
-  if (!map) return 3;
-  for (const std::uint64_t value_bytes : {std::uint64_t{100}, 1000 * std::uint64_t{1000}}) {
-    auto txn = kv->begin();
-    if (!txn) return 4;
-    std::uint64_t records = 0;
-    const auto key = [&records, value_bytes] { return std::to_string(value_bytes) + ":" + std::to_string(records); };
-    for (;; ++records) {
-      const auto put = txn->put(*map, key(), std::string(value_bytes, 'v'));
-      if (put) continue;
-      if (put.error().category() != MEMLITH_FULL || records == 0) return 5;
-      if (put.error().message().find("a quarter of the memory") == std::string::npos) return 6;
-      break;
-    }
-    if (!txn->commit()) return 7;
-    auto found = kv->begin();
-    const auto absent = found->get(*map, key());
-    --records;
-    if (absent || !found->get(*map, key())) return 8;
-  }
-  if (!kv->close()) return 9;
-  return store->close() ? 0 : 10;
-}
-TEST(MemoryByDefault, ATransactionThatIsTooLargeIsRefused) { live_in_group(put_too_much); }
-
 // A page stands in memory whole, however little of it was stored to: the budget counts pages, not the bytes that were
 // logged.
 TEST_P(Memory, SmallStoresUseTheBudgetUp) {
