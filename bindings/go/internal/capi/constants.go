@@ -45,6 +45,7 @@ const (
 	IoAuto               = C.MEMLITH_IO_AUTO
 	IoDax                = C.MEMLITH_IO_DAX
 	IoPosix              = C.MEMLITH_IO_POSIX
+	KvCheckPages         = C.MEMLITH_KV_CHECK_PAGES
 	KvKeyBytesMax        = C.MEMLITH_KV_KEY_BYTES_MAX
 	KvNameBytesMax       = C.MEMLITH_KV_NAME_BYTES_MAX
 	KvReadOnly           = C.MEMLITH_KV_READ_ONLY

@@ -106,9 +106,9 @@ fn an_archive_restores_each_state_and_feeds_a_standby() -> Result<()> {
     assert_eq!(category(archive::runs(&target)), Some(Category::NotFound));
     let store = made(&path)?;
     let kv = Kv::open(&store, "kv")?;
-    let first = put(&kv, b"one")?;
+    put(&kv, b"one")?;
     let mut archive = Archive::open(&path, &target, &archive::Options::default())?;
-    archive.flush()?;
+    let first = archive.flush()?.archived_lsn; // an idle log gets one more frame, maybe before the archive begins
     let standby_path = folder.0.join("standby");
     let mut standby = Standby::open(&target, &standby_path)?;
     standby.step()?;
