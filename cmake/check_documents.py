@@ -29,9 +29,13 @@ FILES = {"md", "hpp", "h", "cpp", "c", "py", "sh", "txt", "so", "a", "json", "to
 def tests_of(root):
     """Patterns of the names of tests."""
     found = set()
-    for file in root.rglob("CMakeLists.txt"):
-        if not OTHERS & set(file.relative_to(root).parts):
-            found |= patterns_in(file.read_text(encoding="utf-8"))
+    for file in root.glob("CMakeLists.txt"):
+        found |= patterns_in(file.read_text(encoding="utf-8"))
+    # Tests make and remove folders in build/ meanwhile, so that is not walked through.
+    for folder in (each for each in root.iterdir() if each.is_dir() and each.name not in OTHERS):
+        for file in folder.rglob("CMakeLists.txt"):
+            if not OTHERS & set(file.relative_to(root).parts):
+                found |= patterns_in(file.read_text(encoding="utf-8"))
     for file in (root / "cmake").glob("*.cmake"):
         found |= patterns_in(file.read_text(encoding="utf-8"))
     return found
