@@ -40,9 +40,10 @@ func TestCopiesChecksAndStatistics(t *testing.T) {
 		after.Process != uint64(os.Getpid()) || after.Poisoned {
 		t.Fatalf("%+v, %+v", before, after)
 	}
+	durable := store.Durable() // an idle log gets one more frame, maybe behind the copy
 	copied, err := memlith.Copy(path, target)
 	check(t, err)
-	if copied.Bytes == 0 || copied.Ticket < store.Durable() {
+	if copied.Bytes == 0 || copied.Ticket < durable {
 		t.Fatalf("%+v", copied)
 	}
 	if _, err := memlith.Copy(path, target); !errors.Is(err, memlith.ErrExists) {
