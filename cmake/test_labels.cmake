@@ -1,6 +1,7 @@
-# Labels of tests: the suite or the product (docs/testing.md); `quick` if `./dev test` runs the test; `memory` if CI
-# runs it with AddressSanitizer. The targets quick_tests and memory_tests build what these labels need. The suite capi
-# has no label memory: the command memlith, which it needs, takes as long to build as all programs of memory_tests.
+# Labels of tests: the suite or the product (docs/testing.md); `quick` if `./dev test` runs the test; `memory` if
+# `./dev test all` runs it with AddressSanitizer. The targets quick_tests and memory_tests build what these labels
+# need. The suite capi has no label memory: the command memlith, which it needs, takes as long to build as all
+# programs of memory_tests.
 add_custom_target(quick_tests)
 add_custom_target(memory_tests)
 

@@ -38,7 +38,7 @@ struct alignas(64) LeafTags {
   static constexpr PageNumber kChanging = ~PageNumber{0};
   std::atomic<PageNumber> page;  // whose tags these are; 0: no page's
   std::uint8_t tags[kMax];       // read beside the thread that changes them
-  // For so many pages: a power of two.
+  // How many lines a kv store of `pages` pages has: a power of two.
   static std::uint64_t lines_for(std::uint64_t pages) { return std::min(std::bit_ceil(pages), lines_max); }
 };
 static_assert(sizeof(LeafTags) == 64);

@@ -26,8 +26,8 @@
 
 namespace {
 
-// The disk: after so many writes and flushes the power is cut. What was not flushed by then is kept or lost, write by
-// write. Negative: never.
+// Writes and flushes that the disk makes before its power is cut. Each write that was not flushed by then is kept or
+// lost by itself. Negative: the power is never cut.
 std::atomic<int> operations_left{-1};
 std::uint64_t cut_seed = 0;
 

@@ -124,7 +124,7 @@ TEST(Background, AnIdleStoreIsClosedWhileItIsLookedAt) {
     }
     std::mutex mutex;
     std::condition_variable changed;
-    int passes = -1;  // so many shows before the one that is held; negative: none is held
+    int passes = -1;  // the shows before the one that is held; negative: none is held
     bool is_held = false;
   };
   for (int passes = 0; passes < 4; ++passes) {

@@ -46,7 +46,7 @@ core::Result<std::unique_ptr<Sidecar>> Sidecar::attach(const std::string& path) 
     return core::fail(core::Errc::unsupported, core::Detail::open, "{}: its file system is a network's", path);
   }
   MEMLITH_TRY_ASSIGN(Meeting meeting, Meeting::attend({path + "-memlith", path, kForSqliteBytes}, fill));
-  // Who was killed leads no more, so that no flush waits until its process looks for the leader.
+  // A process that was killed leads no more. Otherwise the next flush would wait before it looks for the leader.
   for (Flight& each : (*meeting).flights) {
     std::uint32_t leader = each.leader.load(std::memory_order_acquire);
     if (leader != 0 && !meeting.self().lives(leader)) (void)each.leader.compare_exchange_strong(leader, 0);
