@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/memory_budget.hpp"
 #include "line_log.hpp"
 
 namespace memlith::sqlite {
@@ -177,7 +176,7 @@ void Content::show_committed_size() {
 }
 
 Status Content::keep_to_memory() {
-  if (!core::MemoryBudget(options_.memory_max_bytes).used_up(captured_bytes_)) return kOk;
+  if (!memory_budget_.used_up(captured_bytes_)) return kOk;
   captured_bytes_ = 0;
   MEMLITH_TRY(persist());
   MEMLITH_TRY(store_->checkpoint());

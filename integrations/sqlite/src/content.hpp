@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 
+#include "base/memory_budget.hpp"
 #include "change_list.hpp"
 #include "image.hpp"
 #include "memlith/sqlite_file.h"
@@ -32,7 +33,10 @@ class Content {
  public:
   // `on_mark` is called when the mark is home.
   Content(std::string path, const Options& options, std::function<void()> on_mark)
-      : path_(std::move(path)), options_(options), on_mark_(std::move(on_mark)) {}
+      : path_(std::move(path)),
+        options_(options),
+        on_mark_(std::move(on_mark)),
+        memory_budget_(options.memory_max_bytes) {}
   ~Content();  // leaves the store as a crash would
 
   // ---- opening and closing
@@ -111,6 +115,7 @@ class Content {
   const std::string path_;
   const Options& options_;
   const std::function<void()> on_mark_;
+  const core::MemoryBudget memory_budget_;
   std::unique_ptr<core::Device> plain_;
   std::unique_ptr<core::Store> store_;
   std::unique_ptr<Image> image_;

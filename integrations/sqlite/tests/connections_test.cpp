@@ -406,6 +406,22 @@ TEST_F(Files, MemoryBudget) {
   EXPECT_EQ(integrity(plain()), "ok");
 }
 
+// What the process may have is read from /proc when a database opens, and a commit reads no file.
+TEST_F(Files, CommitsReadNothing) {
+  const auto reads = [] {
+    const std::string counters = read_file("/proc/self/io");
+    return std::stoull(counters.substr(counters.find("syscr: ") + std::strlen("syscr: ")));
+  };
+  constexpr int kCommits = 200;
+  for (const std::string mode : {"delete", "wal"}) {
+    Db db = open();
+    ASSERT_RUNS(db, "pragma journal_mode = " + mode + "; create table if not exists t(v); insert into t values (0)");
+    const auto before = reads();
+    for (int i = 0; i < kCommits; ++i) ASSERT_RUNS(db, "update t set v = v + 1");
+    EXPECT_LT(reads() - before, kCommits) << mode;
+  }
+}
+
 // ---- failures of the disk ------------------------------------------------------------------------------------------
 
 class Faults : public ::testing::TestWithParam<std::string> {};
