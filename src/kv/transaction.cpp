@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "kv/kv.hpp"
 #include "kv/part.hpp"
@@ -202,16 +203,20 @@ Status Transaction::for_each(MapNumber number, std::string_view from, std::optio
   MEMLITH_ASSERT(read_only_);
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, "k"));
   TreeReader reader(kv_.pages_, map, view_);
+  std::string_view begin = from;  // of the first leaf; the others begin behind it
   const auto visit_leaf = [&](const std::byte* leaf) -> Result<bool> {
     const std::uint32_t count = header_of(leaf).count;
-    for (std::uint32_t i = find_cell(leaf, from).index; i < count; ++i) {
+    const std::uint32_t first = begin.empty() ? 0 : find_cell(leaf, std::exchange(begin, {})).index;
+    for (std::uint32_t i = first; i < count; ++i) {
       const Cell cell = cell_of(leaf, i);
       if (to.has_value() && cell.key >= *to) return false;
       std::string_view value = cell.value;
       if (cell.overflow) {
         const auto whole = reader.view_of(reference_of(cell));
-        MEMLITH_TRY(skip_or_fail(skip, whole.status(), cell.key, std::string(cell.key) + '\0'));
-        if (!whole.ok()) continue;
+        if (!whole.ok()) {
+          MEMLITH_TRY(skip_or_fail(skip, whole.status(), cell.key, std::string(cell.key) + '\0'));
+          continue;
+        }
         value = *whole;
       }
       if (!visit(cell.key, value)) return false;
