@@ -28,7 +28,7 @@ struct memlith_image {
 
 namespace memlith::core {
 
-// memlith_file_open; with `file`, of a file that is open already.
+// memlith_file_open, of a file that keeps its holes; with `file`, of one that is open already.
 Result<memlith_store*> open_file_store(const char* path, const memlith_store_options* options,
                                        std::shared_ptr<OpenFile> file);
 Result<std::unique_ptr<memlith_image>> open_image(const char* path, const memlith_store_options* options);

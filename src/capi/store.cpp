@@ -101,7 +101,7 @@ void tell_weakness(const Session& session, const memlith_store_options& given) {
 }
 
 Result<memlith_store*> open_any(const char* path, StoreKind kind, const memlith_store_options* options,
-                                std::shared_ptr<OpenFile> file) {
+                                std::shared_ptr<OpenFile> file, bool keeps_holes) {
   memlith_store_options given;
   MEMLITH_TRY(read_options(options, given));
   MEMLITH_TRY(check_store_options(given, kind));
@@ -110,6 +110,7 @@ Result<memlith_store*> open_any(const char* path, StoreKind kind, const memlith_
   MEMLITH_TRY_ASSIGN(Place place, place_of_store(path, kind, static_cast<IoBackend>(given.io)));
   StoreOptions wanted = store_options(given, kind, window);
   wanted.file = std::move(file);
+  wanted.keeps_holes = keeps_holes;
   MEMLITH_TRY_ASSIGN(std::unique_ptr<Session> session,
                      Session::open(std::move(place), std::move(wanted), given.memory_max_bytes));
   session->tell_dropped_changes((given.flags & MEMLITH_OPEN_TELL_DROPPED) != 0);
@@ -121,7 +122,7 @@ std::int32_t open_entry(const char* path, StoreKind kind, const memlith_store_op
                         memlith_store** result) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need(result, "store"));
-    MEMLITH_TRY_ASSIGN(*result, open_any(path, kind, options, nullptr));
+    MEMLITH_TRY_ASSIGN(*result, open_any(path, kind, options, nullptr, false));
     return kOk;
   });
 }
@@ -141,7 +142,7 @@ void tell_disk(const std::optional<DiskFacts>& disk, memlith_store_info& info) {
 
 Result<memlith_store*> memlith::core::open_file_store(const char* path, const memlith_store_options* options,
                                                       std::shared_ptr<OpenFile> file) {
-  return open_any(path, StoreKind::one_file, options, std::move(file));
+  return open_any(path, StoreKind::one_file, options, std::move(file), true);
 }
 
 extern "C" {

@@ -212,6 +212,14 @@ class Device {
   // `offset`.
   virtual std::uint64_t skip_hole(std::uint64_t offset) { return offset; }
 
+  // The first hole from `offset` on, which lies before the end of the file. Nothing: there is none, or the device
+  // cannot find holes.
+  struct Hole {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  virtual std::optional<Hole> next_hole(std::uint64_t /*offset*/) { return std::nullopt; }
+
   // Copies the first `bytes` bytes into a file in memory. The device has these bytes, and no thread writes them
   // meanwhile; later writes do not change the copy. Holes and pages of zeros take no memory. Only on buffered devices.
   // Errors: no_memory, too_many_files, and those of reads; none of them latches.

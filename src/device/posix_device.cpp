@@ -18,6 +18,7 @@
 #include "base/sync.hpp"
 #include "base/units.hpp"
 #include "device/dax.hpp"
+#include "device/file_holes.hpp"
 #include "device/lines.hpp"
 #include "device/uring.hpp"
 
@@ -81,13 +82,8 @@ class PosixDevice : public Device {
     return Mappable{fd(), offset};
   }
 
-  std::uint64_t skip_hole(std::uint64_t offset) override {
-    const off_t data = ::lseek(fd(), static_cast<off_t>(offset), SEEK_DATA);
-    if (data >= 0) return static_cast<std::uint64_t>(data);
-    struct stat info{};
-    if (errno == ENXIO && ::fstat(fd(), &info) == 0) return static_cast<std::uint64_t>(info.st_size);
-    return offset;
-  }
+  std::uint64_t skip_hole(std::uint64_t offset) override { return skip_hole_of(fd(), offset); }
+  std::optional<Hole> next_hole(std::uint64_t offset) override { return next_hole_of(fd(), offset); }
 
   [[nodiscard]] int descriptor() const { return fd(); }
 

@@ -145,7 +145,7 @@ Status Directory::poison_on_failure(Status status) {
 
 // ORDER space-before-commits: every page of a home file has disk space before a commit may change it. [test
 // Environment.SparseFileOnFullTmpfs]
-Status Directory::fill_holes() {
+Status Directory::fill_holes(const Overlay&) {
   for (const ObjectInfo& info : objects()) {
     MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(info.id));
     MEMLITH_TRY(device->fill_holes());

@@ -87,8 +87,8 @@ class Directory {
   // from the overlay.
   virtual Status check_homes(const Unreachable& unreachable) = 0;
   // A user's file, or a copy of a home, may be sparse. A checkpoint that found no space for a hole would poison the
-  // store.
-  virtual Status fill_holes();
+  // store. `due`: what is written home next.
+  virtual Status fill_holes(const Overlay& due);
   // A length that no commit names may be in the page cache only, because its flush failed. Such a growth is undone; a
   // later growth sets it again.
   virtual Status undo_uncommitted_growth() = 0;

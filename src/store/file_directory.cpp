@@ -215,6 +215,27 @@ Status FileDirectory::load(const Overlay&) {
   return kOk;
 }
 
+// A file that keeps its holes: commits reserve the space of those that they change.
+Status FileDirectory::fill_holes(const Overlay& due) {
+  if (!files_.options.keeps_holes) return Directory::fill_holes(due);
+  MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
+  for (std::uint64_t at = 0; at < size;) {
+    const std::optional<Device::Hole> hole = file->next_hole(at);
+    if (!hole.has_value()) break;
+    const std::uint64_t begin = round_down(hole->begin, kPageBytes);
+    files_.vacant.add({kFile, begin, round_up(hole->end, kPageBytes) - begin});
+    at = std::max(hole->end, at + 1);
+  }
+  // The reservations of the commits in the log may be gone: they were not durable.
+  std::vector<Extent> extents;
+  MEMLITH_TRY(due.for_each(kFile, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+    if (offset < size) extents.push_back({kFile, offset, std::min<std::uint64_t>(bytes.size(), size - offset)});
+    return kOk;
+  }));
+  return files_.vacant.fill(extents, files_.homes);
+}
+
 Status FileDirectory::undo_uncommitted_growth() {
   MEMLITH_ASSERT(!files_.read_only());
   if (files_.made_log) return kOk;  // make_first() took the length as it was, and flushed the file; the names are, too

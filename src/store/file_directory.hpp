@@ -29,6 +29,7 @@ class FileDirectory final : public Directory {
   // The file has the length of its record, or load() would have failed; bytes of the log beyond it belong to a time
   // when the file was longer.
   Status check_homes(const Unreachable&) override { return kOk; }
+  Status fill_holes(const Overlay& due) override;
   Status undo_uncommitted_growth() override;
 
   [[nodiscard]] bool has_home(ObjectId id) const override { return id != kDirectory; }

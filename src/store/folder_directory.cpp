@@ -396,8 +396,8 @@ Status FolderDirectory::check_homes(const Unreachable& unreachable) {
   return kOk;
 }
 
-Status FolderDirectory::fill_holes() {
-  MEMLITH_TRY(Directory::fill_holes());
+Status FolderDirectory::fill_holes(const Overlay& due) {
+  MEMLITH_TRY(Directory::fill_holes(due));
   MEMLITH_TRY_ASSIGN(Device* const directory, files_.homes.get(kDirectory));
   return directory->fill_holes();
 }

@@ -33,7 +33,7 @@ class FolderDirectory final : public Directory {
   Status look_at_home() override;
   Status load(const Overlay& overlay) override;
   Status check_homes(const Unreachable& unreachable) override;
-  Status fill_holes() override;
+  Status fill_holes(const Overlay& due) override;
   Status undo_uncommitted_growth() override;
   Status remove_orphans() override;
 

@@ -29,6 +29,8 @@ struct StoreOptions {
   // bytes, which the log keeps; only for working images (FileImage). `caller`: the caller's commits may put an in-use
   // header of its own kind at the beginning of the file, and take it away; replay writes the moment.
   InUse in_use = InUse::none;
+  // one_file: a hole of the file gets its disk space when a commit changes it; otherwise all do at opening.
+  bool keeps_holes = false;
   bool create = false;
   bool exclusive = false;  // with create: fail if the store exists
   bool read_only = false;

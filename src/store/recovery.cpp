@@ -105,7 +105,7 @@ Status Recovery::bring_home() {
   // its moment names the chain.
   const bool is_empty = files_.was_clean && log.tail() == log.recovered();
   if (files_.file_was_changed && is_empty && !replay_.moment().has_in_use_header()) log.break_chain();
-  MEMLITH_TRY(directory_.fill_holes());
+  MEMLITH_TRY(directory_.fill_holes(replay_.overlay()));
   // ORDER proof-before-home: the newest frames may have been read from a page cache whose flush had failed. Only frames
   // that are on the medium go home. Otherwise a power cut between two home files would keep half of a commit. [mutant
   // unproven_frames_believed]

@@ -1,9 +1,10 @@
-// Which parts of home files have given, or may give, their disk space back, because they were discarded. Floor: store.
+// Which parts of home files have no disk space: they were discarded, and have given it back or may do so; or they are
+// holes of a file that keeps them. Floor: store.
 //
 // A commit into such a part reserves the space first, so that the disk cannot be full when a checkpoint writes the part
 // home. From then on a checkpoint that replays the discard overwrites the part with zeros instead.
 //
-// Opening a store reserves the space of all holes, so nothing is vacant then.
+// Opening a store reserves the space of all other holes, so nothing else is vacant then.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,8 @@ namespace memlith::core {
 // Threads: any. The lock is held while space is reserved or given back, not while zeros are written.
 class Vacant {
  public:
-  // Whole pages, which are about to be discarded. If the discard fails, the next commit into them takes the mark away.
+  // Whole pages, which are holes or about to be discarded. If the discard fails, the next commit into them takes the
+  // mark away.
   void add(const Extent& pages) MEMLITH_EXCLUDES(mutex_);
   // Reserves the space of vacant pages under the extents. Error: no_space, after which they are vacant still.
   Status fill(std::span<const Extent> extents, Homes& homes) MEMLITH_EXCLUDES(mutex_) {

@@ -116,6 +116,7 @@ class DeviceDecorator : public Device {
     return below_->mappable(offset, bytes);
   }
   std::uint64_t skip_hole(std::uint64_t offset) override { return below_->skip_hole(offset); }
+  std::optional<Hole> next_hole(std::uint64_t offset) override { return below_->next_hole(offset); }
 
  protected:
   [[nodiscard]] Device& below() const { return *below_; }

@@ -45,9 +45,10 @@ void SimFaults::clear() { plans_ = {}; }
 struct SimVolume::File {
   std::uint32_t number = 0;
   std::uint64_t birth = 0;
-  bool sparse = false;  // has holes
-  int holders = 0;      // of locks: -1 exclusive, else the number of readers
-  int descriptor = -1;  // a memfd that mirrors the content, once it is mapped
+  bool sparse = false;          // has holes: pages without space
+  std::vector<bool> has_space;  // of the pages that it had when it became so
+  int holders = 0;              // of locks: -1 exclusive, else the number of readers
+  int descriptor = -1;          // a memfd that mirrors the content, once it is mapped
 
   explicit File(SimBytes bytes = std::make_shared<std::vector<std::byte>>())
       : content_(std::move(bytes)), flushed_size_(content_->size()) {}
@@ -56,6 +57,23 @@ struct SimVolume::File {
   }
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return *content_; }
   [[nodiscard]] const SimBytes& content() const { return content_; }
+
+  void make_sparse() {
+    sparse = true;
+    has_space.assign((bytes().size() + kPageBytes - 1) / kPageBytes, false);
+  }
+  [[nodiscard]] bool has_room(std::uint64_t offset, std::uint64_t bytes) const {
+    if (!sparse || bytes == 0) return true;
+    const std::uint64_t end = std::min<std::uint64_t>((offset + bytes - 1) / kPageBytes + 1, has_space.size());
+    for (std::uint64_t page = offset / kPageBytes; page < end; ++page) {
+      if (!has_space[page]) return false;
+    }
+    return true;
+  }
+  void give_room(std::uint64_t offset, std::uint64_t bytes) {
+    const std::uint64_t end = std::min<std::uint64_t>((offset + bytes) / kPageBytes, has_space.size());
+    for (std::uint64_t page = offset / kPageBytes; page < end; ++page) has_space[page] = true;
+  }
 
   void write(std::uint64_t offset, std::span<const std::byte> bytes) {
     auto& content = mutable_bytes();
@@ -245,6 +263,12 @@ class SimDevice final : public Device {
     return Mappable{file_->descriptor, offset};
   }
 
+  // No part of a sparse file has space at first; its bytes need not be zeros.
+  std::optional<Hole> next_hole(std::uint64_t offset) override {
+    const std::lock_guard lock(volume_.mutex_);
+    return file_->sparse ? std::optional(Hole{offset, file_->bytes().size()}) : std::nullopt;
+  }
+
   bool read_cached(std::uint64_t offset, std::span<std::byte> target) override {
     const std::lock_guard lock(volume_.mutex_);
     const auto& content = file_->bytes();
@@ -309,6 +333,7 @@ class SimDevice final : public Device {
     }
     check_alignment(offset, record.data.size());
     if (record.data.empty()) return kOk;
+    if (!file_->has_room(offset, record.data.size())) return failed_write(offset, ENOSPC);
     if (volume_.edit_write) volume_.edit_write(path_, offset, record.data);
     const bool failed = volume_.faults_.strikes(SimFaults::Kind::fail_write);
     const bool full = volume_.faults_.strikes(SimFaults::Kind::full_write);
@@ -413,6 +438,16 @@ class SimDevice final : public Device {
       return fail_errno(ENOSPC, Detail::resize, "{}: the file has holes, and the disk has no space for them", path_);
     }
     file_->sparse = false;
+    return kOk;
+  }
+  Status do_undiscard(std::uint64_t offset, std::uint64_t bytes) override {
+    const std::lock_guard lock(volume_.mutex_);
+    MEMLITH_ASSERT(writable_);
+    if (file_->has_room(offset, bytes)) return kOk;
+    if (volume_.faults_.strikes(SimFaults::Kind::no_space)) {
+      return fail_errno(ENOSPC, Detail::resize, "{}: the file has a hole, and the disk has no space for it", path_);
+    }
+    file_->give_room(offset, bytes);
     return kOk;
   }
   Status do_truncate(std::uint64_t bytes) override { return resize(bytes, SimOp::truncate); }
@@ -522,7 +557,7 @@ void SimVolume::make_sparse(std::string_view name) {
   const std::lock_guard lock(mutex_);
   const auto found = names_.find(name);
   MEMLITH_ASSERT(found != names_.end());
-  found->second->sparse = true;
+  found->second->make_sparse();
 }
 
 bool SimVolume::sparse(std::string_view name) const {

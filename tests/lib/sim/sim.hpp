@@ -244,7 +244,8 @@ class SimVolume final : public Volume {
   [[nodiscard]] std::size_t operations() const;  // recorded so far
   [[nodiscard]] SimImage image() const;          // as it is now, flushed or not
   SimFaults& faults() { return faults_; }
-  // The file has holes from now on, until a device fills them: a chance for no_space.
+  // The file has holes from now on, until a device fills them: a chance for no_space. What is written to a page of them
+  // that nothing has reserved fails.
   void make_sparse(std::string_view name);
   [[nodiscard]] bool sparse(std::string_view name) const;
 

@@ -77,6 +77,34 @@ TEST(SparseFile, NeedsItsSpaceWhenItIsOpened) {
   EXPECT_GE(refused, 2u) << "the log's and the holes'";
 }
 
+// Otherwise a hole gets its space with the first commit that changes it. Where there is none, that commit fails, and no
+// checkpoint poisons the store.
+TEST(SparseFile, MayKeepItsHolesUntilTheyAreChanged) {
+  SimVolume volume;
+  StoreOptions options = tiny_options();
+  options.kind = StoreKind::one_file;
+  options.file_name = "data";
+  options.keeps_holes = true;
+  ASSERT_OK(must(volume.open("data", OpenMode::create, Caching::buffered))->reserve(3 * 4096));
+  volume.make_sparse("data");
+  {
+    const auto store = must(Store::open(volume, options));
+    volume.faults().plan(SimFaults::Kind::no_space, 0, true);
+    EXPECT_ERROR(Errc::no_space, commit(*store, {{kFile, 5000, filled(10, 'v')}}));
+    volume.faults().clear();
+    ASSERT_OK(commit(*store, {{kFile, 5000, filled(10, 'v')}}));
+    ASSERT_OK(store->checkpoint());
+    ASSERT_OK(commit(*store, {{kFile, 9000, filled(10, 'w')}}));
+  }
+  // The reservation of a commit may be gone: recovery reserves what it writes.
+  volume.make_sparse("data");
+  const auto store = must(Store::open(volume, options));
+  EXPECT_TRUE(volume.sparse("data"));
+  const Bytes content = content_of(*store, kFile);
+  EXPECT_EQ(Bytes(content.begin() + 9000, content.begin() + 9010), filled(10, 'w'));
+  ASSERT_OK(store->close());
+}
+
 // A missing file is made, empty, when asked to create, and not otherwise.
 TEST_F(OneFileStore, MakesAMissingFile) {
   StoreOptions plain = options();
