@@ -48,6 +48,8 @@ struct TrackedMemory {
   bool thread_scope = false;  // TrackerKind::automatic means a tracker that knows threads
   // Not null: pages that two threads store to are reported there, by a tracker that knows threads by page.
   const ThreadCheck* thread_check = nullptr;
+  // Private pages over a file, most of which may never be used: `scan` takes no memory for those.
+  bool sparse = false;
 };
 
 // All calls but touch(), prepare() and announce() under the region's capture lock.
