@@ -14,12 +14,13 @@
  * own format. Its log lies beside it, as FILE.memlith, while it is mapped and after a crash; after a clean end the file
  * holds everything. (The interface follows failure-atomic msync, EuroSys 2013, section 3.1.)
  *
- * The program does not map the file itself but its working image, a copy in memory that all mappings of the file in the
- * process share. The image takes as much memory as the file has data. While a file is mapped, only memlith may write
- * it; another process that opens it by memlith hears EBUSY. What cannot be kept coherent is refused.
+ * The program does not map the file itself but its working image: private pages over the file, which take memory for
+ * what is changed. A file of any size opens at once. It lies at one place in the process, so each of its pages has one
+ * address. While a file is mapped, only memlith may write it; another process that opens it by memlith hears EBUSY.
+ * A mapping that cannot be kept coherent is refused.
  *
  * `memlith run` does the same for programs that also read and write by descriptors. docs/failure-atomic-files.md
- * explains both. Needs Linux 6.7.
+ * explains both, and what a program has to heed before Linux 6.7.
  *
  * ERRORS: functions that return a pointer or an int set errno, like the calls they are named after;
  * memlith_last_error() has the sentence.
@@ -48,14 +49,18 @@ extern "C" {
 /* ---- like mmap(2) ---------------------------------------------------------------------------------------------- */
 
 /* Maps `bytes` of the file `fd` from `offset` on. The first mapping of a file opens it: replays its log if the last
- * program did not end cleanly, locks the file, and reads it into memory. All mappings of a file show the same bytes. As
- * with mmap, a mapping may reach beyond the end of the file; its pages there may be used once the file is long enough
- * (memlith_ftruncate), and raise SIGBUS until then. `fd` may be closed afterwards.
- * `protection`: as for mmap. `flags`: MAP_SHARED, with MAP_FIXED or others of mmap's flags as wished; with
- * MEMLITH_IMAGE_GUARD, the file is guarded if this mapping is its first.
- * Returns MAP_FAILED on error: EINVAL (MAP_PRIVATE: such a mapping changes no file; use mmap), EACCES (`fd` is not
- * open for reading and writing), EBUSY (open by another process, or under another name), ENOENT (the file has no name
- * any more), EOPNOTSUPP (kernel), ENOMEM, ENOSPC, EIO. */
+ * program did not end cleanly, locks the file, and gives it a place in the process: around `address`, if addresses are
+ * free there, or exactly there, with MAP_FIXED; with 64 GiB of addresses, or fewer where the process may not have them.
+ * Later mappings of the file lie at this place, until the last one is unmapped: they return the address that their
+ * first byte has. As with mmap, a mapping may reach beyond the end of the file; its pages there may be used once the
+ * file is long enough (memlith_ftruncate), and raise SIGSEGV until it was so long once. `fd` may be closed afterwards.
+ * `protection` is not looked at: the pages may be read and written. `flags`: MAP_SHARED, with MAP_FIXED or
+ * MAP_FIXED_NOREPLACE as wished, others of mmap's flags have no effect; with MEMLITH_IMAGE_GUARD, the file is guarded
+ * if this mapping is its first.
+ * Returns MAP_FAILED on error: EINVAL (MAP_PRIVATE: such a mapping changes no file; use mmap. MAP_FIXED, and the file
+ * lies elsewhere), EACCES (`fd` is not open for reading and writing), EBUSY (open by another process, or under another
+ * name), ENOENT (the file has no name any more), ENOMEM (also if the file's place is too small for this mapping: map
+ * the longest part first), ENOSPC, EIO. */
 MEMLITH_API void* memlith_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset);
 
 /* Commits or undoes what was stored to the pages [address, address + bytes) of mapped files, through whichever mapping,
@@ -68,15 +73,18 @@ MEMLITH_API void* memlith_mmap(void* address, size_t bytes, int protection, int 
  *                   durable, too.
  *  - MS_INVALIDATE: the pages are put back to the last commit. Nothing is written. With MS_SYNC or MS_ASYNC, which
  *                   leave nothing to put back, it has no effect.
- * A store that races with the call is in this commit or in the next one, page by page.
+ * A store that races with the call is in this commit or in the next one, page by page. If the pages that were changed
+ * take much of the memory that the process may have, the call also gives the memory of committed ones back: stores of
+ * other threads wait meanwhile, and a system call of theirs that stores to the file's pages may fail with EFAULT.
  * Returns 0, or -1: EINVAL (flags), ENOMEM (not a mapping of memlith_mmap), EFBIG (more changes than the log may grow
  * to), ENOSPC: nothing was committed, everything stays due. EIO: whether this commit took effect is unknown until the
  * file is opened again; nothing more is committed until then. */
 MEMLITH_API int memlith_msync(void* address, size_t bytes, int flags);
 
-/* Unmaps [address, address + bytes), any part of mappings of memlith_mmap. With the last mapping of a file, what was
- * not committed is dropped, and the file is closed: it holds every commit, and its log may be deleted. Returns 0, or
- * -1: EINVAL, EIO (closing failed; every commit is safe, and the next opening brings them into the file). */
+/* Unmaps [address, address + bytes), any part of mappings of memlith_mmap; of a page that was mapped several times, the
+ * newest mapping. The addresses are free with the last mapping of a file. Then what was not committed is dropped, and
+ * the file is closed: it holds every commit, and its log may be deleted. Returns 0, or -1: EINVAL, EIO (closing failed;
+ * every commit is safe, and the next opening brings them into the file). */
 MEMLITH_API int memlith_munmap(void* address, size_t bytes);
 
 /* Sets the length of a mapped file, as ftruncate(2). The length is committed by the next memlith_msync of the file. Do

@@ -75,7 +75,7 @@ class MappedFile {
   // Maps the file, and first replays its log if the last program did not end cleanly. The size of a new file becomes
   // durable with the first persist. See memlith_mmap.
   // Errors: NOT_FOUND, EXISTS, PERMISSION; BUSY - another process has the file; INVALID - a new or empty file, and no
-  // size; UNSUPPORTED - the kernel; NO_MEMORY, NO_SPACE, IO.
+  // size; NO_MEMORY, NO_SPACE, IO.
   static Result<MappedFile> open(const std::string& path, const MappedFileOptions& options = {}) {
     MappedFile file;
     const int flags = (options.create ? O_CREAT : 0) | (options.create && options.exclusive ? O_EXCL : 0);

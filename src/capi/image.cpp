@@ -100,6 +100,24 @@ Result<std::unique_ptr<memlith_image>> open_image(const char* path, const memlit
   return made;
 }
 
+Result<std::unique_ptr<memlith_image>>
+open_private_image(const char* path, const memlith_store_options* options,
+                   const std::function<Result<Room>(std::uint64_t file_bytes)>& take_room) {
+  auto made = std::make_unique<memlith_image>();
+  MEMLITH_TRY_ASSIGN(made->store, open_file_store(path, options, nullptr));
+  Store& store = session_of(made->store).store();
+  auto room = take_room(store.find("file")->size_bytes);
+  auto opened = room.ok() ? FileImage::open_private(store, *room) : Result<std::unique_ptr<FileImage>>(room.error());
+  if (!opened.ok()) {
+    const Status failed = opened.error();
+    const KeptSentence why;
+    (void)close_store(*made);
+    return failed;
+  }
+  made->image = std::move(*opened);
+  return made;
+}
+
 Status close_image(std::unique_ptr<memlith_image> image) { return close_store(*image); }
 
 Status commit_image(memlith_image& image, Range range, bool wait, bool is_last) {

@@ -1,6 +1,7 @@
 // Shared by the entry points of include/memlith/files.h and include/private/images.h. Floor: capi.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,10 @@ namespace memlith::core {
 Result<memlith_store*> open_file_store(const char* path, const memlith_store_options* options,
                                        std::shared_ptr<OpenFile> file);
 Result<std::unique_ptr<memlith_image>> open_image(const char* path, const memlith_store_options* options);
+// An image in private pages over the file. `take_room` takes addresses for a file of that length.
+Result<std::unique_ptr<memlith_image>>
+open_private_image(const char* path, const memlith_store_options* options,
+                   const std::function<Result<Room>(std::uint64_t file_bytes)>& take_room);
 Status close_image(std::unique_ptr<memlith_image> image);
 // Commits what changed in the range. Durable on ok, or captured if `wait` is false.
 Status commit_image(memlith_image& image, Range range, bool wait, bool is_last = false);

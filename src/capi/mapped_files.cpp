@@ -21,31 +21,39 @@ using namespace memlith::core;
 
 namespace {
 
-struct Mapping {
-  std::byte* begin = nullptr;
-  std::uint64_t bytes = 0;
-  std::uint64_t offset = 0;
-};
-
+// A file lies at one place in the process, as long as it has mappings; a page of it may be mapped several times.
 struct MappedFile {
   dev_t device = 0;
   ino_t inode = 0;
   std::unique_ptr<memlith_image> image;
-  std::vector<Mapping> mappings;
+  std::vector<Range> mappings;  // whole pages of the file, the newest last
+
+  [[nodiscard]] std::byte* begin() const { return image->image->address(); }
+  // The pages of the file that would lie there.
+  [[nodiscard]] Range at(const std::byte* address, std::uint64_t bytes) const;
+};
+
+// A call of memlith_mmap.
+struct Wish {
+  std::byte* address;
+  std::uint64_t bytes;  // whole pages
+  std::uint64_t offset;
+  int flags;
+  [[nodiscard]] bool is_fixed() const { return (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != 0; }
+  [[nodiscard]] bool replaces() const { return (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE; }
 };
 
 class MappedFiles {
  public:
-  Result<void*> map(void* address, std::size_t bytes, int protection, int flags, int fd, off_t offset)
-      MEMLITH_EXCLUDES(mutex_);
+  Result<void*> map(void* address, std::size_t bytes, int flags, int fd, off_t offset) MEMLITH_EXCLUDES(mutex_);
   Status sync(std::byte* address, std::size_t bytes, int flags) MEMLITH_EXCLUDES(mutex_);
   Status unmap(std::byte* address, std::size_t bytes) MEMLITH_EXCLUDES(mutex_);
   Status resize(int fd, off_t bytes) MEMLITH_EXCLUDES(mutex_);
 
  private:
   using File = std::shared_ptr<MappedFile>;
-  Result<File> file_of(int fd, std::uint32_t flags) MEMLITH_REQUIRES(mutex_);
-  Status unmap_parts(std::byte* begin, std::byte* end, bool keep_addresses) MEMLITH_REQUIRES(mutex_);
+  Result<File> file_of(int fd, const Wish& wish) MEMLITH_REQUIRES(mutex_);
+  Result<Room> take_room(const Wish& wish, std::uint64_t file_bytes) MEMLITH_REQUIRES(mutex_);
   Status close_unused() MEMLITH_REQUIRES(mutex_);
 
   Mutex mutex_;
@@ -76,7 +84,7 @@ Result<std::string> path_of(int fd, const struct stat& seen) {
 
 Status check_arguments(std::size_t bytes, int flags, int fd, off_t offset) {
   const int type = flags & MAP_TYPE;
-  if (type != MAP_SHARED && type != MAP_SHARED_VALIDATE) {
+  if ((type != MAP_SHARED && type != MAP_SHARED_VALIDATE) || (flags & MAP_ANONYMOUS) != 0) {
     return fail(Errc::invalid, Detail::argument,
                 "memlith_mmap maps files shared (MAP_SHARED); what is stored to a private mapping reaches no file");
   }
@@ -94,7 +102,93 @@ Status check_arguments(std::size_t bytes, int flags, int fd, off_t offset) {
   return kOk;
 }
 
-Result<std::shared_ptr<MappedFile>> MappedFiles::file_of(int fd, std::uint32_t flags) {
+Range MappedFile::at(const std::byte* address, std::uint64_t bytes) const {
+  const auto place = reinterpret_cast<std::uintptr_t>(begin());
+  const std::uintptr_t end = place + image->image->reserve();
+  const auto from = std::clamp(reinterpret_cast<std::uintptr_t>(address), place, end);
+  const auto to = std::clamp(reinterpret_cast<std::uintptr_t>(address) + bytes, from, end);
+  return {from - place, to - from};
+}
+
+Range common(Range a, Range b) {
+  const std::uint64_t from = std::max(a.offset, b.offset);
+  const std::uint64_t to = std::min(a.offset + a.bytes, b.offset + b.bytes);
+  return {from, from < to ? to - from : 0};
+}
+
+// Adds to `rest` what `range` has and `taken` has not.
+void add_rest(Range range, Range taken, std::vector<Range>& rest) {
+  const Range both = common(range, taken);
+  if (both.bytes == 0) return rest.push_back(range);
+  const std::uint64_t end = range.offset + range.bytes;
+  const std::uint64_t both_end = both.offset + both.bytes;
+  if (range.offset < both.offset) rest.push_back({range.offset, both.offset - range.offset});
+  if (both_end < end) rest.push_back({both_end, end - both_end});
+}
+
+// Ends the mapping of each of these pages that was made last; `all`: every one.
+void end_mappings(std::vector<Range>& mappings, Range pages, bool all) {
+  std::vector<Range> wanted{pages};
+  std::vector<Range> kept;
+  for (auto mapping = mappings.rbegin(); mapping != mappings.rend(); ++mapping) {
+    std::vector<Range> parts{*mapping};
+    std::vector<Range> still_wanted;
+    for (const Range& range : wanted) {
+      std::vector<Range> left;
+      for (const Range& part : parts) add_rest(part, range, left);
+      parts.swap(left);
+      add_rest(range, *mapping, still_wanted);
+    }
+    kept.insert(kept.end(), parts.begin(), parts.end());
+    if (!all) wanted.swap(still_wanted);
+  }
+  std::reverse(kept.begin(), kept.end());
+  mappings.swap(kept);
+}
+
+// Room that is larger than the mapping, so that later ones find the file's other pages beside it.
+constexpr std::uint64_t kRoomBytes = 64 * kGiB;
+
+Result<Room> MappedFiles::take_room(const Wish& wish, std::uint64_t file_bytes) {
+  const std::uint64_t least = wish.offset + wish.bytes;
+  const auto wanted = reinterpret_cast<std::uintptr_t>(wish.address) - wish.offset;
+  const bool has_address = reinterpret_cast<std::uintptr_t>(wish.address) > wish.offset;
+  if (!wish.is_fixed()) {
+    const std::uint64_t most = std::max({least, round_up(file_bytes, host_page_bytes()), kRoomBytes});
+    for (const std::uint64_t bytes : {most, least}) {
+      if (!has_address || wanted % host_page_bytes() != 0) break;
+      if (reserve_addresses(wanted, bytes).ok()) return Room{wanted, bytes};
+    }
+    return find_room(least, most);
+  }
+  if (!has_address || wanted % host_page_bytes() != 0) {
+    return fail(Errc::invalid, Detail::argument, "a file cannot lie {} bytes in front of the address {}", wish.offset,
+                static_cast<const void*>(wish.address));
+  }
+  for (const File& file : files_) {
+    if (!wish.replaces() || file->at(wish.address, wish.bytes).bytes == 0) continue;
+    return fail(Errc::invalid, Detail::argument,
+                "{} bytes at {}: another file that memlith_mmap has mapped lies there; unmap it first, or leave "
+                "MAP_FIXED out",
+                wish.bytes, static_cast<const void*>(wish.address));
+  }
+  if (!wish.replaces()) {
+    MEMLITH_TRY(reserve_addresses(wanted, least));
+    return Room{wanted, least};
+  }
+  // The file's pages in front of the mapping have their addresses, too.
+  if (wish.offset > 0) MEMLITH_TRY(reserve_addresses(wanted, wish.offset));
+  constexpr int kNothing = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  if (::mmap(wish.address, wish.bytes, PROT_NONE, kNothing, -1, 0) == MAP_FAILED) {
+    const Status failed = fail_errno(errno, Detail::mapping, "cannot map {} bytes at {}", wish.bytes,
+                                     static_cast<const void*>(wish.address));
+    if (wish.offset > 0) release_addresses(wanted, wish.offset);
+    return failed;
+  }
+  return Room{wanted, least};
+}
+
+Result<std::shared_ptr<MappedFile>> MappedFiles::file_of(int fd, const Wish& wish) {
   struct stat seen{};
   if (::fstat(fd, &seen) != 0) return fail_errno(errno, Detail::argument, "descriptor {}", fd);
   for (const File& file : files_) {
@@ -109,38 +203,39 @@ Result<std::shared_ptr<MappedFile>> MappedFiles::file_of(int fd, std::uint32_t f
   file->inode = seen.st_ino;
   memlith_store_options options{};
   options.struct_size = sizeof options;
-  options.flags = MEMLITH_OPEN_CREATE | flags;
-  MEMLITH_TRY_ASSIGN(file->image, open_image(path.c_str(), &options));
+  options.flags = MEMLITH_OPEN_CREATE | static_cast<std::uint32_t>(wish.flags & MEMLITH_IMAGE_GUARD);
+  const auto room = [this, &wish](std::uint64_t file_bytes)
+                        MEMLITH_REQUIRES(mutex_) { return take_room(wish, file_bytes); };
+  MEMLITH_TRY_ASSIGN(file->image, open_private_image(path.c_str(), &options, room));
   files_.push_back(file);
   return file;
 }
 
-Result<void*> MappedFiles::map(void* address, std::size_t bytes, int protection, int flags, int fd, off_t offset) {
-  const auto guard = static_cast<std::uint32_t>(flags & MEMLITH_IMAGE_GUARD);
-  flags &= ~MEMLITH_IMAGE_GUARD;
+Result<void*> MappedFiles::map(void* address, std::size_t bytes, int flags, int fd, off_t offset) {
   MEMLITH_TRY(check_arguments(bytes, flags, fd, offset));
+  const Wish wish{static_cast<std::byte*>(address), round_up(bytes, host_page_bytes()),
+                  static_cast<std::uint64_t>(offset), flags};
   const LockGuard lock(mutex_);
-  MEMLITH_TRY_ASSIGN(const File file, file_of(fd, guard));
-  auto* const wanted = static_cast<std::byte*>(address);
-  if ((flags & MAP_FIXED) != 0) MEMLITH_TRY(unmap_parts(wanted, wanted + round_up(bytes, host_page_bytes()), true));
-  void* const got = ::mmap(address, bytes, protection, flags, file->image->image->descriptor(), offset);
-  if (got == MAP_FAILED) {
-    const Status failed = fail_errno(errno, Detail::mapping, "cannot map {} bytes of the working image", bytes);
-    const KeptSentence why;
-    (void)close_unused();
-    return failed;
+  MEMLITH_TRY_ASSIGN(const File file, file_of(fd, wish));
+  MEMLITH_TRY(session_of(file->image->store).check_process());
+  const std::uint64_t reserve = file->image->image->reserve();
+  std::byte* const place = file->begin() + wish.offset;
+  if (wish.bytes > reserve || wish.offset > reserve - wish.bytes) {
+    return fail(Errc::no_memory, Detail::mapping,
+                "{} bytes at offset {}: the file lies at {}, where this process has {} bytes of addresses for it; map "
+                "the longest part first, or unmap the file before",
+                wish.bytes, wish.offset, static_cast<const void*>(file->begin()), reserve);
   }
-  auto* const begin = static_cast<std::byte*>(got);
-  const auto from = static_cast<std::uint64_t>(offset);
-  if (const Status watched = file->image->image->watch(begin, bytes, from); !watched.ok()) {
-    const KeptSentence why;
-    ::munmap(got, bytes);
-    (void)close_unused();
-    return watched;
+  if (wish.is_fixed() && place != wish.address) {
+    return fail(Errc::invalid, Detail::argument,
+                "the file lies at {} in this process, so its bytes from {} on have the address {}; leave MAP_FIXED "
+                "out, or unmap the file before",
+                static_cast<const void*>(file->begin()), wish.offset, static_cast<const void*>(place));
   }
-  file->mappings.push_back({begin, round_up(bytes, host_page_bytes()), from});
-  MEMLITH_TRY(close_unused());  // MAP_FIXED may have replaced the last mapping of another file
-  return got;
+  const Range pages{wish.offset, wish.bytes};
+  if (wish.is_fixed() && wish.replaces()) end_mappings(file->mappings, pages, true);
+  file->mappings.push_back(pages);
+  return place;
 }
 
 Status MappedFiles::sync(std::byte* address, std::size_t bytes, int flags) {
@@ -155,14 +250,17 @@ Status MappedFiles::sync(std::byte* address, std::size_t bytes, int flags) {
   std::uint64_t covered = 0;
   {
     const LockGuard lock(mutex_);
+    std::vector<Range> mapped;
     for (const File& file : files_) {
-      for (const Mapping& mapping : file->mappings) {
-        std::byte* const from = std::max(address, mapping.begin);
-        std::byte* const to = std::min(address + round_up(bytes, host_page_bytes()), mapping.begin + mapping.bytes);
-        if (from >= to) continue;
-        const auto count = static_cast<std::uint64_t>(to - from);
-        parts.emplace_back(file, Range{mapping.offset + static_cast<std::uint64_t>(from - mapping.begin), count});
-        covered += count;
+      const Range wanted = file->at(address, round_up(bytes, host_page_bytes()));
+      mapped.clear();
+      for (const Range& mapping : file->mappings) {
+        if (const Range both = common(mapping, wanted); both.bytes > 0) mapped.push_back(both);
+      }
+      normalize(mapped);
+      for (const Range& range : mapped) {
+        parts.emplace_back(file, range);
+        covered += range.bytes;
       }
     }
   }
@@ -173,34 +271,10 @@ Status MappedFiles::sync(std::byte* address, std::size_t bytes, int flags) {
     return status;
   }
   for (const auto& [file, range] : parts) {
+    FileImage& image = *file->image->image;
     MEMLITH_TRY(session_of(file->image->store).check_process());
-    MEMLITH_TRY(mode == 0 ? file->image->image->rollback(range) : commit_image(*file->image, range, mode == MS_SYNC));
-  }
-  return kOk;
-}
-
-// Takes [begin, end) out of all mappings. With `keep_addresses`, something else is about to be mapped there.
-Status MappedFiles::unmap_parts(std::byte* begin, std::byte* end, bool keep_addresses) {
-  for (const File& file : files_) {
-    std::vector<Mapping> left;
-    for (const Mapping& mapping : file->mappings) {
-      std::byte* const from = std::max(begin, mapping.begin);
-      std::byte* const to = std::min(end, mapping.begin + mapping.bytes);
-      if (from >= to) {
-        left.push_back(mapping);
-        continue;
-      }
-      const auto count = static_cast<std::size_t>(to - from);
-      MEMLITH_TRY(file->image->image->unwatch(from, count));
-      if (!keep_addresses && ::munmap(from, count) != 0) return fail_errno(errno, Detail::mapping, "munmap");
-      const auto before = static_cast<std::uint64_t>(from - mapping.begin);
-      const std::uint64_t until = before + count;
-      if (before > 0) left.push_back({mapping.begin, before, mapping.offset});
-      if (until < mapping.bytes) {
-        left.push_back({to, mapping.bytes - until, mapping.offset + until});
-      }
-    }
-    file->mappings.swap(left);
+    MEMLITH_TRY(mode == 0 ? image.rollback(range) : commit_image(*file->image, range, mode == MS_SYNC));
+    image.keep_to_memory();
   }
   return kOk;
 }
@@ -227,7 +301,10 @@ Status MappedFiles::unmap(std::byte* address, std::size_t bytes) {
   }
   const LockGuard lock(mutex_);
   for (const File& file : files_) MEMLITH_TRY(session_of(file->image->store).check_process());
-  MEMLITH_TRY(unmap_parts(address, address + round_up(bytes, host_page_bytes()), false));
+  const std::uint64_t whole = round_up(bytes, host_page_bytes());
+  for (const File& file : files_) {
+    if (const Range pages = file->at(address, whole); pages.bytes > 0) end_mappings(file->mappings, pages, false);
+  }
   return close_unused();
 }
 
@@ -260,10 +337,10 @@ bool succeeded(Body&& body) {
 
 extern "C" {
 
-void* memlith_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+void* memlith_mmap(void* address, size_t bytes, int /*protection*/, int flags, int fd, off_t offset) {
   void* got = MAP_FAILED;
   (void)succeeded([&]() -> Status {
-    MEMLITH_TRY_ASSIGN(got, mapped_files().map(address, bytes, protection, flags, fd, offset));
+    MEMLITH_TRY_ASSIGN(got, mapped_files().map(address, bytes, flags, fd, offset));
     return kOk;
   });
   return got;

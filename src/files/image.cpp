@@ -1,59 +1,18 @@
 #include "files/image.hpp"
 
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string>
-
-#include "base/bytes.hpp"
-
-#ifndef MFD_CLOEXEC
-#define MFD_CLOEXEC 1U
-#endif
+#include <utility>
 
 namespace memlith::core {
 
 namespace {
 
 constexpr std::uint64_t kCopyBytes = 1 * kMiB;
-constexpr std::uint64_t kMappedBytesWanted = 1ull << 40;
-constexpr std::uint64_t kMappedBytesLeast = 1 * kGiB;
 constexpr std::uint64_t kTwinnedBytes = 64 * kMiB;
 constexpr std::uint64_t kExtentBytesMax = 1 * kGiB;
-
-// Memory that the machine can give without swapping; no limit if the kernel does not say.
-std::uint64_t memory_available() {
-  const std::string text = text_of("/proc/meminfo");
-  const auto kib_of = [&text](const char* name, unsigned long long otherwise) {
-    const std::size_t found = text.find(name);
-    return found == text.npos ? otherwise : std::strtoull(&text[found + std::strlen(name)], nullptr, 10);
-  };
-  if (text.empty()) return kWholeFile;
-  const unsigned long long available = kib_of("MemAvailable:", kWholeFile / kKiB);
-  const unsigned long long swap = kib_of("SwapFree:", 0);
-  return (available + swap) * kKiB;
-}
-
-Status transfer(bool write, int fd, std::uint64_t offset, std::byte* bytes, std::uint64_t count) {
-  while (count > 0) {
-    const ssize_t done = write ? ::pwrite(fd, bytes, count, static_cast<off_t>(offset))
-                               : ::pread(fd, bytes, count, static_cast<off_t>(offset));
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return fail_errno(errno, Detail::mapping, "cannot {} the working image", write ? "write" : "read");
-    if (done == 0) break;
-    offset += static_cast<std::uint64_t>(done);
-    bytes += done;
-    count -= static_cast<std::uint64_t>(done);
-  }
-  std::memset(bytes, 0, write ? 0 : count);  // beyond the end
-  return kOk;
-}
 
 void cut_off(std::vector<Range>& ranges, std::uint64_t end) {
   while (!ranges.empty() && ranges.back().offset + ranges.back().bytes > end) {
@@ -64,6 +23,18 @@ void cut_off(std::vector<Range>& ranges, std::uint64_t end) {
     }
   }
 }
+
+// A memory has collected, and gives back what is not kept.
+struct Collected {
+  ImageMemory* memory;
+  explicit Collected(ImageMemory* of) : memory(of) {}
+  ~Collected() {
+    if (memory != nullptr) memory->give_back();
+  }
+  Collected(const Collected&) = delete;
+  Collected& operator=(const Collected&) = delete;
+  void keep(Range part) { std::exchange(memory, nullptr)->keep(part); }
+};
 
 }  // namespace
 
@@ -76,39 +47,23 @@ Result<std::unique_ptr<FileImage>> FileImage::open(Store& store, std::uint64_t a
   return image;
 }
 
-// Zeros take no memory.
-Result<Descriptor> FileImage::make_memory(const std::string& path, std::uint64_t bytes, const Reader& read) {
-  if (const std::uint64_t available = memory_available(); bytes > available) {
-    return fail(Errc::no_memory, Detail::mapping,
-                "{}: the file has {} bytes, and its working image has to fit into memory, of which {} bytes are "
-                "available; add memory or swap space, or use the file without memlith",
-                path, bytes, available);
-  }
-  Descriptor memory(above_standard(::memfd_create("memlith", MFD_CLOEXEC)));
-  if (memory.get() < 0) return fail_errno(errno, Detail::mapping, "cannot make a working image in memory");
-  if (::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0) {
-    return fail_errno(errno, Detail::mapping, "cannot make a working image of {} bytes", bytes);
-  }
-  MEMLITH_ASSERT(memory.get() > STDERR_FILENO);  // a program may close the standard descriptors
-  std::vector<std::byte> piece(std::min(kCopyBytes, bytes));
-  for (std::uint64_t at = 0; at < bytes; at += piece.size()) {
-    const auto part = std::span(piece).first(std::min<std::uint64_t>(piece.size(), bytes - at));
-    MEMLITH_TRY(read(at, part));
-    if (!is_zero(part)) MEMLITH_TRY(transfer(true, memory.get(), at, part.data(), part.size()));
-  }
-  return memory;
+Result<std::unique_ptr<FileImage>> FileImage::open_private(Store& store, const Room& room,
+                                                           std::uint64_t ahead_bytes_min) {
+  auto image = std::unique_ptr<FileImage>(new FileImage(store, ahead_bytes_min));
+  MEMLITH_TRY(image->load_private(room));
+  return image;
 }
 
 Result<Descriptor> FileImage::read_file(Device& file) {
   MEMLITH_TRY_ASSIGN(const std::uint64_t bytes, file.size());
-  return make_memory(file.path(), bytes,
-                     [&file](std::uint64_t offset, std::span<std::byte> target) { return file.read(offset, target); });
+  return MemfdMemory::read_into_memory(file.path(), bytes, [&file](std::uint64_t offset, std::span<std::byte> target) {
+    return file.read(offset, target);
+  });
 }
 
-Status FileImage::load(Descriptor memory, bool is_equal) {
-  const LockGuard lock(mutex_);
+Result<ObjectInfo> FileImage::begin() {
   const std::optional<ObjectInfo> info = store_.find("file");
-  MEMLITH_ASSERT(base_ == nullptr && committed_lsn_ == nullptr);
+  MEMLITH_ASSERT(memory_ == nullptr && committed_lsn_ == nullptr);
   if (!store_.one_file() || store_.read_only() || !info.has_value()) {
     return fail(Errc::invalid, Detail::argument, "{}: not a file that is open for writing", store_.path());
   }
@@ -117,47 +72,40 @@ Status FileImage::load(Descriptor memory, bool is_equal) {
   last_lsn_ = Lsn{committed_lsn_->load()};
   MEMLITH_TRY(store_.bring_home(last_lsn_));
   MEMLITH_TRY_ASSIGN(twins_, Twins::make(kTwinnedBytes));
-  if (memory.get() >= 0) {
-    memory_ = std::move(memory);
-    suspect_ = !is_equal;
-    MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
-    return map(size);
+  return *info;
+}
+
+Status FileImage::load(Descriptor memory, bool is_equal) {
+  const LockGuard lock(mutex_);
+  MEMLITH_TRY(begin().status());
+  suspect_ = memory.get() >= 0 && !is_equal;
+  if (memory.get() < 0) {
+    const MemfdMemory::Reader read_home = [this](std::uint64_t offset, std::span<std::byte> target) {
+      return store_.read_home_into(kFile, offset, target);
+    };
+    MEMLITH_TRY_ASSIGN(memory, MemfdMemory::read_into_memory(store_.path(), committed_bytes_, read_home));
   }
-  const Reader read_home = [this](std::uint64_t offset, std::span<std::byte> target) {
-    return store_.read_home_into(kFile, offset, target);
-  };
-  MEMLITH_TRY_ASSIGN(memory_, make_memory(store_.path(), committed_bytes_, read_home));
-  return map(committed_bytes_);
+  auto made = std::make_unique<MemfdMemory>(std::move(memory));
+  memfd_ = made.get();
+  memory_ = std::move(made);
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, memory_->length());
+  return memory_->reach(size);
 }
 
-FileImage::~FileImage() {
-  if (base_ != nullptr) ::munmap(base_, mapped_bytes_);
-}
-
-// Reserves addresses for growth: they cost nothing until they are read.
-Status FileImage::map(std::uint64_t size_bytes) {
-  if (size_bytes <= mapped_bytes_) return kOk;
-  MEMLITH_ASSERT((base_ == nullptr) == (mapped_bytes_ == 0));
-  if (base_ != nullptr) ::munmap(base_, mapped_bytes_);
-  base_ = nullptr;
-  mapped_bytes_ = 0;
-  const std::uint64_t least = std::max(round_up(size_bytes, kPageBytes), kMappedBytesLeast);
-  for (std::uint64_t bytes = std::max(kMappedBytesWanted, 2 * least);; bytes = std::max(bytes / 4, least)) {
-    void* const got = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, memory_.get(), 0);
-    if (got != MAP_FAILED) {
-      base_ = static_cast<std::byte*>(got);
-      mapped_bytes_ = bytes;
-      MEMLITH_ASSERT(mapped_bytes_ >= size_bytes);
-      return kOk;
-    }
-    if (bytes == least) return fail_errno(errno, Detail::mapping, "cannot map {} bytes of the working image", bytes);
+Status FileImage::load_private(const Room& room) {
+  const LockGuard lock(mutex_);
+  auto begun = begin();
+  if (!begun.ok()) {
+    release_addresses(room.address, room.bytes);
+    return begun.error();
   }
-}
-
-Result<std::uint64_t> FileImage::length() const {
-  struct stat seen{};
-  if (::fstat(memory_.get(), &seen) != 0) return fail_errno(errno, Detail::mapping, "cannot look at the working image");
-  return static_cast<std::uint64_t>(seen.st_size);
+  begun->address = room.address;
+  begun->reserve_bytes = room.bytes;
+  MEMLITH_TRY_ASSIGN(auto made, PrivateMemory::make(store_, *begun));
+  private_ = made.get();
+  memory_ = std::move(made);
+  budget_.emplace(0);
+  return kOk;
 }
 
 std::uint64_t FileImage::committed_bytes() const {
@@ -169,18 +117,12 @@ std::uint64_t FileImage::committed_bytes() const {
 
 Status FileImage::watch(std::byte* address, std::uint64_t bytes, std::uint64_t offset) {
   const LockGuard lock(mutex_);
-  if (watches_ == nullptr) {
-    MEMLITH_TRY_ASSIGN(watches_, Watches::make());
-  }
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
-  return watches_->add(address, bytes, offset, size);
+  return memfd_->watch(address, bytes, offset);
 }
 
 Status FileImage::unwatch(const std::byte* address, std::uint64_t bytes) {
   const LockGuard lock(mutex_);
-  if (watches_ == nullptr) return kOk;
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
-  return watches_->remove(address, bytes, size, changed_);
+  return memfd_->unwatch(address, bytes, changed_);
 }
 
 Status FileImage::note(std::uint64_t offset, std::uint64_t bytes) {
@@ -199,9 +141,12 @@ Status FileImage::note(std::uint64_t offset, std::uint64_t bytes) {
 
 Status FileImage::cut(std::uint64_t bytes) {
   const LockGuard lock(mutex_);
-  if (::ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0) {
-    return fail_errno(errno, Detail::mapping, "cannot give the working image {} bytes", bytes);
+  if (memory_->lies_on_file()) {
+    MEMLITH_TRY(store_.check_process());
+    MEMLITH_TRY(store_.failure());
+    MEMLITH_TRY(reserve(bytes, false));
   }
+  MEMLITH_TRY(memory_->set_length(bytes));
   shortest_bytes_ = std::min(shortest_bytes_, bytes);
   return kOk;
 }
@@ -211,20 +156,20 @@ void FileImage::suspect() {
   suspect_ = true;
 }
 
-// Leaves in changed_ all pages that may differ from the last commit, sorted.
+// Leaves in changed_ all pages that may differ from the last commit, sorted. A Collected is there.
 Status FileImage::find_changes(std::uint64_t size_bytes) {
   shortest_bytes_ = std::min(shortest_bytes_, size_bytes);
-  if (watches_ != nullptr) {
-    MEMLITH_TRY_ASSIGN(const bool all_known, watches_->collect(size_bytes, changed_));
-    suspect_ = suspect_ || !all_known;
-  }
+  MEMLITH_TRY_ASSIGN(const bool all_known, memory_->collect(size_bytes, changed_));
+  suspect_ = suspect_ || !all_known;
   if (suspect_) MEMLITH_TRY(compare_with_file(size_bytes));
   suspect_ = false;  // what differs is in changed_
   if (const Range gone = cut_off_by_length(size_bytes); gone.bytes > 0) {
     const std::uint64_t begin = round_down(gone.offset, kPageBytes);
     changed_.push_back({begin, gone.offset + gone.bytes - begin});
   }
-  if (size_bytes > longest_bytes_) MEMLITH_TRY(add_data(round_down(longest_bytes_, kPageBytes), size_bytes));
+  if (size_bytes > longest_bytes_) {
+    MEMLITH_TRY(memory_->add_data(round_down(longest_bytes_, kPageBytes), size_bytes, changed_));
+  }
   normalize(changed_);
   cut_off(changed_, size_bytes);
   MEMLITH_ASSERT(changed_.empty() || changed_.back().offset + changed_.back().bytes <= size_bytes);
@@ -239,23 +184,6 @@ Range FileImage::cut_off_by_length(std::uint64_t size_bytes) const {
   return {begin, begin < end ? end - begin : 0};
 }
 
-// Beyond every committed length the file is zeros, and so is what the image has no memory for.
-Status FileImage::add_data(std::uint64_t begin, std::uint64_t end) {
-  MEMLITH_ASSERT(begin % kPageBytes == 0);
-  while (begin < end) {
-    const off_t data = ::lseek(memory_.get(), static_cast<off_t>(begin), SEEK_DATA);
-    if (data < 0 && errno == ENXIO) return kOk;
-    const off_t hole = data < 0 ? -1 : ::lseek(memory_.get(), data, SEEK_HOLE);
-    if (hole < 0) return fail_errno(errno, Detail::mapping, "cannot look for data in the working image");
-    const std::uint64_t until = std::min(static_cast<std::uint64_t>(hole), end);
-    if (static_cast<std::uint64_t>(data) < until) {
-      changed_.push_back({static_cast<std::uint64_t>(data), until - static_cast<std::uint64_t>(data)});
-    }
-    begin = static_cast<std::uint64_t>(hole);
-  }
-  return kOk;
-}
-
 Status FileImage::compare_with_file(std::uint64_t size_bytes) {
   MEMLITH_TRY(store_.bring_home(last_lsn_));
   return find_differences(std::min(size_bytes, committed_bytes_), changed_);
@@ -264,7 +192,7 @@ Status FileImage::compare_with_file(std::uint64_t size_bytes) {
 Result<bool> FileImage::is_as_told() {
   const LockGuard lock(mutex_);
   MEMLITH_TRY(store_.bring_all_home());
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, memory_->length());
   std::vector<Range> found;
   MEMLITH_TRY(find_differences(std::min(size, committed_bytes_), found));
   normalize(changed_);
@@ -284,7 +212,7 @@ Status FileImage::find_differences(std::uint64_t end, std::vector<Range>& found)
   for (std::uint64_t at = 0; at < end; at += kCopyBytes) {
     const std::uint64_t count = std::min(kCopyBytes, end - at);
     MEMLITH_TRY(store_.read_home_into(kFile, at, std::span(home).first(count)));
-    MEMLITH_TRY(transfer(false, memory_.get(), at, now.data(), count));
+    MEMLITH_TRY(memory_->read(at, std::span(now).first(count)));
     for (std::uint64_t page = 0; page < count; page += kPageBytes) {
       if (std::memcmp(&home[page], &now[page], std::min(kPageBytes, count - page)) != 0) {
         found.push_back({at + page, kPageBytes});
@@ -294,14 +222,14 @@ Status FileImage::find_differences(std::uint64_t end, std::vector<Range>& found)
   return kOk;
 }
 
-// Divides changed_ into what lies in the range and what does not.
-void FileImage::choose(Range range, std::uint64_t size_bytes) {
+// Divides changed_ into what lies in the pages of the range, which are returned, and what does not.
+Range FileImage::choose(Range range, std::uint64_t size_bytes) {
   chosen_.clear();
   left_.clear();
-  const std::uint64_t begin = round_down(range.offset, kPageBytes);
-  const std::uint64_t end = range.bytes >= size_bytes - std::min(size_bytes, begin)
-                                ? size_bytes
-                                : round_up(range.offset + range.bytes, kPageBytes);
+  const std::uint64_t begin = round_down(range.offset, host_page_bytes());
+  const bool to_end = range.bytes >= size_bytes - std::min(size_bytes, begin);
+  const std::uint64_t wanted_end = to_end ? size_bytes : round_up(range.offset + range.bytes, host_page_bytes());
+  const std::uint64_t end = std::min(wanted_end, memory_->reachable());
   for (const Range& each : changed_) {
     const std::uint64_t until = each.offset + each.bytes;
     const std::uint64_t from = std::clamp(begin, each.offset, until);
@@ -311,12 +239,14 @@ void FileImage::choose(Range range, std::uint64_t size_bytes) {
     if (from < to) chosen_.push_back({from, to - from});
     if (to < until) left_.push_back({to, until - to});
   }
+  return {begin, to_end ? kWholeFile - begin : wanted_end - begin};
 }
 
 Result<std::uint64_t> FileImage::changed_bytes() {
   const LockGuard lock(mutex_);
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
-  MEMLITH_TRY(map(size));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, memory_->length());
+  MEMLITH_TRY(memory_->reach(size));
+  const Collected collected{memory_.get()};
   MEMLITH_TRY(find_changes(size));
   std::uint64_t bytes = size != committed_bytes_ ? 1 : 0;
   for (const Range& each : changed_) bytes += each.bytes;
@@ -347,18 +277,21 @@ Result<Lsn> FileImage::capture(Range range, bool will_sync, bool is_last) {
   const LockGuard lock(mutex_);
   MEMLITH_TRY(store_.check_process());
   MEMLITH_TRY(store_.failure());
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, length());
-  MEMLITH_TRY(map(size));
+  MEMLITH_TRY_ASSIGN(const std::uint64_t size, memory_->length());
+  MEMLITH_TRY(memory_->reach(size));
+  Collected collected{memory_.get()};
   MEMLITH_TRY(find_changes(size));
   if (!changed_.empty() || size != committed_bytes_) MEMLITH_TRY(store_.put_guard());
   MEMLITH_TRY(reserve(size, is_last));
   const bool regrown = cut_off_by_length(size).bytes > 0;
-  choose(range, size);
+  const Range part = choose(range, size);
   if (shortest_bytes_ < committed_bytes_) twins_->clear();  // of bytes that were cut off
   const bool nothing = chosen_.empty() && size == committed_bytes_ && !regrown;
   if (nothing) return last_lsn_;  // others may be writing what they captured
-  MEMLITH_ASSERT(size <= reserved_bytes_ && size <= mapped_bytes_);
-  return append(size, will_sync);
+  MEMLITH_ASSERT(size <= reserved_bytes_);
+  MEMLITH_TRY_ASSIGN(const Lsn end, append(size, will_sync));
+  collected.keep(part);
+  return end;
 }
 
 // For the pages that the commit does not take.
@@ -388,8 +321,10 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
   pieces_.clear();
   extents_.clear();
   sources_.clear();
-  twins_->reduce(base_, chosen_, nullptr, pieces_);
-  add_zeros(cut_off_by_length(size_bytes));
+  const Range gone = cut_off_by_length(size_bytes);
+  // Where the file was cut, its home may have bytes that a recovery cuts off.
+  twins_->reduce(memory_->base(), chosen_, gone.bytes > 0 ? nullptr : memory_->twin_reader(committed_bytes_), pieces_);
+  add_zeros(gone);
   for (const SourceExtent& piece : pieces_) {
     std::uint64_t done = 0;
     MEMLITH_ASSERT(piece.range.offset + piece.range.bytes <= size_bytes);
@@ -411,6 +346,7 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
     MEMLITH_TRY_ASSIGN(last_lsn_, store_.commit_weak({extents_, sources_, sizes}, will_sync));
     MEMLITH_ASSERT(last_lsn_ > before);
     committed_lsn_->store(last_lsn_.value);
+    for (const SourceExtent& piece : pieces_) memory_->note_logged(piece.range, last_lsn_);
   }
   taken.twins->accept();
   taken.twins = nullptr;
@@ -423,15 +359,20 @@ Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
 
 // ---- rollback --------------------------------------------------------------------------------------------------
 
-// Reads the range from the file.
-Status FileImage::restore(Range range) {
-  MEMLITH_ASSERT(range.bytes > 0);
-  std::vector<std::byte> bytes(std::min(kCopyBytes, range.bytes));
-  const std::uint64_t end = std::min(range.offset + range.bytes, committed_bytes_);
-  for (std::uint64_t at = range.offset; at < end; at += bytes.size()) {
-    const auto part = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), end - at));
-    MEMLITH_TRY(store_.read_home_into(kFile, at, part));
-    MEMLITH_TRY(transfer(true, memory_.get(), at, part.data(), part.size()));
+Status FileImage::restore_chosen() {
+  const auto read = [this](std::uint64_t offset, std::span<std::byte> target) MEMLITH_REQUIRES(mutex_) -> Status {
+    const std::uint64_t has = committed_bytes_ - std::min(offset, committed_bytes_);
+    const std::size_t count = std::min<std::uint64_t>(target.size(), has);
+    if (count > 0) MEMLITH_TRY(store_.read_home_into(kFile, offset, target.first(count)));
+    std::memset(target.data() + count, 0, target.size() - count);
+    return kOk;
+  };
+  const std::uint64_t home_end = round_down(committed_bytes_, host_page_bytes());
+  for (const Range& each : chosen_) {
+    const std::uint64_t end = each.offset + each.bytes;
+    const std::uint64_t from = std::clamp(home_end, each.offset, end);
+    if (each.offset < from) MEMLITH_TRY(memory_->restore({each.offset, from - each.offset}, read, true));
+    if (from < end) MEMLITH_TRY(memory_->restore({from, end - from}, read, false));
   }
   return kOk;
 }
@@ -441,32 +382,49 @@ Status FileImage::rollback(Range range) {
   MEMLITH_TRY(store_.check_process());
   MEMLITH_TRY(store_.bring_home(last_lsn_));
   const bool whole = range.offset == 0 && range.bytes == kWholeFile;
-  MEMLITH_TRY_ASSIGN(std::uint64_t size, length());
+  MEMLITH_TRY_ASSIGN(std::uint64_t size, memory_->length());
+  Collected collected{memory_.get()};
   MEMLITH_TRY(find_changes(size));
   if (whole && size != committed_bytes_) {
-    if (::ftruncate(memory_.get(), static_cast<off_t>(committed_bytes_)) != 0) {
-      return fail_errno(errno, Detail::mapping, "cannot put the working image back to {} bytes", committed_bytes_);
-    }
+    MEMLITH_TRY(memory_->set_length(committed_bytes_));
     if (size < committed_bytes_)
       changed_.push_back({round_down(size, kPageBytes), committed_bytes_ - size + kPageBytes});
     normalize(changed_);
     size = committed_bytes_;
     cut_off(changed_, size);
   }
-  choose(range, size);
-  for (const Range& each : chosen_) {
-    MEMLITH_TRY(restore(each));
-    const std::uint64_t beyond = std::max(each.offset, committed_bytes_);
-    if (beyond >= each.offset + each.bytes) continue;
-    std::vector<std::byte> zeros(std::min(kCopyBytes, each.offset + each.bytes - beyond));
-    for (std::uint64_t at = beyond; at < each.offset + each.bytes; at += zeros.size()) {
-      MEMLITH_TRY(transfer(true, memory_.get(), at, zeros.data(),
-                           std::min<std::uint64_t>(zeros.size(), each.offset + each.bytes - at)));
-    }
-  }
+  const Range part = choose(range, size);
+  MEMLITH_TRY(restore_chosen());
+  collected.keep(part);
   changed_.swap(left_);
   if (whole) shortest_bytes_ = kWholeFile;
   return kOk;
+}
+
+// ---- memory ----------------------------------------------------------------------------------------------------
+
+Status FileImage::release() {
+  Lsn newest;
+  {
+    const LockGuard lock(mutex_);
+    newest = last_lsn_;
+  }
+  MEMLITH_TRY(store_.check_process());
+  MEMLITH_TRY(store_.bring_home(newest));
+  const LockGuard lock(mutex_);
+  if (store_.home_lsn() < last_lsn_) return kOk;  // another thread has committed since: the next call releases
+  twins_->clear();
+  return memory_->release();
+}
+
+// The commit before was made, whatever happens here.
+void FileImage::keep_to_memory() {
+  {
+    const LockGuard lock(mutex_);
+    if (!budget_->used_up(memory_->copied_bytes())) return;
+  }
+  const KeptSentence sentence;
+  (void)release();
 }
 
 }  // namespace memlith::core

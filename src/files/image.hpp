@@ -1,12 +1,12 @@
-// The working image of an ordinary file: memory that a program maps, reads and writes in place of the file, and whose
-// state a commit makes durable in the file, all or nothing. Floor: files.
+// The working image of an ordinary file: memory that a program uses in place of the file, and whose state a commit
+// makes durable in the file, all or nothing. Floor: files.
 //
-// The image is a file in memory (memfd). The program gets descriptors of it and maps it shared, as often and where it
-// likes, so the kernel keeps all mappings and all file I/O coherent. The user's file itself is never mapped for writing
-// and is written by replay alone (invariant 1).
+// A program that also reads and writes by descriptors gets a file in memory (MemfdMemory); one that only maps the file
+// gets private pages over it (PrivateMemory). The user's file itself is never mapped for writing and is written by
+// replay alone (invariant 1).
 //
-// Changes since the last commit are known from four sources: watched mappings (Watches); note(), for writes through
-// descriptors; cut(), for a file that was shorter in between; and the data that lies beyond every length that
+// Changes since the last commit are known from four sources: the stores that the memory finds; note(), for writes
+// through descriptors; cut(), for a file that was shorter in between; and the data that lies beyond every length that
 // the file had in a commit. If any of them may have missed something, suspect() lets the next commit compare the whole
 // image with the file.
 //
@@ -15,15 +15,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/descriptor.hpp"
+#include "base/memory_budget.hpp"
 #include "base/sync.hpp"
-#include "files/watches.hpp"
+#include "files/memfd_memory.hpp"
+#include "files/private_memory.hpp"
 #include "region/twins.hpp"
 #include "store/store.hpp"
 
@@ -41,24 +43,42 @@ class FileImage {
                                                  Descriptor memory = Descriptor(), bool is_equal = false);
   // A working image of a file without a store.
   static Result<Descriptor> read_file(Device& file);
-  ~FileImage();
+  // An image in private pages over the file, from `room` on, which this process has taken, and of which the image
+  // disposes, also after a failure. It has no descriptor.
+  static Result<std::unique_ptr<FileImage>> open_private(Store& store, const Room& room,
+                                                         std::uint64_t ahead_bytes_min = 1 * kMiB);
+  ~FileImage() = default;
   FileImage(const FileImage&) = delete;
   FileImage& operator=(const FileImage&) = delete;
 
-  // The image, readable and writable; stays open as long as this object.
-  [[nodiscard]] int descriptor() const { return memory_.get(); }
+  // ---- of an image that was opened by open()
+  // Readable and writable; stays open as long as this object.
+  [[nodiscard]] int descriptor() const { return memfd_->descriptor(); }
   // The image outlives this object, which is good for nothing else any more.
-  Descriptor take_memory() { return std::move(memory_); }
-
+  Descriptor take_memory() { return memfd_->take(); }
   // See Watches.
   Status watch(std::byte* address, std::uint64_t bytes, std::uint64_t offset) MEMLITH_EXCLUDES(mutex_);
   Status unwatch(const std::byte* address, std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
   // The bytes were written through a descriptor, or are being written: a commit that begins later captures them.
   Status note(std::uint64_t offset, std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
-  // Sets the length of the image. A program that cuts it otherwise races with commits, which read it.
-  Status cut(std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
   // Anything may have changed.
   void suspect() MEMLITH_EXCLUDES(mutex_);
+  // For a caller that closes the file next, and has committed: brings all commits home, and compares. False: the image
+  // was changed by calls that were not reported; the next commit has these changes.
+  Result<bool> is_as_told() MEMLITH_EXCLUDES(mutex_);
+
+  // ---- of an image that was opened by open_private()
+  [[nodiscard]] std::byte* address() const { return private_->address(); }
+  [[nodiscard]] std::uint64_t reserve() const { return private_->reachable(); }
+  // Gives the memory of committed pages back to the system: brings the commits home. Stores of other threads wait
+  // meanwhile; a system call of theirs that stores to the image may fail with EFAULT.
+  Status release() MEMLITH_EXCLUDES(mutex_);
+  // The same if they take much of what the process may have. After a commit.
+  void keep_to_memory() MEMLITH_EXCLUDES(mutex_);
+
+  // ---- of both
+  // Sets the length of the image. A program that cuts it otherwise races with commits, which read it.
+  Status cut(std::uint64_t bytes) MEMLITH_EXCLUDES(mutex_);
 
   // How much may have changed since the last commit, in whole pages; at least 1 if anything has.
   Result<std::uint64_t> changed_bytes() MEMLITH_EXCLUDES(mutex_);
@@ -68,9 +88,6 @@ class FileImage {
   // On an error nothing was captured, and the next commit covers everything. `is_last`: the file is closed next, so it
   // does not grow ahead.
   Result<Lsn> capture(Range range, bool will_sync, bool is_last = false) MEMLITH_EXCLUDES(mutex_);
-  // For a caller that closes the file next, and has committed: brings all commits home, and compares. False: the image
-  // was changed by calls that were not reported; the next commit has these changes.
-  Result<bool> is_as_told() MEMLITH_EXCLUDES(mutex_);
   // Puts the image back to the last commit; its length, too, if the range is the whole file.
   Status rollback(Range range) MEMLITH_EXCLUDES(mutex_);
 
@@ -78,31 +95,29 @@ class FileImage {
 
  private:
   FileImage(Store& store, std::uint64_t ahead_bytes_min) : store_(store), ahead_bytes_min_(ahead_bytes_min) {}
-  using Reader = std::function<Status(std::uint64_t offset, std::span<std::byte> target)>;
-  static Result<Descriptor> make_memory(const std::string& path, std::uint64_t bytes, const Reader& read);
+  Result<ObjectInfo> begin() MEMLITH_REQUIRES(mutex_);
   Status load(Descriptor memory, bool is_equal) MEMLITH_EXCLUDES(mutex_);
-  Status map(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
-  [[nodiscard]] Result<std::uint64_t> length() const;
+  Status load_private(const Room& room) MEMLITH_EXCLUDES(mutex_);
   Status find_changes(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
-  Status add_data(std::uint64_t begin, std::uint64_t end) MEMLITH_REQUIRES(mutex_);
   Status compare_with_file(std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] Range cut_off_by_length(std::uint64_t size_bytes) const MEMLITH_REQUIRES(mutex_);
   void add_zeros(Range gone) MEMLITH_REQUIRES(mutex_);
   Status find_differences(std::uint64_t end, std::vector<Range>& found) MEMLITH_REQUIRES(mutex_);
-  void choose(Range range, std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
+  Range choose(Range range, std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
   Status reserve(std::uint64_t size_bytes, bool is_last) MEMLITH_REQUIRES(mutex_);
   Result<Lsn> append(std::uint64_t size_bytes, bool will_sync) MEMLITH_REQUIRES(mutex_);
-  Status restore(Range range) MEMLITH_REQUIRES(mutex_);
+  Status restore_chosen() MEMLITH_REQUIRES(mutex_);
 
   Store& store_;
   const std::uint64_t ahead_bytes_min_;
-  Descriptor memory_;
   std::shared_ptr<Atomic<std::uint64_t>> committed_lsn_;
 
   mutable Mutex mutex_;
-  std::byte* base_ MEMLITH_GUARDED_BY(mutex_) = nullptr;  // the whole image, for reading; reaches beyond its end
-  std::uint64_t mapped_bytes_ MEMLITH_GUARDED_BY(mutex_) = 0;
-  std::unique_ptr<Watches> watches_ MEMLITH_GUARDED_BY(mutex_);  // null until a mapping is watched
+  std::unique_ptr<ImageMemory> memory_ MEMLITH_PT_GUARDED_BY(mutex_);
+  // One of them is memory_, constant once the image is open. Their descriptor and address are constant, too.
+  MemfdMemory* memfd_ = nullptr;
+  PrivateMemory* private_ = nullptr;
+  std::optional<MemoryBudget> budget_;  // of a private memory
   std::unique_ptr<Twins> twins_ MEMLITH_GUARDED_BY(mutex_);
   std::vector<Range> changed_ MEMLITH_GUARDED_BY(mutex_);  // since the last commit, whole pages, as known so far
   std::vector<Range> chosen_ MEMLITH_GUARDED_BY(mutex_);   // what the running commit takes of them

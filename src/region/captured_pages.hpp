@@ -2,6 +2,8 @@
 // tracker finds pages and not bytes (scan). Floor: region.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <memory>
 
@@ -34,6 +36,8 @@ class CapturedPages {
       ends_[page] = end;
     }
   }
+  // Everything is home.
+  void clear() { (void)::madvise(ends_, pages_ * sizeof(Lsn), MADV_DONTNEED); }
   // True if the page's home is complete, if everything before `home` is home.
   [[nodiscard]] bool is_home(std::uint64_t page, Lsn home) const {
     MEMLITH_DCHECK(page < pages_);

@@ -92,6 +92,12 @@ Result<ObjectInfo> create_object(Store& store, std::string_view name, const Regi
 
 Result<std::unique_ptr<Region>> Region::open(Store& store, std::string_view name, const RegionOptions& options) {
   MEMLITH_TRY(check_options(name, options));
+  if (store.guards_file()) {
+    return fail(Errc::unsupported, Detail::argument,
+                "{}: the file is guarded: while it is in use, its first bytes are those of the guard, so it cannot be "
+                "a region; use memlith_mmap or an image (memlith/files.h), or open it without the guard",
+                store.path());
+  }
   std::optional<ObjectInfo> info = store.find(name);
   // The region of a one-file store is always there, but lies nowhere until it was opened for the first time, and has no
   // size until it was given one.

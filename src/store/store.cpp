@@ -377,12 +377,6 @@ Result<bool> Store::file_has_its_name() {
 Status Store::remove_log() { return files_.volume.remove_own(files_.names.log, *files_.log_device); }
 
 Result<Mappable> Store::mappable_home(ObjectId id, std::uint64_t offset, std::uint64_t bytes) {
-  if (files_.options.in_use == InUse::guard) {
-    return fail(Errc::unsupported, Detail::argument,
-                "{}: the file is guarded: while it is in use, its first bytes are those of the guard, so it cannot be "
-                "a region; use memlith_mmap or an image (memlith/files.h), or open it without the guard",
-                path());
-  }
   MEMLITH_TRY_ASSIGN(Device* const device, files_.homes.get(id));
   return device->mappable(offset, bytes);
 }

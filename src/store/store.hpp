@@ -270,6 +270,7 @@ class Store {
   // kDirectory.
   Status put_guard();
   [[nodiscard]] bool is_guarded() const { return has_in_use_header_ && files_.in_use == InUse::guard; }
+  [[nodiscard]] bool guards_file() const { return files_.options.in_use == InUse::guard; }  // it may become guarded
   // For structures that leave the first 16 bytes of their region to the in-use header, and have `magic` behind it: the
   // file of a one-file store begins with the in-use header before this returns ok, until the store is closed. A file
   // with other bytes there stays as it is; so do all others. `is_new`: zeros are in the place of the magic. One thread

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "files/image.hpp"
+#include "region/address.hpp"
 #include "steps.hpp"
 #include "workload.hpp"
 #include "workload_stores.hpp"
@@ -30,22 +31,24 @@ struct Unmap {
 };
 using Mapping = std::unique_ptr<std::byte, Unmap>;
 
-void store_through(Run& run, const Mapping& mapping, Bytes& expected, std::uint64_t offset, std::uint64_t bytes) {
+void store_through(Run& run, std::byte* mapped, Bytes& expected, std::uint64_t offset, std::uint64_t bytes) {
   if (offset + bytes > std::min<std::uint64_t>(expected.size(), kMappedBytes)) return;
   const Bytes content = run.next_bytes({"file", offset, bytes});
-  std::memcpy(mapping.get() + offset, content.data(), bytes);
+  std::memcpy(mapped + offset, content.data(), bytes);
   std::memcpy(expected.data() + offset, content.data(), bytes);
 }
 
-// The working image of a file.
+// The working image of a file: in a file in memory, or in private pages over the file.
 struct ImageLife final : Structure {
   using Structure::Structure;
 
-  void store(std::uint64_t offset, std::uint64_t bytes) { store_through(run, mapping, expected, offset, bytes); }
-  void write(std::uint64_t offset, std::uint64_t bytes);  // through the descriptor
-  void cut(std::uint64_t size);                           // to any length
+  void store(std::uint64_t offset, std::uint64_t bytes) { store_through(run, mapped(), expected, offset, bytes); }
+  // Through the descriptor; without one, the file grows as far, and is stored to.
+  void write(std::uint64_t offset, std::uint64_t bytes);
+  void cut(std::uint64_t size);  // to any length
   void sync(Range range, bool wait);
   void roll_back();
+  void release();  // of an image without a descriptor
   // Closes the store and removes its log; the image goes on.
   void detach();
 
@@ -58,12 +61,26 @@ struct ImageLife final : Structure {
     image = std::move(*opened);
     return true;
   }
+  bool open_private() {
+    const std::uint64_t before = run.fired();
+    const auto room = find_room(kMappedBytes, kMappedBytes);
+    if (!room.ok()) run.broken("there are no addresses for an image");
+    if (!room.ok()) return false;
+    auto opened = FileImage::open_private(*run.store, *room, kAheadBytes);
+    if (!run.passed(opened.status(), "opening an image", before)) return false;
+    image = std::move(*opened);
+    is_private = true;
+    return true;
+  }
+  [[nodiscard]] std::byte* mapped() const { return is_private ? image->address() : mapping.get(); }
+  [[nodiscard]] Bytes shown() const;
   void watch() {
     if (!image->watch(mapping.get(), kMappedBytes, 0).ok()) run.broken("an image cannot be watched");
   }
 
   std::unique_ptr<FileImage> image;
-  Mapping mapping;
+  bool is_private = false;
+  Mapping mapping;                            // of a file in memory
   Bytes expected;                             // the content that it must have
   Bytes captured;                             // what a commit took last
   std::uint64_t shortest_bytes = kWholeFile;  // since that
@@ -73,7 +90,7 @@ struct ImageLife final : Structure {
 struct DetachedImage final : Structure {
   using Structure::Structure;
 
-  void store(std::uint64_t offset, std::uint64_t bytes) { store_through(run, mapping, expected, offset, bytes); }
+  void store(std::uint64_t offset, std::uint64_t bytes) { store_through(run, mapping.get(), expected, offset, bytes); }
   // The image is that of the file again, which gets what it lacks with the next commit.
   void attach();
 
@@ -86,6 +103,15 @@ bool has_file(Run& run) {
   return run.store != nullptr && run.find<ImageLife>() == nullptr && run.info_of("file").has_value();
 }
 
+// It shows what was committed last.
+void keep_image(Run& run, std::unique_ptr<ImageLife> life) {
+  life->expected = life->shown();
+  if (life->expected.size() != life->image->committed_bytes()) run.broken("an image has another length than its file");
+  run.expect_persisted("file", life->expected, "an image has other bytes than its file");
+  life->captured = life->expected;
+  run.keep(std::move(life));
+}
+
 void map_image(Run& run) {
   if (!has_file(run)) return;
   auto life = std::make_unique<ImageLife>(run);
@@ -95,16 +121,30 @@ void map_image(Run& run) {
   if (got == MAP_FAILED) return run.broken("an image cannot be mapped");
   life->mapping.reset(static_cast<std::byte*>(got));
   life->watch();
-  life->expected.resize(life->image->committed_bytes());
-  if (::pread(fd, life->expected.data(), life->expected.size(), 0) != static_cast<ssize_t>(life->expected.size())) {
-    run.broken("an image is shorter than its file");
-  }
-  run.expect_persisted("file", life->expected, "an image has other bytes than its file");
-  life->captured = life->expected;
-  run.keep(std::move(life));
+  keep_image(run, std::move(life));
+}
+
+void map_privately(Run& run) {
+  if (!has_file(run)) return;
+  auto life = std::make_unique<ImageLife>(run);
+  if (life->open_private()) keep_image(run, std::move(life));
+}
+
+// Also what lies behind the committed end, if there is anything.
+Bytes ImageLife::shown() const {
+  const std::uint64_t size = image->committed_bytes();
+  if (is_private) return {mapped(), mapped() + size};
+  Bytes found(size + 1);
+  const auto got = ::pread(image->descriptor(), found.data(), found.size(), 0);
+  found.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return found;
 }
 
 void ImageLife::write(std::uint64_t offset, std::uint64_t bytes) {
+  if (is_private) {
+    if (offset + bytes > expected.size()) cut(offset + bytes);
+    return store(offset, bytes);
+  }
   const Bytes content = run.next_bytes({"file", offset, bytes});
   const auto done = ::pwrite(image->descriptor(), content.data(), bytes, static_cast<off_t>(offset));
   if (done != static_cast<ssize_t>(bytes) || !image->note(offset, bytes).ok()) {
@@ -115,7 +155,13 @@ void ImageLife::write(std::uint64_t offset, std::uint64_t bytes) {
 }
 
 void ImageLife::cut(std::uint64_t size) {
-  if (!image->cut(size).ok()) run.broken("an image cannot be cut");
+  const auto no_space = [this] { return run.volume.faults().fired(SimFaults::Kind::no_space); };
+  const std::uint64_t before = run.fired();
+  const std::uint64_t no_space_before = no_space();
+  const Status status = image->cut(size);
+  // Where there is no space to grow ahead, the image asks for what it needs.
+  if (status.ok()) run.forgiven = no_space() - no_space_before;
+  if (!run.passed(status, "ftruncate", before)) return;
   expected.resize(size);
   shortest_bytes = std::min(shortest_bytes, size);
 }
@@ -154,10 +200,16 @@ void ImageLife::roll_back() {
   if (!ok || run.flipped()) return run.drop<ImageLife>();  // some of it may be undone
   expected = captured;
   shortest_bytes = kWholeFile;
-  Bytes found(expected.size() + 1);
-  const auto size = ::pread(image->descriptor(), found.data(), found.size(), 0);
-  found.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  if (found != expected) run.broken("after MS_INVALIDATE an image has other bytes than were captured last");
+  if (shown() != expected) run.broken("after MS_INVALIDATE an image has other bytes than were captured last");
+}
+
+void ImageLife::release() {
+  if (!is_private) return;
+  const std::uint64_t before = run.fired();
+  (void)run.passed(image->release(), "a release of memory", before);
+  if (Bytes(mapped(), mapped() + expected.size()) != expected && !run.flipped()) {
+    run.broken("after a release an image has other bytes than were stored");
+  }
 }
 
 void ImageLife::detach() {
@@ -193,9 +245,11 @@ bool put_in_use_header(Run& run) {
 // ---- workloads -------------------------------------------------------------------------------------------------
 
 const Step kMapImage = step("map the file", map_image);
+const Step kMapPrivately = step("map the file, without a descriptor", map_privately);
 const Step kSyncImage = step("msync, MS_SYNC", &ImageLife::sync, Range{0, kWholeFile}, true);
 const Step kSyncSoon = step("msync, MS_ASYNC", &ImageLife::sync, Range{0, kWholeFile}, false);
 const Step kWait = step("wait for those", &Run::wait);
+const Step kRelease = step("release memory", &ImageLife::release);
 const Step kRollBack = step("msync, MS_INVALIDATE", &ImageLife::roll_back);
 
 Step store_image(std::uint64_t offset, std::uint64_t bytes) {
@@ -222,6 +276,7 @@ std::vector<Step> file_image_syncs(Random& random) {
           write_image(4800, 300 + shift),  // beyond the end
           store_image(4900, 10),
           sync_range(4096, 100),
+          kRelease,
           sync_range(0, 4096),
           kSyncSoon,
           write_image(0, 4),
@@ -237,6 +292,8 @@ std::vector<Step> file_image_syncs(Random& random) {
           store_image(10, 600 + shift),
           kSyncImage,
           checkpoint(),
+          store_image(3000, 7),
+          kRelease,
           write_image(9000, 100),
           kRollBack,
           write_image(8000, 100 + shift),
@@ -291,6 +348,7 @@ std::vector<Step> random_file_image(Random& random) {
                                      : write_image(offset, 1 + random.below(900)));
     if (random.one_in(4)) steps.push_back(checkpoint());
     if (random.one_in(5)) steps.push_back(kRollBack);
+    if (random.one_in(6)) steps.push_back(kRelease);
     if (random.one_in(3)) steps.push_back(sync_range(random.below(9000), 1 + random.below(5000)));
     if (random.one_in(2)) steps.push_back(random.one_in(3) ? kSyncSoon : kSyncImage);
     if (random.one_in(8)) {
@@ -339,6 +397,51 @@ std::vector<Step> file_image_regrown(Random& random) {
           cut_image(4 * kPageBytes),
           cut_image(4 * kPageBytes + 1000),
           sync_range(0, 1),
+          kSyncImage,
+          close()};
+}
+
+// The same steps for a file that is only mapped.
+template <std::vector<Step> (*steps)(Random&)>
+std::vector<Step> privately(Random& random) {
+  std::vector<Step> all = steps(random);
+  for (Step& each : all) {
+    if (each.text == kMapImage.text) each = kMapPrivately;
+  }
+  return all;
+}
+
+// Holes get their space with the commits that change them.
+std::vector<Step> kept_holes(Random& random) {
+  const std::uint64_t shift = random.below(200);
+  const Step sparse = step("the file has holes", &Run::make_holes);
+  return {sparse,
+          open(),
+          kMapPrivately,
+          store_image(10, 100 + shift),
+          kSyncImage,
+          store_image(4200, 300),
+          sync_range(0, 100),
+          kSyncImage,
+          checkpoint(),
+          write_image(5100 + shift, 900),
+          kSyncImage,
+          abandon(),
+          sparse,
+          open(),
+          kMapPrivately,
+          store_image(20, 50),
+          kSyncSoon,
+          cut_image(100),
+          kSyncImage,
+          cut_image(5003),
+          kSyncImage,
+          abandon(),
+          sparse,
+          open(),
+          kMapPrivately,
+          kRollBack,
+          store_image(4900, 60),
           kSyncImage,
           close()};
 }
@@ -547,6 +650,16 @@ std::span<const Workload> image_workloads() {
       {"holes", "a sparse file, which gets room for its holes when it is opened", stores::file, holes, kOrdinaryFile},
       {"file-image", "msync of an ordinary file that a program maps and writes", stores::file_wide_slots,
        file_image_syncs, kOrdinaryFile},
+      {"file-mapped", "the same of a file that is only mapped, in private pages", stores::file_wide_slots,
+       privately<file_image_syncs>, kOrdinaryFile},
+      {"file-mapped-lengths", "such a file is cut and grown between its commits", stores::file_wide_slots,
+       privately<file_image_lengths>, kOrdinaryFile},
+      {"file-mapped-regrown", "parts of such a file are committed after it was cut and has grown again",
+       stores::file_wide_slots, privately<file_image_regrown>, kOrdinaryFile},
+      {"file-mapped-random", "histories of such a file drawn by seed", stores::file_wide_slots,
+       privately<random_file_image>, kOrdinaryFile},
+      {"file-mapped-holes", "such a file is sparse, and keeps its holes", stores::file_with_holes, kept_holes,
+       kOrdinaryFile},
       {"file-image-lengths", "such a file is cut and grown between its commits", stores::file_wide_slots,
        file_image_lengths, kOrdinaryFile},
       {"file-image-regrown", "parts of such a file are committed after it was cut and has grown again",
@@ -563,6 +676,10 @@ std::span<const Workload> image_workloads() {
        stores::guarded_file, guarded_file, kOrdinaryFile},
       {"guarded-file-random", "histories of a guarded file drawn by seed", stores::guarded_file, random_file_image,
        kOrdinaryFile},
+      {"guarded-mapped", "a guarded file that is only mapped", stores::guarded_file, privately<guarded_file>,
+       kOrdinaryFile},
+      {"guarded-mapped-random", "histories of such a file drawn by seed", stores::guarded_file,
+       privately<random_file_image>, kOrdinaryFile},
   };
   return kAll;
 }

@@ -129,6 +129,12 @@ StoreOptions in_use_file() {
   return options;
 }
 
+StoreOptions file_with_holes() {
+  StoreOptions options = file_wide_slots();
+  options.keeps_holes = true;
+  return options;
+}
+
 StoreOptions guarded_file() {
   StoreOptions options = file_wide_slots();
   options.in_use = InUse::guard;

@@ -21,6 +21,7 @@ core::StoreOptions torn_blocks_in_pieces();
 core::StoreOptions file_torn_blocks();
 core::StoreOptions file_wide_slots();
 core::StoreOptions in_use_file();
+core::StoreOptions file_with_holes();  // that it keeps
 core::StoreOptions guarded_file();
 
 // A file of a structure that leaves its first bytes to the in-use header, and has this behind them.

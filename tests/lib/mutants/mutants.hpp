@@ -193,6 +193,9 @@
   X(heap_bits_not_checked, heap, "verify does not see bits of blocks where there are none")                        \
   X(cut_off_bytes_come_back, files, "a commit of a part of a file that has grown again leaves the rest as it was")  \
   X(regrown_pages_not_in_range_committed, files, "such a commit takes pages outside of its range")                 \
+  X(guarded_page_not_copied, files, "the image of a guarded file has the in-use header in its first page")         \
+  X(guarded_page_dropped, files, "a rollback drops the first page of a guarded file, which is not the file's")     \
+  X(stale_bytes_after_growth, files, "an image that grows again has the bytes that it had there before")           \
   X(kept_holes_not_noted, store, "commits into the holes that a file keeps do not reserve their space")            \
   X(half_made_not_noticed, region, "a region in which nothing was made counts as one that holds something else")     \
   X(dead_bytes_early, store, "a checkpoint leaves out what a commit gave up that it does not reach")               \
