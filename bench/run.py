@@ -435,8 +435,8 @@ def paper_subjects(words):
 SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memlith", run_persist),
             "heap": (KV_TARGET, run_heap),
             **{suite: (KV_TARGET, run_kv(suite)) for suite in ("ycsb", "dbbench", "kvcalls", "applog")},
-            "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_http memlith_files_kyoto "
-                      "tycoon_example", run_files),
+            "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_size memlith_files_http "
+                      "memlith_files_kyoto tycoon_example", run_files),
             "processes": (KV_TARGET, run_processes),
             "copy": ("memlith memlith_cli", run_copy), "replica": ("memlith", run_replica),
             "bbolt": ("memlith", run_bbolt),

@@ -5,6 +5,8 @@
               thinks for 10 ms), and four threads flat out
     msync     1 to 1,024 random pages of a mapped file of 64 MiB, with pauses or without (--think-ms); also on ext4
               with data=journal and on XFS with reflinks, each on a loop device, as root
+    size      what a sparse file of 1 MiB to 64 GiB takes when memlith_mmap opens it, and while 4,096 random pages are
+              changed: memory and disk space; and the time of opening it, of one turn
     tycoon    examples/tycoon, a server over HTTP, at rising load
     overhead  a program whose files do not match, under `memlith run`
 
@@ -90,6 +92,23 @@ class Bench:
                                                              if parent is not None or name.find("journal") < 0
                                                              and name != "reflink"])
 
+    # ---- size
+
+    def size(self):
+        self.head("A sparse file, mapped by memlith_mmap; 4,096 random pages changed, 64 a commit. Sizes in KiB")
+        columns = ("opening_ms", "memory_opened_kib", "disk_opened_kib", "memory_most_kib", "disk_kib")
+        if not self.arguments.json:
+            print("| file | opened, ms | memory, opened | disk, opened | memory, changed | disk, changed |")
+        for mib in (1, 16, 256, 4096, 65536):
+            with self.folder() as folder:
+                with open(folder / "data", "wb") as file:
+                    file.truncate(mib << 20)
+                told = told_by([self.programs / "memlith-files-size", folder / "data", 4096, 64])
+            if self.arguments.json:
+                contest.say(self.arguments, {"suite": "size"} | {name: told[name] for name in ("file_bytes", *columns)})
+            else:
+                print(f"| {mib:,} MiB | " + " | ".join(f"{told[name]:,}" for name in columns) + " |", flush=True)
+
     # ---- tycoon
 
     def tycoon(self):
@@ -147,7 +166,8 @@ class Bench:
 
 
 def main():
-    suites = {"kyoto": Bench.kyoto, "msync": Bench.msync, "tycoon": Bench.tycoon, "overhead": Bench.overhead}
+    suites = {"kyoto": Bench.kyoto, "msync": Bench.msync, "size": Bench.size, "tycoon": Bench.tycoon,
+              "overhead": Bench.overhead}
     parser = contest.options_of(__doc__, folder="where the files go", rounds=3, suites=suites)
     parser.add_argument("--seconds", type=float, default=2, help="of each turn")
     parser.add_argument("--pages", type=contest.numbers, default=[1, 4, 16, 64, 256, 1024], help="of the suite msync")
