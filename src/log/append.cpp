@@ -164,9 +164,7 @@ Status Batches::work_on(Obstacle obstacle, bool streamed) {
 
 // How far the head moves for this payload.
 std::uint64_t Batches::bytes_to_take(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) const {
-  if (!is_packed(payload_bytes, will_sync) || pack_.frame == nullptr || pack_.kind != kind) {
-    return geometry_.frame_bytes(payload_bytes);
-  }
+  if (pack_.frame == nullptr || !is_packed(payload_bytes, kind, will_sync)) return geometry_.frame_bytes(payload_bytes);
   return geometry_.frame_bytes(pack_.payload_bytes + payload_bytes) - geometry_.frame_bytes(pack_.payload_bytes);
 }
 
@@ -185,11 +183,11 @@ void Batches::tell_head() {
 }
 
 // The payload gets its place in the open pack, or in a new one.
-FrameWriter Batches::place_packed(std::uint64_t payload_bytes, std::uint32_t kind) {
-  if (pack_.frame != nullptr && pack_.kind != kind) close_pack();
+FrameWriter Batches::place_packed(std::uint64_t payload_bytes) {
+  const std::uint32_t kind = options_.packed_kind;
   const std::uint64_t bytes = bytes_to_take(payload_bytes, kind, false);
   Batch& open = batch(open_sequence_);
-  if (pack_.frame == nullptr) pack_ = {open.buffer + open.used, kind, head_, 0};
+  if (pack_.frame == nullptr) pack_ = {open.buffer + open.used, head_, 0};
   if (bytes > 0) take(bytes);
   const std::uint64_t offset = sizeof(FrameHeader) + pack_.payload_bytes;
   pack_.payload_bytes += payload_bytes;
@@ -205,7 +203,7 @@ FrameWriter Batches::place_packed(std::uint64_t payload_bytes, std::uint32_t kin
 // The pack takes no more payloads; writers may still be copying.
 void Batches::close_pack() {
   if (pack_.frame == nullptr) return;
-  FrameHeader header = chain_.header(pack_.begin, pack_.kind, pack_.payload_bytes);
+  FrameHeader header = chain_.header(pack_.begin, options_.packed_kind, pack_.payload_bytes);
   header.checksum = kUnsealedPack;
   std::memcpy(pack_.frame, &header, sizeof header);
   pack_ = {};
@@ -215,16 +213,17 @@ void Batches::close_pack() {
 // Assigns the frame's place in the log; there is no obstacle.
 FrameWriter Batches::place(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync, bool streamed) {
   counters_.frames.fetch_add(1, std::memory_order_relaxed);
-  if (is_packed(payload_bytes, will_sync)) return place_packed(payload_bytes, kind);
+  Batch& open = batch(open_sequence_);
+  const bool packed = is_packed(payload_bytes, kind, will_sync);
+  if (will_sync) ++open.committers;
+  if (packed) return place_packed(payload_bytes);
   close_pack();
   const std::uint64_t frame_bytes = geometry_.frame_bytes(payload_bytes);
-  Batch& open = batch(open_sequence_);
   MEMLITH_ASSERT(head_ == open.begin.advance(open.used));
   MEMLITH_ASSERT(streamed ? open.used == 0 : open.used + frame_bytes <= open.capacity);
   const Lsn begin = head_;
   const std::uint32_t sequence = open_sequence_;
   std::byte* const payload = open.buffer + open.used + sizeof(FrameHeader);
-  if (will_sync) ++open.committers;
   take(frame_bytes);
   tell_head();
   if (streamed) {

@@ -8,7 +8,7 @@
 // The first thread that syncs while fewer than in_flight_max writes are under way leads: it seals the open batch and
 // does the I/O itself, so a lone committer pays no thread switch. Threads that arrive meanwhile fill the next batch; a
 // leader gives the committers of the last batch a moment to come back and share this one, which costs a lone committer
-// nothing. Batches are acknowledged in order. Small payloads that no thread syncs at once are packed: they share a
+// nothing. Batches are acknowledged in order. Small payloads that wait for a batch anyway are packed: they share a
 // frame, which stays open until another frame follows or the batch is sealed. A frame too large for a batch, or a large
 // one of a lone committer, is streamed (log/stream.hpp).
 //
@@ -168,7 +168,6 @@ class Batches {
   // The frame at the end of the open batch that takes further payloads. Its checksum is computed by the leader.
   struct Pack {
     std::byte* frame = nullptr;  // in the batch's buffer; null: there is none
-    std::uint32_t kind = 0;
     Lsn begin;
     std::uint64_t payload_bytes = 0;  // taken so far
   };
@@ -188,12 +187,18 @@ class Batches {
 
   // append.cpp
   Status make_large(bool with_queue) MEMLITH_REQUIRES(mutex_);
-  FrameWriter place_packed(std::uint64_t payload_bytes, std::uint32_t kind) MEMLITH_REQUIRES(mutex_);
+  FrameWriter place_packed(std::uint64_t payload_bytes) MEMLITH_REQUIRES(mutex_);
   void take(std::uint64_t bytes) MEMLITH_REQUIRES(mutex_);
   void tell_head() MEMLITH_REQUIRES(mutex_);
-  [[nodiscard]] bool is_packed(std::uint64_t payload_bytes, bool will_sync) const {
-    return !will_sync && payload_bytes <= options_.packed_bytes_max &&
-           geometry_.frame_bytes(payload_bytes) <= options_.batch_bytes;
+  // The frame of a lone committer is written at once. A payload that waits for a batch in flight, or shares the open
+  // batch, takes fewer blocks of the log in a pack, and is durable no later.
+  [[nodiscard]] bool is_packed(std::uint64_t payload_bytes, std::uint32_t kind, bool will_sync) const
+      MEMLITH_REQUIRES(mutex_) {
+    if (kind != options_.packed_kind || payload_bytes > options_.packed_bytes_max ||
+        geometry_.frame_bytes(payload_bytes) > options_.batch_bytes) {
+      return false;
+    }
+    return !will_sync || in_flight() > 0 || batches_[open_sequence_ % batches_.size()]->used > 0;
   }
   void close_pack() MEMLITH_REQUIRES(mutex_);
   void place_buffer(std::uint32_t sequence) MEMLITH_REQUIRES(mutex_);

@@ -17,8 +17,9 @@ struct LogOptions {
   std::uint64_t batch_bytes = 1280 * kKiB;
   // The capacity of a batch while all frames are small, so that a log with small frames needs little memory.
   std::uint64_t small_batch_bytes = 64 * kKiB;
-  // Payloads up to this size that are begun without `will_sync` share frames of their kind. The owner must be able to
-  // tell where each payload of a frame ends; 0: every payload has a frame of its own.
+  // Payloads of this kind and up to this size share frames, unless one that is waited for could be written at once. The
+  // owner must be able to tell where each payload of a frame ends.
+  std::uint32_t packed_kind = ~0u;  // none
   std::uint64_t packed_bytes_max = 0;
   std::uint64_t stream_bytes_min = 384 * kKiB;  // from this size on, a frame of a single committer is streamed
   std::uint64_t stream_chunk_bytes = 256 * kKiB;

@@ -72,6 +72,7 @@ Status Opening::open_log() {
   LogOptions log_options = files_.options.log;
   log_options.bytes_max = files_.options.log_max_bytes != 0 ? files_.options.log_max_bytes
                                                             : std::max(kLogMaxBytesDefault, files_.options.log_bytes);
+  log_options.packed_kind = kFrameKindCommit;
   log_options.packed_bytes_max = kPackedCommitBytesMax;
   auto opened = Log::open(*files_.log_device, log_options);
   const bool small_blocks = !opened.ok() && opened.error().category == Errc::unsupported;

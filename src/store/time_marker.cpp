@@ -23,8 +23,8 @@ bool TimeMarker::look(Workers::Time now, std::uint64_t (*clock)()) {
   if (stopped_ || log.poisoned() || head <= marked_) return false;
   if (pauses_ > 0 || (now - last_ < kEvery && !is_idle(head, seen))) return true;
   const KeptSentence why;  // of what the program does; a mark that cannot be put is no failure of its own
-  // A frame of its own: of a packed one, the head would move once more when it is sealed.
-  auto writer = log.begin_at_once(sizeof(TimeRecord), kFrameKindTime, true);
+  // Marks are not packed: sealing a pack moves the head once more, and the log would never seem to be marked.
+  auto writer = log.begin_at_once(sizeof(TimeRecord), kFrameKindTime, false);
   if (!writer.ok() || !writer->has_value()) return writer.ok();  // the log is full; later
   const TimeRecord record{clock()};  // the mark has its place: everything before it is in the log by now
   (*writer)->put(&record, sizeof record);

@@ -472,7 +472,7 @@ std::vector<Step> discarded_pages(Random& random) {
   return steps;
 }
 
-// Commits that no thread waits for share frames of several blocks, between frames of commits that are waited for.
+// Commits share frames of several blocks: those that no thread waits for, and one that is waited for behind them.
 std::vector<Step> packed(Random& random) {
   const std::uint64_t shift = random.below(200);
   const auto soon = [](const std::vector<Write>& writes) {
@@ -491,7 +491,7 @@ std::vector<Step> packed(Random& random) {
           wait_for_those(),
           soon({{"b", 0, 600}}),
           soon({{"b", 100, 16}}),
-          change("commit a transaction", {{"b", 50, 100 + shift}}, Ending::commit),  // a frame of its own
+          change("commit a transaction", {{"b", 50, 100 + shift}}, Ending::commit),  // in their frame
           soon({{"b", 90, 20}}),
           store("a", 1000, 700),
           captured("a"),

@@ -377,7 +377,7 @@ void two_asynchronous(Session& s) {
                   [&] { s.await_durable(s.commit_soon("b", 0, 700)); }});
 }
 
-// Payloads of one frame are copied beside each other, and beside a commit that is waited for.
+// Payloads of one frame are copied beside each other; the last one is waited for.
 void packed(Session& s) {
   s.open();
   s.side_by_side({[&] {
@@ -472,7 +472,7 @@ constexpr ScheduleWorkload kCases[] = {
     {"asynchronous-window", "two commits of the flusher's within its window", with_window, two_asynchronous},
     {"asynchronous-bytes", "two commits of the flusher's that use its window up", with_window_of_few_bytes,
      two_asynchronous},
-    {"packed", "commits of two threads that share a frame, beside one that is waited for", small_store, packed, 1},
+    {"packed", "commits of two threads that share a frame, of which one is waited for", small_store, packed, 1},
     {"close-flusher", "a close right behind asynchronous commits", with_window, close_beside_the_flusher},
     {"close-checkpointer", "a close while the checkpointer may be at work", with_checkpointer,
      close_beside_the_checkpointer},

@@ -1,4 +1,4 @@
-// docs/architecture.md, "Packed commits": small payloads that no thread syncs at once share a frame.
+// docs/architecture.md, "Packed commits": small payloads that wait for a batch anyway share a frame.
 #include <algorithm>
 #include <thread>
 
@@ -12,6 +12,7 @@ constexpr std::uint32_t kKind = 1;
 
 LogOptions packing() {
   LogOptions options = LogWorld::small_options();
+  options.packed_kind = kKind;
   options.packed_bytes_max = kPackedBytesMax;
   return options;
 }
@@ -65,17 +66,34 @@ TEST_F(Packed, PayloadsShareAFrame) {
 TEST_F(Packed, AFrameOfItsOwnEndsThePack) {
   add(10);
   add(20);
-  add(30, true);
-  add(40);
-  add(kPackedBytesMax + 1);
+  add(30, false, kKind + 1);
+  add(40, false, kKind + 1);
   add(50);
-  add(60, false, kKind + 1);
-  add(70, false, kKind + 1);
+  add(kPackedBytesMax + 1);
+  add(60);
   ASSERT_TRUE(world_.log().sync(newest_).ok());
   world_.crash();
   ASSERT_TRUE(world_.open().ok()) << last_error_text();
   EXPECT_EQ(world_.frames(),
-            (Frames{joined(0, 1), joined(2, 2), joined(3, 3), joined(4, 4), joined(5, 5), joined(6, 7)}));
+            (Frames{joined(0, 1), joined(2, 2), joined(3, 3), joined(4, 4), joined(5, 5), joined(6, 6)}));
+}
+
+// The first could be written at once; the others share the batch that it has begun.
+TEST_F(Packed, PayloadsThatAreWaitedForShareAFrameUnlessOneIsAlone) {
+  add(300, true);
+  const Lsn second = add(300, true);
+  add(10);
+  const Lsn last = add(300, true);
+  EXPECT_EQ(world_.log().counters().bytes,
+            world_.log().geometry().frame_bytes(300) + world_.log().geometry().frame_bytes(610));
+  ASSERT_TRUE(world_.log().sync(last).ok());
+  EXPECT_EQ(world_.log().counters().batches, 1u);
+  EXPECT_GT(world_.log().durable_lsn(), second);
+  add(300, true);
+  ASSERT_TRUE(world_.log().sync(newest_).ok());
+  world_.crash();
+  ASSERT_TRUE(world_.open().ok()) << last_error_text();
+  EXPECT_EQ(world_.frames(), (Frames{joined(0, 0), joined(1, 3), joined(4, 4)}));
 }
 
 // A batch is full, a segment ends, and the log is full and trimmed, all within packs.
