@@ -144,6 +144,9 @@ Status FileImage::cut(std::uint64_t bytes) {
   if (memory_->lies_on_file()) {
     MEMLITH_TRY(store_.check_process());
     MEMLITH_TRY(store_.failure());
+    // ORDER guard-before-growth: a copy of the file that has grown, and lacks what is committed next, is marked.
+    // [mutant growth_before_guard]
+    if (bytes > reserved_bytes_) MEMLITH_TRY(store_.put_guard());
     MEMLITH_TRY(reserve(bytes, false));
   }
   MEMLITH_TRY(memory_->set_length(bytes));

@@ -195,6 +195,7 @@
   X(regrown_pages_not_in_range_committed, files, "such a commit takes pages outside of its range")                 \
   X(guarded_page_not_copied, files, "the image of a guarded file has the in-use header in its first page")         \
   X(guarded_page_dropped, files, "a rollback drops the first page of a guarded file, which is not the file's")     \
+  X(growth_before_guard, files, "a guarded file grows before it begins with the in-use header")                    \
   X(stale_bytes_after_growth, files, "an image that grows again has the bytes that it had there before")           \
   X(kept_holes_not_noted, store, "commits into the holes that a file keeps do not reserve their space")            \
   X(half_made_not_noticed, region, "a region in which nothing was made counts as one that holds something else")     \
