@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Bytes to the device per byte of user data, by the counters of the block layer: ./dev bench bytes [FACE ...].
 
-FACE is kv, applog, sqlite, rocksdb, redis, postgres; none: all six. Every face replaces values of 1,000 bytes of 10,000
-records at random, one a transaction, durable before the next of that writer (applog: appends them, and a thread
+FACE is region, kv, applog, sqlite, rocksdb, redis, postgres; none: all. Every face replaces values of 1,000 bytes of
+10,000 records at random, one a transaction, durable before the next of that writer (applog: appends them, and a thread
 consumes them). The counting begins when the records are there and home, and ends when all is closed and written.
 Memlith and what it stands beside take turns on an ext4 of their own on a loop device, which takes root.
 """
@@ -25,7 +25,7 @@ import contest  # noqa: E402 pylint: disable=wrong-import-position
 from disk_counts import DiskCounts  # noqa: E402 pylint: disable=wrong-import-position
 
 KEYS, VALUE_BYTES = 10_000, 1000
-CREATE, SYNC = 1, 0  # MEMLITH_CREATE, MEMLITH_COMMIT_SYNC
+CREATE, SYNC, EXPLICIT = 1, 0, 2  # MEMLITH_CREATE, MEMLITH_COMMIT_SYNC, MEMLITH_TRACKER_EXPLICIT
 
 
 def key_of(number):
@@ -95,8 +95,38 @@ class InStore:
         self.store = self.memlith.opened("store_open", str(folder / "store").encode(),
                                          options(flags=CREATE, io=0, log_bytes=self.log_bytes, and_high_half=0))
 
+    def run(self, writers, count):
+        def write(writer):
+            for _ in range(count // writers):
+                self.put(random.randrange(writer, KEYS, writers), 1)  # a record that no other writer changes
+        by_threads(writers, write)
+        return count // writers * writers
+
     def close(self):
         self.memlith("store_close", self.store)
+
+
+class Region(InStore):
+    """The records lie one behind the other in memory."""
+
+    def fill(self):
+        self.region = self.memlith.opened("region_open", self.store, b"records", options(
+            flags=CREATE, tracker=EXPLICIT, size=KEYS * VALUE_BYTES, and_high_half=0))
+        self.memlith.library.memlith_region_address.restype = ctypes.c_uint64
+        self.address = self.memlith.library.memlith_region_address(self.region)
+        for first in range(0, KEYS, 100):
+            self.put(first, 100)
+        self.memlith("store_checkpoint", self.store)
+
+    def put(self, first, count):
+        transaction = self.memlith.opened("begin", self.store)
+        self.memlith("txn_write", transaction, ctypes.c_void_p(self.address + first * VALUE_BYTES),
+                     random.randbytes(count * VALUE_BYTES), ctypes.c_uint64(count * VALUE_BYTES))
+        self.memlith("commit", transaction, ctypes.c_uint32(SYNC), None)
+
+    def close(self):
+        self.memlith("region_close", self.region)
+        super().close()
 
 
 class Kv(InStore):
@@ -118,13 +148,6 @@ class Kv(InStore):
                          ctypes.c_uint64(VALUE_BYTES))
         self.memlith("kv_commit", transaction, ctypes.c_uint32(SYNC), None)
         self.memlith.library.memlith_kv_txn_free(transaction)
-
-    def run(self, writers, count):
-        def write(_):
-            for _ in range(count // writers):
-                self.put(random.randrange(KEYS), 1)
-        by_threads(writers, write)
-        return count // writers * writers
 
     def close(self):
         self.memlith("kv_close", self.kv)
@@ -148,14 +171,10 @@ class AppLog(InStore):
             elif ending:
                 return
 
-    def run(self, writers, count):
-        def write(_):
-            for _ in range(count // writers):
-                entry = Bytes(random.randbytes(VALUE_BYTES), VALUE_BYTES)
-                self.memlith("applog_append", self.log, ctypes.byref(entry), ctypes.c_uint64(1), None)
-                self.memlith("applog_write", self.log, ctypes.c_uint32(SYNC), None)
-        by_threads(writers, write)
-        return count // writers * writers
+    def put(self, _first, _count):
+        entry = Bytes(random.randbytes(VALUE_BYTES), VALUE_BYTES)
+        self.memlith("applog_append", self.log, ctypes.byref(entry), ctypes.c_uint64(1), None)
+        self.memlith("applog_write", self.log, ctypes.c_uint32(SYNC), None)
 
     def close(self):
         self.ending = True
@@ -166,18 +185,19 @@ class AppLog(InStore):
 
 
 class Sqlite:
-    """WAL with synchronous=FULL, and the plugin, which is as durable by default."""
+    """WAL with synchronous=FULL, and the plugin's engine, which is as durable by default; several writers need WAL."""
     sides = ("memlith", "stock")
 
     def __init__(self, given, folder, side):
-        self.uri = f"file:{folder}/app.db" + ("?vfs=memlith" if side == "memlith" else "")
-        self.stock = side == "stock"
-        if not self.stock and ctypes.CDLL(str(given.bin.parent / "lib/memlith_sqlite.so")).memlith_sqlite_register(0):
+        self.uri = f"file:{folder}/app.db" + ("?vfs=memlith&share=0" if side == "memlith" else "")
+        self.wal = side == "stock" or given.now > 1
+        plugin = given.bin.parent / "lib/memlith_sqlite.so"
+        if side == "memlith" and ctypes.CDLL(str(plugin)).memlith_sqlite_register(0):
             sys.exit("the plugin for SQLite cannot be registered")
 
     def connect(self):
         database = sqlite3.connect(self.uri, uri=True, timeout=600, isolation_level=None, check_same_thread=False)
-        if self.stock:
+        if self.wal:
             database.execute("pragma journal_mode=wal")
             database.execute("pragma synchronous=full")
         return database
@@ -292,7 +312,8 @@ class Postgres:
         self.server.stop()
 
 
-FACES = {"kv": Kv, "applog": AppLog, "sqlite": Sqlite, "rocksdb": RocksDb, "redis": Redis, "postgres": Postgres}
+FACES = {"region": Region, "kv": Kv, "applog": AppLog, "sqlite": Sqlite, "rocksdb": RocksDb, "redis": Redis,
+         "postgres": Postgres}
 
 
 def measure(given, disk, folder, face, side):
