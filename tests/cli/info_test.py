@@ -5,7 +5,9 @@ what the command says of a word that is none of its commands.
 Usage: info_test.py MEMLITH HELLO_C
 HELLO_C makes a store in the folder that it is given, persists to it and closes it.
 """
+import errno
 import json
+import mmap
 import os
 import pathlib
 import shutil
@@ -15,6 +17,11 @@ import tempfile
 import unittest
 
 MEMLITH, HELLO = sys.argv[1:3]
+RWF_ATOMIC = 0x40
+
+
+def kernel():
+    return tuple(int(part) for part in os.uname().release.split(".")[:2])
 
 
 def info(path):
@@ -89,6 +96,52 @@ class Info(unittest.TestCase):
             self.assertFalse(found["clean"])
             self.assertGreater(found["log"]["frames_waiting"], 0)
             self.assertGreater(found["log"]["frame_bytes"], 4096)
+
+
+class UntornWrites(unittest.TestCase):
+    """The sizes that it tells are those of writes that the file system takes."""
+
+    def takes(self, folder, size):
+        memory = mmap.mmap(-1, size)  # direct writes want whole pages of memory
+        try:
+            with open(folder / "file", "wb", buffering=0, opener=lambda path, flags: os.open(path, flags | os.O_DIRECT)
+                      ) as file:
+                return os.pwritev(file.fileno(), [memory], 0, RWF_ATOMIC) == size
+        except OSError as error:
+            self.assertIn(error.errno, (errno.EINVAL, errno.EOPNOTSUPP))
+            return False
+
+    def check(self, folder):
+        subprocess.run([HELLO, str(folder / "store")], check=True, stdout=subprocess.DEVNULL)
+        found = info(folder / "store")
+        least, most = found["untorn_write_bytes_min"], found["untorn_write_bytes_max"]
+        said = subprocess.run([MEMLITH, "info", folder / "store"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual("RWF_ATOMIC" in said, most > 0, said)
+        for size in least, most:
+            self.assertTrue(size == 0 or self.takes(folder, size), found)
+        self.assertFalse(self.takes(folder, max(2 * most, 4096)), found)
+        return most
+
+    def test_here(self):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="info-test-") as folder:
+            self.check(pathlib.Path(folder))
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("mkfs.xfs"), "mounting an XFS takes root and mkfs.xfs")
+    def test_on_xfs(self):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("MEMLITH_TEST_DIR") or None, prefix="info-test-") as folder:
+            image, mounted = pathlib.Path(folder, "image"), pathlib.Path(folder, "mounted")
+            mounted.mkdir()
+            image.touch()
+            os.truncate(image, 400 << 20)
+            subprocess.run(["mkfs.xfs", "-q", image], check=True)
+            if subprocess.run(["mount", "-o", "loop", image, mounted], capture_output=True, check=False).returncode:
+                self.skipTest("no loop device can be mounted here")
+            try:
+                most = self.check(mounted)
+            finally:
+                subprocess.run(["umount", mounted], check=True)
+            if kernel() >= (6, 16):
+                self.assertGreaterEqual(most, 8192)
 
 
 class Stat(unittest.TestCase):

@@ -2,7 +2,9 @@
 //
 // Changes nothing: the store is opened read-only, which replays what waits in its log in memory alone, and says how
 // much it was.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cstring>
@@ -18,11 +20,30 @@ namespace memlith::tool {
 
 namespace {
 
+// Sizes of direct writes that a power cut does not tear if they ask for that (RWF_ATOMIC); 0: there are none.
+struct UntornWrites {
+  std::uint32_t bytes_min = 0;
+  std::uint32_t bytes_max = 0;
+};
+
 struct StoreFacts {
   StorePath path;
   memlith_store_info info{};
+  UntornWrites untorn;
   std::vector<memlith_region_info> regions;
 };
+
+// Linux 6.11 has these fields; Debian 12's headers do not.
+UntornWrites untorn_writes_to(const std::string& path) {
+  constexpr std::uint32_t kAsked = 0x10000;  // STATX_WRITE_ATOMIC
+  constexpr std::size_t kSizes = 0xa8;       // stx_atomic_write_unit_min and _max
+  struct statx file{};
+  UntornWrites sizes;
+  if (::statx(AT_FDCWD, path.c_str(), 0, kAsked, &file) != 0 || (file.stx_mask & kAsked) == 0) return sizes;
+  static_assert(sizeof file >= kSizes + sizeof sizes);
+  std::memcpy(&sizes, reinterpret_cast<const char*>(&file) + kSizes, sizeof sizes);
+  return sizes;
+}
 
 std::string name_of(const memlith_region_info& region) {
   return {region.name, ::strnlen(region.name, sizeof region.name)};
@@ -50,6 +71,8 @@ Result<StoreFacts> gather(const std::string& path) {
   if (!info.ok()) return std::move(info.failure());
   facts.info = *info;
   if (MaybeFailure failure = list_regions(store->get(), facts.regions)) return *failure;
+  const bool is_folder = facts.path.kind == StoreKind::folder && facts.info.device_bytes == 0;
+  facts.untorn = untorn_writes_to(facts.path.path + (is_folder ? "/log" : ""));
   if (MaybeFailure failure = close_store(std::move(*store))) return *failure;
   return facts;
 }
@@ -102,6 +125,8 @@ void print_json(const StoreFacts& facts) {
               {"disk", disk},
               {"medium", medium_name(facts.info.medium)},
               {"file_system", std::string(facts.info.file_system)},
+              {"untorn_write_bytes_min", facts.untorn.bytes_min},
+              {"untorn_write_bytes_max", facts.untorn.bytes_max},
               {"log_block_bytes", facts.info.log_block_bytes},
               {"direct_io", facts.info.direct_io != 0},
               {"io", kIoNames.at(facts.info.io)},
@@ -133,6 +158,17 @@ std::string disk_line(const memlith_store_info& info) {
   if (info.disk_atomic_write_bytes > 0) sectors += fmt::format(", atomic up to {} B", info.disk_atomic_write_bytes);
   return fmt::format("disk      {}: {} cache, {}forced unit access, {}: {}", info.disk_name,
                      is_volatile ? "volatile" : "no volatile", forced ? "" : "no ", sectors, commit);
+}
+
+std::string untorn_line(const StoreFacts& facts) {
+  const UntornWrites& sizes = facts.untorn;
+  if (sizes.bytes_max == 0) return "";
+  const std::uint64_t by_disk = facts.info.disk_atomic_write_bytes;
+  std::string copied;
+  if (by_disk < sizes.bytes_max) copied = ", by copying" + (by_disk > 0 ? " above " + human_bytes(by_disk) : "");
+  return fmt::format("medium    {} keeps direct writes of {} to {} whole on request (RWF_ATOMIC){}",
+                     facts.info.file_system[0] != '\0' ? facts.info.file_system : "the device",
+                     human_bytes(sizes.bytes_min), human_bytes(sizes.bytes_max), copied);
 }
 
 std::string medium_line(const memlith_store_info& info) {
@@ -176,7 +212,9 @@ void print_text(const StoreFacts& facts) {
     write_line(fmt::format("medium    byte-addressable{}: open it for writing with the option io = DAX",
                            facts.info.medium == MEMLITH_MEDIUM_MEMORY ? ", EMULATED" : " (fsdax)"));
   }
-  if (const std::string line = medium_line(facts.info); !line.empty()) write_line(line);
+  for (const std::string& line : {medium_line(facts.info), untorn_line(facts)}) {
+    if (!line.empty()) write_line(line);
+  }
   write_line(fmt::format("regions   {}", facts.regions.size()));
   for (const memlith_region_info& region : facts.regions) {
     const std::string place = region.address == 0 ? "anywhere" : fmt::format("at {:#x}", region.address);
