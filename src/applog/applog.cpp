@@ -333,7 +333,9 @@ Result<Lsn> AppLog::hand_over(std::uint64_t number, bool will_sync) {
   const auto known = [&]() -> std::optional<Lsn> {
     const LockGuard lock(mutex_);
     (void)durable_number();
-    return numbers_.logged() >= number ? std::optional(numbers_.end_of(number)) : std::nullopt;
+    if (numbers_.logged() < number) return std::nullopt;
+    const Lsn end = numbers_.end_of(number);
+    return end == Lsn{0} ? end : std::max(end, dropped_end_);
   };
   Collectors& collectors = region_.store().collectors();
   const LockGuard handing(collectors.mutex());

@@ -220,6 +220,8 @@ class AppLog final : public RegionUser, private Collector {
   // The lowest position that was the end of what is in the redo log since a release began.
   std::uint64_t lowest_handed_ MEMLITH_GUARDED_BY(mutex_) = 0;
   LoggedNumbers numbers_ MEMLITH_GUARDED_BY(mutex_);  // of entries
+  // The end of the newest frame that dropped entries. A write that waits for entries before it waits for it, too.
+  Lsn dropped_end_ MEMLITH_GUARDED_BY(mutex_);
   bool reader_waits_ MEMLITH_GUARDED_BY(mutex_) = false;
   std::uint32_t writers_wait_ MEMLITH_GUARDED_BY(mutex_) = 0;
   Position consumed_ MEMLITH_GUARDED_BY(mutex_){};  // as the redo log has it

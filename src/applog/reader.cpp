@@ -114,6 +114,7 @@ void AppLog::move_consumed(const Position& position, Lsn end) {
   const LockGuard lock(mutex_);
   MEMLITH_ASSERT(position.at <= handed_);
   consumed_ = position;
+  dropped_end_ = std::max(dropped_end_, end);
   give_up(position.at, end);
   if (read_.number < position.number) read_ = position;
   if (writers_wait_ > 0) freed_.notify_all();

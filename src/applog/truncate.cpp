@@ -49,9 +49,9 @@ Status AppLog::truncate_after(std::uint64_t last) {
     MEMLITH_TRY_ASSIGN(end, region_.commit_bytes(changes.extents, changes.sources, false));
     handed_ = at;
     lowest_handed_ = std::min(lowest_handed_, at);
-    // An entry that is durable by now, and stays, does not wait for the cut.
     (void)durable_number();
-    numbers_.cut(last, end);
+    numbers_.cut(last);
+    dropped_end_ = end;
   }
   put(at, &mark, sizeof mark);
   appended_ = at;
@@ -82,12 +82,6 @@ Status AppLog::truncate_before(std::uint64_t first) {
   add(changes, kPositionOffset, &position, sizeof position);
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
   move_consumed(position, end);
-  {
-    const LockGuard lock(mutex_);
-    (void)durable_number();  // as above
-    // The next write waits for it, too, if it waits for entries before it.
-    if (numbers_.newest_end() < end) numbers_.cut(numbers_.logged(), end);
-  }
   region_.store().flush_soon(end);
   return kOk;
 }

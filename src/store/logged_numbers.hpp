@@ -29,15 +29,12 @@ class LoggedNumbers {
       if (!all_.empty()) all_.back() = {number, end};
     }
   }
-  // The numbers behind `number`, if any, are gone, and will be given again. For that one to be durable, the log has to
-  // be durable up to `end`, too.
-  void cut(std::uint64_t number, Lsn end) noexcept {
-    for (One& one : all_) {
-      if (one.number >= number) one = {number, end};
-    }
+  // The numbers behind `number` are gone, and will be given again. That one does not become durable later than before.
+  void cut(std::uint64_t number) noexcept {
+    while (all_.size() > 1 && all_[all_.size() - 2].number >= number) all_.pop_back();
+    if (!all_.empty()) all_.back().number = std::min(all_.back().number, number);
     logged_ = std::min(logged_, number);
     durable_ = std::min(durable_, number);
-    newest_ = end;
   }
   // The newest durable number, when the log is durable up to there.
   std::uint64_t durable(Lsn durable_lsn) {

@@ -1,10 +1,12 @@
 // Entries by their numbers, and logs that are cut at either end: what is read then, and after a crash.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 
 #include "applog_world.hpp"
 #include "base/random.hpp"
+#include "sim/decorators.hpp"
 
 namespace memlith::test::truncate_test {
 namespace {
@@ -71,6 +73,82 @@ TEST(AppLogTruncateTest, DurableEntriesThatStayAreReadBesideACut) {
   EXPECT_OK(world.log().truncate_after(5));
   EXPECT_EQ(get(world.log(), 5), "five");
   EXPECT_EQ(world.log().durable(), 5U);
+}
+
+// Calls `act` in the middle of the next flush.
+class FlushedVolume final : public VolumeDecorator {
+ public:
+  using VolumeDecorator::VolumeDecorator;
+  std::function<void()> act;
+
+ private:
+  class Flushed final : public DeviceDecorator {
+   public:
+    Flushed(std::unique_ptr<Device> below, FlushedVolume& volume)
+        : DeviceDecorator(std::move(below)), volume_(volume) {}
+
+   private:
+    Result<bool> do_write_through(std::uint64_t offset, std::span<const iovec> pieces) override {
+      volume_.call();
+      return DeviceDecorator::do_write_through(offset, pieces);
+    }
+    Status do_flush() override {
+      volume_.call();
+      return DeviceDecorator::do_flush();
+    }
+    FlushedVolume& volume_;
+  };
+  std::unique_ptr<Device> decorate(std::unique_ptr<Device> device, std::string_view, bool) override {
+    return std::make_unique<Flushed>(std::move(device), *this);
+  }
+  void call() {
+    if (const auto now = std::exchange(act, nullptr)) now();
+  }
+};
+
+// The frame of the cut comes behind that of the entries, and is not flushed with it.
+TEST(AppLogTruncateTest, EntriesThatStayAreDurableWhenTheirWriteReturnsBesideACut) {
+  for (const bool newer : {false, true}) {
+    SimVolume disk;
+    FlushedVolume volume(disk);
+    StoreOptions options = tiny_options();
+    options.manual_flush = true;
+    const auto store = must(Store::open(volume, options));
+    RegionOptions of_log;
+    of_log.create = true;
+    of_log.tracker = TrackerKind::touched;
+    of_log.size_bytes = 4 * kPageBytes;
+    const auto region = must(Region::open(*store, "log", of_log));
+    const auto log = must(AppLog::open(*region, {.create = true}));
+    for (const char* const each : {"one", "two", "three"}) must(append(*log, each));
+    volume.act = [&] { EXPECT_OK(newer ? log->truncate_after(2) : log->truncate_before(2)); };
+    EXPECT_OK(log->write());
+    EXPECT_EQ(log->durable(), newer ? 2U : 3U);
+    EXPECT_EQ(get(*log, 2), "two");
+    EXPECT_LT(store->log().durable_lsn(), region->newest_commit()) << "or this test tests nothing";
+    EXPECT_OK(log->write());
+    EXPECT_GE(store->log().durable_lsn(), region->newest_commit()) << "the next write makes the cut durable";
+  }
+}
+
+TEST(AppLogTruncateTest, AWriteWaitsForWhatWasDroppedBefore) {
+  StoreOptions by_hand;
+  by_hand.manual_flush = true;
+  AppLogWorld world(16 * kKiB, WhenFull::fail, 0, by_hand);
+  write_all(world.log(), {"one", "two"});
+  EXPECT_EQ(world.read_all().size(), 2u);
+  const auto expect_waits = [&](const Status& dropped) {
+    EXPECT_OK(dropped);
+    EXPECT_LT(world.regions().store().log().durable_lsn(), world.region().newest_commit());
+    EXPECT_EQ(must(world.log().write_weak()), world.region().newest_commit()) << "the ticket";
+  };
+  must(append(world.log(), "three"));
+  must(world.log().write_weak());
+  expect_waits(world.log().consume(1));
+  expect_waits(world.log().truncate_before(3));
+  must(append(world.log(), "four"));
+  must(world.log().write_weak());
+  expect_waits(world.log().truncate_after(3));
 }
 
 // "three" lies exactly behind the entry that takes the place of "two".
