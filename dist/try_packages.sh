@@ -59,7 +59,7 @@ say "wheel: installed without a compiler; the example ran twice"
 
 # ---- Debian's packages; that of clang's pass, which brings a compiler, comes later
 mkdir /packages/later
-mv /packages/memlith-c++_*.deb /packages/later/
+mv /packages/memlith-c++*.deb /packages/later/ # its debug symbols, too
 timed install /packages/*.deb
 memlith --version
 for run in 1 2; do /usr/bin/python3 /packages/first.py /root/state $run; done
