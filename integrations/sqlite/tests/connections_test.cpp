@@ -406,7 +406,7 @@ TEST_F(Files, MemoryBudget) {
   EXPECT_EQ(integrity(plain()), "ok");
 }
 
-// What the process may have is read from /proc when a database opens, and a commit reads no file.
+// A database reads the limits of memory from /proc when it opens, and a commit reads no file.
 TEST_F(Files, CommitsReadNothing) {
   const auto reads = [] {
     const std::string counters = read_file("/proc/self/io");
