@@ -77,8 +77,8 @@ class Files : public ::testing::Test {
   }
   // The files as a crash of the program would leave them, under another name.
   std::string copy_as_crashed(const std::string& name) const {
-    fs::copy_file(path_, folder_ / name);
-    fs::copy_file(path_ + ".memlith", (folder_ / name) + ".memlith");
+    fs::copy_file(path_, folder_ / name, fs::copy_options::overwrite_existing);
+    fs::copy_file(path_ + ".memlith", (folder_ / name) + ".memlith", fs::copy_options::overwrite_existing);
     return folder_ / name;
   }
   [[nodiscard]] std::string head() const { return read_file(path_).substr(0, 16); }
