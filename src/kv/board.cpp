@@ -1,16 +1,10 @@
 #include "kv/board.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <new>
-#include <string>
 
 namespace memlith::core::kv {
 
@@ -19,16 +13,6 @@ constexpr std::uint64_t kHeadBytes = kPageBytes;
 constexpr std::uint64_t kReleasedFrom = 1024;  // copies
 
 std::uint64_t round_up(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
-
-bool begin_life(KeeperLife& life) {
-  pthread_mutexattr_t attributes;
-  if (::pthread_mutexattr_init(&attributes) != 0) return false;
-  const bool made = ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0 &&
-                    ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
-                    ::pthread_mutex_init(&life.mutex, &attributes) == 0 && ::pthread_mutex_lock(&life.mutex) == 0;
-  ::pthread_mutexattr_destroy(&attributes);
-  return made;
-}
 }  // namespace
 
 Board::Layout::Layout(std::uint64_t pages_max) {
@@ -43,10 +27,7 @@ Board::Layout::Layout(std::uint64_t pages_max) {
 }
 
 Board::~Board() {
-  if (keeps_) {
-    head().life.ended.store(1);
-    ::pthread_mutex_unlock(&head().life.mutex);
-  }
+  if (keeps_) head().life.end();
 }
 
 // A forked child has neither of the two: it opens the kv store itself.
@@ -73,27 +54,13 @@ Result<std::unique_ptr<Board>> Board::make(std::uint64_t pages_max) {
   MEMLITH_TRY_ASSIGN(Descriptor memory, shm::make_memory("memlith-kv", board->layout_.end));
   MEMLITH_TRY_ASSIGN(board->slot_memory_, shm::make_memory("memlith-kv-snapshots", kClientsMax * sizeof(ClientSlots)));
   MEMLITH_TRY(board->map(memory.get(), board->slot_memory_.get(), false));
-  // Clients get a descriptor that is open for reading, so that none can map the memory to write to it.
-  const std::string path = fmt::format("/proc/self/fd/{}", memory.get());
-  board->shown_ = Descriptor(above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
-  if (board->shown_.get() < 0) {
-    return fail_errno(errno, Detail::open, "{}: cannot open the memory of a kv store for reading", path);
-  }
+  MEMLITH_TRY_ASSIGN(board->shown_, shm::open_for_reading(memory.get()));
   auto* const head = new (board->base_) BoardHead{};
   head->pages_max = pages_max;
   head->moment.beginning = head->moment.newest = kCheckedStamp;
-  if (!begin_life(head->life)) {
-    return fail(Errc::unsupported, Detail::mapping, "this system has no mutexes that processes can share");
-  }
+  MEMLITH_TRY(head->life.begin());
   board->keeps_ = true;
   return board;
-}
-
-bool Board::has_keeper() const {
-  const KeeperLife& life = head().life;
-  if (life.ended.load(std::memory_order_acquire) != 0) return false;
-  const auto word = static_cast<std::uint32_t>(__atomic_load_n(&life.mutex.__data.__lock, __ATOMIC_ACQUIRE));
-  return (word & FUTEX_OWNER_DIED) == 0 && (word & FUTEX_TID_MASK) != 0;
 }
 
 Result<std::unique_ptr<Board>> Board::join(int shown, int slots, std::uint64_t pages_max, std::uint32_t client) {

@@ -8,8 +8,6 @@
 // Both memories are sparse: what was never used takes addresses only.
 #pragma once
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -26,6 +24,7 @@
 #include "kv/page.hpp"
 #include "kv/page_state.hpp"
 #include "kv/snapshots.hpp"
+#include "shm/keeper_life.hpp"
 #include "shm/segment.hpp"
 #include "shm/words.hpp"
 
@@ -35,13 +34,6 @@ namespace memlith::core::kv {
 struct Moment {
   std::atomic<Stamp> beginning{kCheckedStamp};  // of the commit under way, or the newest
   std::atomic<Stamp> newest{kCheckedStamp};
-};
-
-// The keeper's life, which one load tells. Its thread has the mutex, and clients do not touch it: they look at its
-// word, which the kernel marks when that thread ends, before another keeper can have the store.
-struct KeeperLife {
-  pthread_mutex_t mutex;
-  std::atomic<std::uint32_t> ended;  // 1: it ends, and has said so
 };
 
 // The first bytes of the shown part.
@@ -57,7 +49,7 @@ struct BoardHead {
   std::atomic<std::uint64_t> ticket;
   std::atomic<std::uint64_t> changes;  // of the table of copies, but for copies that are added; odd during one
   alignas(64) Moment moment;
-  alignas(64) KeeperLife life;
+  alignas(64) shm::KeeperLife life;
 };
 
 class Board {
@@ -113,7 +105,7 @@ class Board {
   std::optional<Snapshots::StampSlot> add(Stamp stamp);
   void remove(const Snapshots::StampSlot& at);
   // The keeper lives: nothing committed behind its back up to now.
-  [[nodiscard]] bool has_keeper() const;
+  [[nodiscard]] bool has_keeper() const { return head().life.lasts(); }
   [[nodiscard]] Stamp stamp_of(std::size_t slot) const { return slot_of(client_, slot).load(); }
 
   // In a forked child, which has no such memory.

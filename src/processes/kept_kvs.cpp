@@ -107,7 +107,7 @@ void KeptKvs::leave(std::uint32_t client) {
 }
 
 void KeptKvs::say_failed() {
-  for (auto& [name, kept] : kvs_) kept.board->head().life.ended.store(1);
+  for (auto& [name, kept] : kvs_) kept.board->head().life.say_ended();
 }
 
 // Tells the clients how far commits have come. Between commits.

@@ -1,11 +1,13 @@
 #include "shm/segment.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
 #include "shm/helper.hpp"
 
@@ -19,6 +21,13 @@ Result<Descriptor> make_memory(const char* name, std::uint64_t bytes) {
     return fail_errno(errno, Detail::mapping, "{}: cannot make {} bytes of memory for processes to share", name, bytes);
   }
   return memory;
+}
+
+Result<Descriptor> open_for_reading(int memory) {
+  const std::string path = fmt::format("/proc/self/fd/{}", memory);
+  Descriptor shown(above_standard(::open(path.c_str(), O_RDONLY | O_CLOEXEC)));
+  if (shown.get() >= 0) return shown;
+  return fail_errno(errno, Detail::open, "{}: cannot open this memory for reading", path);
 }
 
 Result<Mapping> Mapping::map(int memory, std::uint64_t bytes, Options options) {

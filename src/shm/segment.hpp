@@ -18,6 +18,8 @@ namespace memlith::core::shm {
 // New memory of zeros, whose size is final: a process that cut it would end the others by SIGBUS. `name` is for /proc.
 // A helper can keep the descriptor (shm/helper.hpp).
 Result<Descriptor> make_memory(const char* name, std::uint64_t bytes);
+// The same memory for reading alone: a process that has no other descriptor of it cannot write to it.
+Result<Descriptor> open_for_reading(int memory);
 
 // A process's mapping of such memory.
 class Mapping {
