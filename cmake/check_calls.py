@@ -83,8 +83,9 @@ ROWS = (
     ("wait for a ticket", DURABLE, {
         "C": "memlith_wait", "C++": "Store.wait Heap.wait", "Python": "Ticket.result", "Go": "memlith.Store.Wait",
         "Rust": "store::Store::wait"}),
-    ("wait for a ticket of a kv store of several processes", DURABLE, {
-        "C": "memlith_kv_wait", "C++": "Kv.wait", "Go": "kv.KV.Wait", "Rust": "kv::Kv::wait"}),
+    ("wait for a ticket of a kv store, or a log, of several processes", DURABLE, {
+        "C": "memlith_kv_wait memlith_applog_wait", "C++": "Kv.wait AppLog.wait",
+        "Go": "kv.KV.Wait applog.Log.Wait", "Rust": "kv::Kv::wait applog::AppLog::wait"}),
     ("commit a shared region", DURABLE, {
         "C": "memlith_shared_commit", "C++": "SharedTransaction.commit", "Python": "SharedTransaction.commit"}),
     ("the same, without a wait", WEAK, {"C++": "SharedTransaction.commit_weak"}),

@@ -52,6 +52,9 @@ typedef struct memlith_applog_options {
   uint32_t when_full; /* MEMLITH_APPLOG_* */
   uint64_t size;      /* of a new log; each entry takes its bytes and 24, rounded up to 8. 0: 64 MiB */
   uint64_t max_size;  /* of a new log that may grow, later too. 0: the size, or with GROW 1 TiB; addresses only */
+  /* of memlith_applog_open_shared alone, as in memlith_shared_options (memlith/shared.h) */
+  const char* program;  /* the path of the program `memlith`, if a keeper has to be started; null = it is looked for */
+  uint64_t patience_ms; /* how long to wait for a keeper that begins or ends; 0 = a minute */
 } memlith_applog_options;
 
 /* Opens the log in region `name`; `options` may be null. Reads and checks every entry that is not consumed: the
@@ -61,6 +64,29 @@ typedef struct memlith_applog_options {
  * CORRUPT - the message names the place. */
 MEMLITH_API int32_t memlith_applog_open(memlith_store* store, const char* name, const memlith_applog_options* options,
                                         memlith_applog** log);
+
+/* Opens the log `name` of the memlith store in folder `store` for this process and others: any number of processes
+ * append, write and read it at once, each with a handle of its own. The store is in a keeper, a process of its own,
+ * which the first opening starts and which ends soon after the last handle was closed (memlith/shared.h); meanwhile no
+ * process can open the store by memlith_store_open, but to follow it. With MEMLITH_CREATE a missing store is created,
+ * too. docs/several-processes.md.
+ *   APPEND, WRITE  are messages to the keeper. The order of the log is that in which they came. Writes of all processes
+ *                  share flushes. What one process has appended, the write of another makes durable, too.
+ *   READ           is made in this process, on memory that it shares with the keeper and cannot write to. It sends no
+ *                  message for an entry that is known to be durable, and waits for no other process.
+ *   THE READER     is one in each handle: each reads all entries, in order, from a place of its own. Consumed is
+ *                  consumed for all: readers that have not come so far go on behind it. A process that only looks does
+ *                  not consume.
+ *   WHEN FULL      as in one process, for each handle as it was opened: BLOCK waits until any process has consumed.
+ *   A DEATH        of a process: each append was made as a whole, or not; what was appended and not written stays in
+ *                  the keeper, and is durable with the next write of any process. Of the keeper: every call on the
+ *                  handle returns POISONED, and one that was under way IO: it may have taken effect or not. Close the
+ *                  handle, and open the log again: it is as the last durable write left it.
+ *   A CHILD        that was forked cannot use its parent's handle (INVALID): it opens its own.
+ *   UNSUPPORTED    here: memlith_txn_append, memlith_txn_consume.
+ * Errors: as memlith_applog_open; those of memlith_shared_open. */
+MEMLITH_API int32_t memlith_applog_open_shared(const char* store, const char* name,
+                                               const memlith_applog_options* options, memlith_applog** log);
 
 /* Makes durable what was appended, and closes the log. Null is ignored. To be called before memlith_store_close, which
  * writes what was appended, too, but cannot be tried again.
@@ -87,7 +113,11 @@ MEMLITH_API int32_t memlith_applog_append(memlith_applog* log, const memlith_byt
  * acknowledges nothing any more; reopen it. */
 MEMLITH_API int32_t memlith_applog_write(memlith_applog* log, uint32_t mode, uint64_t* ticket);
 
-/* The number of the newest durable entry; 0: none. */
+/* Returns when everything up to `ticket`, which memlith_applog_write returned, is durable. Errors: INVALID - no such
+ * ticket yet; and those of memlith_wait, which is the same where the caller has the memlith store. */
+MEMLITH_API int32_t memlith_applog_wait(memlith_applog* log, uint64_t ticket);
+
+/* The number of the newest durable entry; 0: none, or there is no keeper any more. */
 MEMLITH_API uint64_t memlith_applog_durable(memlith_applog* log);
 
 /* ---- the reader ------------------------------------------------------------------------------------------------ */

@@ -41,6 +41,9 @@ struct AppLogOptions {
   WhenFull when_full = WhenFull::block;
   std::uint64_t size = 0;
   std::uint64_t max_size = 0;
+  // For open_shared() alone.
+  std::string program = {};  // the path of `memlith`; empty: it is looked for
+  std::uint64_t patience_ms = 0;
 };
 
 struct LogEntry {
@@ -60,15 +63,18 @@ class AppLog {
   ~AppLog() { (void)close(); }
 
   static Result<AppLog> open(const Store& store, const std::string& name = "log", const AppLogOptions& options = {}) {
-    memlith_applog_options plain{};
-    plain.struct_size = sizeof plain;
-    plain.flags =
-        detail::flag_if(options.create, MEMLITH_CREATE) | detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE);
-    plain.when_full = static_cast<std::uint32_t>(options.when_full);
-    plain.size = options.size;
-    plain.max_size = options.max_size;
+    const memlith_applog_options plain = plain_of(options);
     memlith_applog* handle = nullptr;
     const std::int32_t code = memlith_applog_open(store.handle(), name.c_str(), &plain, &handle);
+    if (code != MEMLITH_OK) return Error(code);
+    return AppLog(handle);
+  }
+  // The log of the store in that folder, for this process and others (memlith_applog_open_shared).
+  static Result<AppLog> open_shared(const std::string& store, const std::string& name = "log",
+                                    const AppLogOptions& options = {}) {
+    const memlith_applog_options plain = plain_of(options);
+    memlith_applog* handle = nullptr;
+    const std::int32_t code = memlith_applog_open_shared(store.c_str(), name.c_str(), &plain, &handle);
     if (code != MEMLITH_OK) return Error(code);
     return AppLog(handle);
   }
@@ -98,12 +104,15 @@ class AppLog {
   }
   // Durable on ok: everything that was appended before.
   Result<void> write() const { return detail::result_of(memlith_applog_write(handle_, MEMLITH_COMMIT_SYNC, nullptr)); }
-  // The same; durable when Store::wait() has returned ok.
+  // The same; durable when wait() has returned ok.
   [[nodiscard]] Result<Ticket> write_weak() const {
     Ticket ticket = 0;
     const std::int32_t code = memlith_applog_write(handle_, MEMLITH_COMMIT_WEAK, &ticket);
     if (code != MEMLITH_OK) return Error(code);
     return ticket;
+  }
+  [[nodiscard]] Result<void> wait(Ticket ticket) const {
+    return detail::result_of(memlith_applog_wait(handle_, ticket));
   }
   [[nodiscard]] std::uint64_t durable() const { return memlith_applog_durable(handle_); }
 
@@ -159,6 +168,18 @@ class AppLog {
   [[nodiscard]] memlith_applog* handle() const { return handle_; }
 
  private:
+  static memlith_applog_options plain_of(const AppLogOptions& options) {
+    memlith_applog_options plain{};
+    plain.struct_size = sizeof plain;
+    plain.flags =
+        detail::flag_if(options.create, MEMLITH_CREATE) | detail::flag_if(options.exclusive, MEMLITH_EXCLUSIVE);
+    plain.when_full = static_cast<std::uint32_t>(options.when_full);
+    plain.size = options.size;
+    plain.max_size = options.max_size;
+    plain.program = options.program.empty() ? nullptr : options.program.c_str();
+    plain.patience_ms = options.patience_ms;
+    return plain;
+  }
   explicit AppLog(memlith_applog* handle) : handle_(handle) {}
   memlith_applog* handle_;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/random.hpp"
 #include "region/per_thread.hpp"
@@ -59,6 +60,7 @@ Result<std::unique_ptr<AppLog>> AppLog::open(Region& region, const AppLogOptions
   if (fresh) MEMLITH_TRY(log->format());
   MEMLITH_TRY(log->check_first_page());
   MEMLITH_TRY(log->find_end());
+  if (options.board != nullptr) log->move_to_board();
   log->stopped_ = options.manual;
   if (log->read_only()) return log;
   log->going_.extents.reserve(kExtentsMax);
@@ -130,7 +132,7 @@ Status AppLog::check_first_page() {
     return damaged(kPositionOffset, "the read position of the application log is damaged");
   }
   const LockGuard lock(mutex_);
-  ring_ = Ring(region_.address(), shape);
+  ring_ = Ring(memory_, shape);
   consumed_ = read_ = position;
   return kOk;
 }
@@ -177,6 +179,19 @@ Status AppLog::find_end() {
   return kOk;
 }
 
+// The region's own memory has been read and checked; nothing reads it, or writes to it, from now on.
+void AppLog::move_to_board() {
+  const LockGuard lock(mutex_);
+  const std::byte* const from = std::exchange(memory_, options_.board->region());
+  std::memcpy(memory_, from, kRingOffset);
+  ring_.for_each_run(consumed_.at, appended_ + kMarkBytes - consumed_.at, [&](std::uint64_t offset, std::uint64_t run) {
+    std::memcpy(memory_ + offset, from + offset, run);
+  });
+  ring_ = Ring(memory_, ring_.shape());
+  options_.board->head().append_bytes_max = frame_bytes_max();
+  show_numbers();
+}
+
 AppLog::~AppLog() {
   (void)stop();
   if (collects_) region_.store().collectors().remove(*this, !options_.manual);
@@ -200,6 +215,12 @@ std::uint64_t AppLog::newest() {
   return number_;
 }
 
+std::uint64_t AppLog::durable_number() {
+  const std::uint64_t number = numbers_.durable(region_.store().log().durable_lsn());
+  if (options_.board != nullptr) options_.board->show_durable(number);
+  return number;
+}
+
 AppLogReport AppLog::report() {
   const LockGuard lock(mutex_);
   const std::uint64_t used = appended_ - consumed_.at;
@@ -210,25 +231,12 @@ AppLogReport AppLog::report() {
 
 // ---- writers ---------------------------------------------------------------------------------------------------
 
-Status AppLog::too_large(std::uint64_t bytes) const {
-  return fail(Errc::full, Detail::object,
-              "the entries need {} bytes, and half of log_max_bytes is {}; append fewer at once, or open the store "
-              "with a larger log_max_bytes",
-              bytes, frame_bytes_max());
-}
-
 Status AppLog::check_entries(std::span<const Content> given, Entries& entries) const {
-  if (given.empty()) return fail(Errc::invalid, Detail::argument, "there are no entries to append");
+  MEMLITH_TRY(check_sizes(given, frame_bytes_max(), entries.bytes));
   entries.sums.reserve(given.size());
-  for (const Content& each : given) {
-    if (each.size() > kEntryBytesMax) {
-      return fail(Errc::invalid, Detail::argument, "an entry has less than 4 GiB; this one has {} bytes", each.size());
-    }
-    entries.bytes += stored_bytes(each.size());
-    entries.sums.push_back(content_sum(each, seed_));
-  }
+  for (const Content& each : given) entries.sums.push_back(content_sum(each, seed_));
   entries.all.assign(given.begin(), given.end());
-  return entries.bytes + kPageBytes > frame_bytes_max() ? too_large(entries.bytes) : kOk;
+  return kOk;
 }
 
 void AppLog::put(std::uint64_t position, const void* bytes, std::uint64_t count) {
@@ -252,7 +260,7 @@ void AppLog::place(const Entries& entries) {
   MEMLITH_ASSERT(appended_ == end);
 }
 
-Result<std::uint64_t> AppLog::append(std::span<const Content> given) {
+Result<std::uint64_t> AppLog::append(std::span<const Content> given, WhenFull when_full) {
   MEMLITH_TRY(need_writable());
   Entries& entries = of_this_thread<Entries>();
   entries.clear();
@@ -277,7 +285,7 @@ Result<std::uint64_t> AppLog::append(std::span<const Content> given) {
     if (too_much_waits) {
       MEMLITH_TRY(region_.store().collectors().close(false).status());
     } else {
-      MEMLITH_TRY(make_room(entries.bytes));
+      MEMLITH_TRY(make_room(entries.bytes, when_full));
     }
   }
 }
@@ -288,13 +296,20 @@ Status AppLog::no_room(std::uint64_t bytes, std::uint64_t capacity) const {
               region_.shown_name(), capacity, bytes);
 }
 
-Status AppLog::make_room(std::uint64_t bytes) {
+bool AppLog::waits_for_room(std::span<const Content> entries) {
+  std::uint64_t bytes = 0;
+  for (const Content& each : entries) bytes += stored_bytes(each.size());
+  const LockGuard lock(mutex_);
+  return bytes + kMarkBytes <= ring_.capacity() && !has_room(bytes);
+}
+
+Status AppLog::make_room(std::uint64_t bytes, WhenFull when_full) {
   MEMLITH_TRY(region_.store().failure());
-  if (options_.when_full == WhenFull::grow) return grow(bytes);
+  if (when_full == WhenFull::grow) return grow(bytes);
   {
     const LockGuard lock(mutex_);
     const std::uint64_t capacity = ring_.capacity();
-    if (options_.when_full == WhenFull::fail || bytes + kMarkBytes > capacity) return no_room(bytes, capacity);
+    if (when_full == WhenFull::fail || bytes + kMarkBytes > capacity) return no_room(bytes, capacity);
   }
   // The reader may wait for what was appended and not written.
   MEMLITH_TRY(write_weak().status());
@@ -314,9 +329,8 @@ void AppLog::add(Changes& changes, std::uint64_t offset, const void* bytes, std:
 
 void AppLog::add_ring(Changes& changes, std::uint64_t from, std::uint64_t to) const {
   MEMLITH_ASSERT(from <= to);
-  ring_.for_each_run(from, to - from, [&](std::uint64_t offset, std::uint64_t run) {
-    add(changes, offset, region_.address() + offset, run);
-  });
+  ring_.for_each_run(from, to - from,
+                     [&](std::uint64_t offset, std::uint64_t run) { add(changes, offset, memory_ + offset, run); });
 }
 
 // From the caller's copy: writers may append over the mark in memory while the frame is being made.
@@ -397,6 +411,9 @@ void AppLog::note_handed(const EntryHeader& mark, std::uint64_t to, Lsn end) {
   handed_ = to;
   numbers_.add(mark.number - 1, end);
   if (reader_waits_) arrived_.notify_one();
+  if (options_.board == nullptr) return;
+  options_.board->show_logged(mark.number - 1);
+  options_.board->bells().logged.ring();
 }
 
 // ---- in a transaction of the store -----------------------------------------------------------------------------
@@ -440,12 +457,17 @@ Status AppLog::make_durable(std::uint64_t number) {
   return region_.store().failure();
 }
 
-Status AppLog::write() {
+Result<Lsn> AppLog::write() {
   const PersistTimer timer;
   MEMLITH_TRY(need_writable());
   MEMLITH_TRY(make_durable(newest()));
   timer.note_applog_write(*region_.store().stats());
-  return kOk;
+  return region_.newest_commit();
+}
+
+Result<Lsn> AppLog::begin_write() {
+  MEMLITH_TRY_ASSIGN(const Lsn end, hand_over(newest(), true));
+  return end != Lsn{0} ? end : region_.newest_commit();
 }
 
 Result<Lsn> AppLog::write_weak() {

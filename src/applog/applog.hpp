@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "applog/board.hpp"
+#include "applog/open_log.hpp"
 #include "applog/position_index.hpp"
 #include "applog/ring.hpp"
 #include "base/sync.hpp"
@@ -32,65 +34,56 @@ struct OpenRegion;
 
 namespace memlith::core::applog {
 
-enum class WhenFull : std::uint32_t { block = 0, fail = 1, grow = 2 };
-
 struct AppLogOptions {
   bool create = false;
   WhenFull when_full = WhenFull::block;
   bool manual = false;     // closing writes nothing
   bool exclusive = false;  // with `create`: refuse one that is there
-};
-
-struct AppLogReport {
-  std::uint64_t capacity = 0;
-  std::uint64_t room = 0;      // for contents and headers of entries
-  std::uint64_t newest = 0;    // number of the newest entry that was appended; 0: none ever was
-  std::uint64_t durable = 0;   // likewise, of the newest durable one
-  std::uint64_t read = 0;      // likewise, of the newest that was read since the last rewind
-  std::uint64_t consumed = 0;  // likewise, of the newest consumed one
+  // Its bytes are to lie there, where other processes read them. Null: no process does. The region has no limit of
+  // memory then.
+  std::shared_ptr<Board> board = nullptr;
 };
 
 // The check of memlith_verify for a region.
 bool holds_applog(const Region& region);
 
-class AppLog final : public RegionUser, private Collector {
+class AppLog final : public OpenLog, public RegionUser, private Collector {
  public:
-  using Content = std::span<const std::byte>;
-
   // The region is open; it is new, or holds an application log.
   static Result<std::unique_ptr<AppLog>> open(Region& region, const AppLogOptions& options);
   ~AppLog() override;
 
-  // ---- writers
-  // The entries lie behind each other, and a crash keeps all of them or none. Returns the number of the last.
-  Result<std::uint64_t> append(std::span<const Content> entries);
-  // Makes durable what was appended.
-  Status write();
-  // The same without waiting, for Store::wait().
-  Result<Lsn> write_weak();
+  [[nodiscard]] Status check_process() const override { return region_.store().check_process(); }
+  [[nodiscard]] AppLog* alone() override { return this; }
+
+  Result<std::uint64_t> append(std::span<const Content> entries) override {
+    return append(entries, options_.when_full);
+  }
+  Result<std::uint64_t> append(std::span<const Content> entries, WhenFull when_full);
+  // True if such entries were refused because others are not consumed: that makes room for them.
+  bool waits_for_room(std::span<const Content> entries);
+  Result<Lsn> write() override;
+  Result<Lsn> write_weak() override;
+  // For a caller who waits for the ticket at once: brings what was appended to the redo log.
+  Result<Lsn> begin_write();
+  Status wait(Lsn ticket) override { return region_.store().wait(ticket); }
   std::uint64_t durable();
 
-  // ---- the reader
-  struct Entry {
-    std::uint64_t number = 0;
-    Content content;  // valid until the next read
-  };
-  // The next durable entry; waits so long for one. False: there is none.
-  Result<bool> read(std::uint64_t wait_ms, Entry& entry);
-  // The next entry to be read is the first that is not consumed.
-  void rewind();
-  // Everything up to that entry, which was read, is not needed any more.
-  Status consume(std::uint64_t number);
+  Result<bool> read(std::uint64_t wait_ms, Entry& entry) override;
+  void rewind() override;
+  Status consume(std::uint64_t number) override;
 
-  // ---- by number (truncate.cpp)
-  // Any thread. False: there is no such durable entry, or it was consumed.
-  Result<bool> read_at(std::uint64_t number, std::vector<std::byte>& content);
-  // The reader's, but not beside the commit of a transaction in which the log consumes. Each takes effect at once, and
-  // is durable with the next write.
-  Status truncate_after(std::uint64_t last);    // `last` becomes the newest entry
-  Status truncate_before(std::uint64_t first);  // `first`, which need not have been read, becomes the first entry
-  Status restart(std::uint64_t next);           // no entry is left, and the next gets that number
+  Result<bool> read_at(std::uint64_t number, std::vector<std::byte>& content) override;
+  Status truncate_after(std::uint64_t last) override;
+  Status truncate_before(std::uint64_t first) override;
+  Status restart(std::uint64_t next) override;
+  // With a board: the place of that entry, or of the nearest one that is in the redo log and not consumed, or behind
+  // the newest of these. If entries at or before it were dropped since the board had `changes`, the first of these
+  // counts instead, as for the reader of this process. `due`: how far the redo log has to be durable for the entry to
+  // be; 0: it is, or there is none.
+  Place place_of(std::uint64_t number, std::uint64_t changes, Lsn& due);
 
+  Result<AppLogReport> info() override { return report(); }
   // Makes durable what was appended. Nothing else is done with the log then but to destroy it. When the redo log has no
   // room for it, nothing has ended: the log goes on, and can be stopped later. Destroying it loses those entries.
   Status stop() override;
@@ -98,6 +91,7 @@ class AppLog final : public RegionUser, private Collector {
   [[nodiscard]] bool stopped() const { return stopped_; }
   AppLogReport report();
   [[nodiscard]] Region& region() const { return region_; }
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }  // of the entries' checksums
   [[nodiscard]] bool read_only() const { return region_.store().read_only(); }
   void set_open_region(OpenRegion* region) { open_region_ = region; }
   [[nodiscard]] OpenRegion* open_region() const { return open_region_; }
@@ -108,7 +102,7 @@ class AppLog final : public RegionUser, private Collector {
  private:
   friend class AppLogPart;
   AppLog(Region& region, const AppLogOptions& options)
-      : Collector(region.store().collectors()), region_(region), options_(options) {}
+      : Collector(region.store().collectors()), region_(region), options_(options), memory_(region.address()) {}
   // Entries to be appended: they exist as long as this does, and were checked.
   struct Entries {
     std::vector<Content> all;
@@ -132,11 +126,11 @@ class AppLog final : public RegionUser, private Collector {
   // The ring's bytes up to that position are about to be used, the first time maybe. Errors: io.
   Status load_to(std::uint64_t position) MEMLITH_REQUIRES(mutex_);
   Status load(const Ring& ring, std::uint64_t from, std::uint64_t to) const;
+  void move_to_board();
   [[nodiscard]] Status damaged(std::uint64_t offset, std::string_view what) const;
   [[nodiscard]] Status need_writable() const;
   [[nodiscard]] std::uint64_t frame_bytes_max() const { return region_.store().log_limit_bytes() / 2; }
 
-  [[nodiscard]] Status too_large(std::uint64_t bytes) const;
   // Adds the entries, if they can be appended at all.
   Status check_entries(std::span<const Content> given, Entries& entries) const;
   // Where bytes of the ring are still in use.
@@ -144,7 +138,7 @@ class AppLog final : public RegionUser, private Collector {
   [[nodiscard]] bool has_room(std::uint64_t bytes) const MEMLITH_REQUIRES(mutex_);
   void place(const Entries& entries) MEMLITH_REQUIRES(mutex_);  // there is room
   [[nodiscard]] Status no_room(std::uint64_t bytes, std::uint64_t capacity) const;
-  Status make_room(std::uint64_t bytes);
+  Status make_room(std::uint64_t bytes, WhenFull when_full);
   Status grow(std::uint64_t bytes);
   Status move_to_larger(std::uint64_t capacity) MEMLITH_REQUIRES(mutex_);
   // Brings entries to the redo log, up to that one at least. Returns what has to be durable for that one to be durable.
@@ -172,6 +166,12 @@ class AppLog final : public RegionUser, private Collector {
   void place_held(const Entries& entries, Changes& changes, EntryHeader& mark);
   void held_in_log(const EntryHeader& mark, Lsn end);
   void end_hold() { part_hold_.release(); }
+  // There is more room.
+  void tell_freed() MEMLITH_REQUIRES(mutex_);
+  // The board's numbers, which a change of places may set back.
+  void show_numbers() MEMLITH_REQUIRES(mutex_);
+  // The entries from that one on are dropped, in a change of the board. There is room for a cut.
+  void note_cut(std::uint64_t first) MEMLITH_REQUIRES(mutex_);
   // As it is logged when everything up to that entry is consumed, and what follows when it is in the redo log.
   Result<Position> position_of(std::uint64_t number);
   // `end`: of its commit.
@@ -181,9 +181,7 @@ class AppLog final : public RegionUser, private Collector {
   Status make_durable(std::uint64_t number);
   std::uint64_t newest();
   // The newest durable entry.
-  std::uint64_t durable_number() MEMLITH_REQUIRES(mutex_) {
-    return numbers_.durable(region_.store().log().durable_lsn());
-  }
+  std::uint64_t durable_number() MEMLITH_REQUIRES(mutex_);
   Result<bool> copy_next(Entry& entry) MEMLITH_REQUIRES(mutex_);
   Result<Position> position_behind(std::uint64_t number) MEMLITH_REQUIRES(mutex_);
   void add(Changes& changes, std::uint64_t offset, const void* bytes, std::uint64_t count) const;
@@ -193,6 +191,7 @@ class AppLog final : public RegionUser, private Collector {
   Region& region_;
   const AppLogOptions options_;
   OpenRegion* open_region_ = nullptr;
+  std::byte* memory_;       // the region's, or what the board shows in its place; constant after open()
   std::uint64_t seed_ = 0;  // constant after open()
   bool stopped_ = false;
   std::uint64_t frame_bytes_ = 0;  // so much of smaller entries goes to the redo log in one frame
@@ -227,6 +226,13 @@ class AppLog final : public RegionUser, private Collector {
   Position consumed_ MEMLITH_GUARDED_BY(mutex_){};  // as the redo log has it
   Position read_ MEMLITH_GUARDED_BY(mutex_){};
   PositionIndex index_ MEMLITH_GUARDED_BY(mutex_);
+  // For readers of other processes: which entries were dropped at the newer end, in which change of the board. A cut
+  // that drops what an earlier one dropped, too, takes its place, so that both numbers rise.
+  struct Cut {
+    std::uint64_t changes = 0;
+    std::uint64_t first = 0;
+  };
+  std::vector<Cut> cuts_ MEMLITH_GUARDED_BY(mutex_);
 
   // The reader's.
   std::vector<std::byte> content_;

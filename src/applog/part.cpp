@@ -6,8 +6,9 @@ Status AppLogPart::append(std::span<const AppLog::Content> entries) {
   MEMLITH_TRY(log_.need_writable());
   AppLog::Entries more;
   MEMLITH_TRY(log_.check_entries(entries, more));
-  if (entries_.bytes + more.bytes + kPageBytes > log_.frame_bytes_max())
-    return log_.too_large(entries_.bytes + more.bytes);
+  if (entries_.bytes + more.bytes + kPageBytes > log_.frame_bytes_max()) {
+    return too_large(entries_.bytes + more.bytes, log_.frame_bytes_max());
+  }
   for (const AppLog::Content& each : entries) contents_.emplace_back(each.begin(), each.end());
   entries_.bytes += more.bytes;
   entries_.sums.insert(entries_.sums.end(), more.sums.begin(), more.sums.end());

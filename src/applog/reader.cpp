@@ -110,14 +110,22 @@ void AppLog::give_up(std::uint64_t before, Lsn end) {
 }
 
 void AppLog::move_consumed(const Position& position, Lsn end) {
-  std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
+  std::memcpy(memory_ + kPositionOffset, &position, sizeof position);
   const LockGuard lock(mutex_);
   MEMLITH_ASSERT(position.at <= handed_);
+  // ORDER shown-before-reuse: readers of other processes are told before the bytes are written over, or what they copy
+  // meanwhile is no entry. [mutant applog_consumed_not_shown]
+  if (options_.board != nullptr) options_.board->show_consumed(position.number - 1);
   consumed_ = position;
   dropped_end_ = std::max(dropped_end_, end);
   give_up(position.at, end);
   if (read_.number < position.number) read_ = position;
+  tell_freed();
+}
+
+void AppLog::tell_freed() {
   if (writers_wait_ > 0) freed_.notify_all();
+  if (options_.board != nullptr) options_.board->bells().freed.ring();
 }
 
 Status AppLog::consume(std::uint64_t number) {
@@ -178,21 +186,20 @@ Status AppLog::move_to_larger(std::uint64_t capacity) {
   MEMLITH_ASSERT(lap <= released && released <= wrap);
   Shape shape{capacity, lap, 0};
   shape.checksum = sum_of(shape, seed_);
-  const Ring larger(region_.address(), shape);
+  const Ring larger(memory_, shape);
   MEMLITH_TRY(load(larger, released, appended_ + sizeof(EntryHeader)));
   Changes changes;
   const EntryHeader mark = end_mark(numbers_.logged() + 1, seed_);
+  const Board::Changing changing(options_.board.get());
   if (appended_ > wrap) {
-    std::memmove(region_.address() + larger.offset_of(wrap), region_.address() + kRingOffset, appended_ - wrap);
-    if (handed_ > wrap) {
-      add(changes, larger.offset_of(wrap), region_.address() + larger.offset_of(wrap), handed_ - wrap);
-    }
+    std::memmove(memory_ + larger.offset_of(wrap), memory_ + kRingOffset, appended_ - wrap);
+    if (handed_ > wrap) add(changes, larger.offset_of(wrap), memory_ + larger.offset_of(wrap), handed_ - wrap);
   }
   if (handed_ == appended_) larger.put(handed_, &mark, sizeof mark);
   add(changes, larger.offset_of(handed_), &mark, sizeof mark);
   add(changes, kShapeOffset, &shape, sizeof shape);
   MEMLITH_TRY(region_.commit_bytes(changes.extents, changes.sources, false).status());
-  std::memcpy(region_.address() + kShapeOffset, &shape, sizeof shape);
+  std::memcpy(memory_ + kShapeOffset, &shape, sizeof shape);
   ring_ = larger;
   given_up_ = loaded_from_ = released;
   loaded_to_ = appended_ + sizeof(EntryHeader);

@@ -37,6 +37,7 @@ Status AppLog::truncate_after(std::uint64_t last) {
   // A frame follows; or what was set aside, and refused, lies where the ring has it now.
   if (is_logged || collectors.refused()) MEMLITH_TRY(collectors.close_held(false).status());
   const LockGuard lock(mutex_);
+  cuts_.reserve(cuts_.size() + 1);
   const std::uint64_t at = index_.find(ring_, consumed_, last + 1);
   MEMLITH_ASSERT(consumed_.at <= at && at <= appended_);
   const EntryHeader mark = end_mark(last + 1, seed_);
@@ -53,13 +54,17 @@ Status AppLog::truncate_after(std::uint64_t last) {
     numbers_.cut(last);
     dropped_end_ = end;
   }
+  // Before the mark lies where a reader of another process may be. [mutant applog_changes_not_shown]
+  const Board::Changing changing(options_.board.get());
   put(at, &mark, sizeof mark);
   appended_ = at;
   number_ = last;
   if (read_.number > last + 1) read_ = {at, last + 1, 0};
   index_.drop_from(last + 1, at);
+  note_cut(last + 1);
+  show_numbers();
   if (end != Lsn{0}) region_.store().flush_soon(end);
-  if (writers_wait_ > 0) freed_.notify_all();
+  tell_freed();
   return kOk;
 }
 
@@ -94,6 +99,7 @@ Status AppLog::restart(std::uint64_t next) {
   MEMLITH_TRY(collectors.close_held(false).status());
   const LockGuard lock(mutex_);
   if (number_ + 1 == next && consumed_.number == next) return kOk;
+  cuts_.reserve(cuts_.size() + 1);
   // Behind everything that is in the redo log, so that no byte in use is overwritten before the position has moved.
   Position position{handed_, next, 0};
   position.checksum = sum_of(position, seed_);
@@ -104,17 +110,49 @@ Status AppLog::restart(std::uint64_t next) {
   // of its number behind it. [mutant applog_restart_in_two]
   add_end_mark(changes, handed_, mark);
   MEMLITH_TRY_ASSIGN(const Lsn end, region_.commit_bytes(changes.extents, changes.sources, false));
+  const Board::Changing changing(options_.board.get());
   put(handed_, &mark, sizeof mark);
-  std::memcpy(region_.address() + kPositionOffset, &position, sizeof position);
+  std::memcpy(memory_ + kPositionOffset, &position, sizeof position);
   consumed_ = read_ = position;
   appended_ = handed_;
   give_up(position.at, end);
   number_ = next - 1;
   numbers_.begin(number_);
   index_.clear();
+  note_cut(next);
+  show_numbers();
   region_.store().flush_soon(end);
-  if (writers_wait_ > 0) freed_.notify_all();
+  tell_freed();
   return kOk;
+}
+
+// ---- for readers of other processes ----------------------------------------------------------------------------
+
+void AppLog::show_numbers() {
+  if (options_.board == nullptr) return;
+  options_.board->show_consumed(consumed_.number - 1);
+  options_.board->show_logged(numbers_.logged());
+  (void)durable_number();
+}
+
+// Cuts before what is consumed are alike: a reader goes on behind that.
+void AppLog::note_cut(std::uint64_t first) {
+  if (options_.board == nullptr) return;
+  while (!cuts_.empty() && cuts_.back().first >= first) cuts_.pop_back();
+  cuts_.push_back({options_.board->head().changes.load(std::memory_order_relaxed), first});
+  while (cuts_.size() > 1 && cuts_[1].first <= consumed_.number) cuts_.erase(cuts_.begin());
+}
+
+Place AppLog::place_of(std::uint64_t number, std::uint64_t changes, Lsn& due) {
+  MEMLITH_ASSERT(options_.board != nullptr);
+  const LockGuard lock(mutex_);
+  (void)durable_number();
+  const auto cut = std::find_if(cuts_.begin(), cuts_.end(), [&](const Cut& each) { return each.changes > changes; });
+  if (cut != cuts_.end()) number = std::min(number, cut->first);
+  const std::uint64_t found = std::clamp(number, consumed_.number, numbers_.logged() + 1);
+  due = found <= numbers_.logged() ? numbers_.end_of(found) : Lsn{0};
+  return {found, index_.find(ring_, consumed_, found), ring_.capacity(), ring_.shape().base,
+          options_.board->head().changes.load(std::memory_order_relaxed)};
 }
 
 }  // namespace memlith::core::applog

@@ -1,5 +1,5 @@
-// Application logs: include/memlith/applog.h. Floor: capi. A memlith_applog is an applog::AppLog, which its OpenRegion
-// owns.
+// Application logs: include/memlith/applog.h. Floor: capi. A memlith_applog is an applog::OpenLog: an applog::AppLog,
+// which its OpenRegion owns, or a client of a keeper, which the handle owns.
 #include "memlith/applog.h"
 
 #include <algorithm>
@@ -13,20 +13,30 @@
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
 #include "capi/in_region.hpp"
+#include "capi/times.hpp"
+#include "processes/log_client.hpp"
+#include "store/refusal.hpp"
 
 using namespace memlith::core;
 using applog::AppLog;
+using applog::OpenLog;
 
 namespace {
 
 constexpr std::uint64_t kBytes = 64 * kMiB;
 constexpr std::uint64_t kReserveBytes = 1024 * kGiB;
 
-AppLog& log_of(memlith_applog* handle) { return *reinterpret_cast<AppLog*>(handle); }
+OpenLog& log_of(memlith_applog* handle) { return *reinterpret_cast<OpenLog*>(handle); }
+memlith_applog* handle_of(OpenLog* log) { return reinterpret_cast<memlith_applog*>(log); }
 
 Status need_ours(memlith_applog* handle) {
   MEMLITH_TRY(need_handle(handle, "application log"));
-  return log_of(handle).region().store().check_process();
+  return log_of(handle).check_process();
+}
+
+// Its commits may have given up bytes whose memory can be given back.
+void keep_to_memory(OpenLog& log) {
+  if (AppLog* const alone = log.alone(); alone != nullptr) alone->open_region()->session.keep_to_memory();
 }
 
 Result<std::vector<AppLog::Content>> contents_of(const memlith_bytes* entries, std::uint64_t count) {
@@ -44,7 +54,12 @@ Result<applog::AppLogPart*> part_of(memlith_txn* tx, memlith_applog* handle) {
   MEMLITH_TRY(memlith::core::need_ours(tx));
   MEMLITH_TRY(need_ours(handle));
   Transaction& transaction = transaction_of(tx).transaction;
-  AppLog& log = log_of(handle);
+  if (log_of(handle).alone() == nullptr) {
+    return fail(Errc::unsupported, Detail::object,
+                "the application log is open in several processes, where transactions have no part in it; open its "
+                "memlith store in one process, or append and consume by themselves");
+  }
+  AppLog& log = *log_of(handle).alone();
   if (Participant* const known = transaction.part_in(Participant::Kind::applog, log.region()); known != nullptr) {
     return static_cast<applog::AppLogPart*>(known);
   }
@@ -75,6 +90,15 @@ Result<RegionOptions> region_options_of(const memlith_applog_options& given) {
   return region_options(plain);
 }
 
+// As AppLog::stop(): refused, it stays open. After the keeper's end there is nothing to be told.
+Status close_client(processes::LogClient& client) {
+  const Status stopped = client.stop();
+  if (is_refusal(stopped)) return stopped;
+  const KeptSentence sentence;
+  delete &client;
+  return stopped;
+}
+
 }  // namespace
 
 extern "C" {
@@ -97,7 +121,32 @@ int32_t memlith_applog_open(memlith_store* store, const char* name, const memlit
                                        .exclusive = inner.exclusive};
     const auto make = [&wanted](Region& region) { return AppLog::open(region, wanted); };
     MEMLITH_TRY_ASSIGN(AppLog* const log, open_in_region(session, name, inner, make));
-    *result = reinterpret_cast<memlith_applog*>(log);
+    *result = handle_of(log);
+    return kOk;
+  });
+}
+
+int32_t memlith_applog_open_shared(const char* store, const char* name, const memlith_applog_options* options,
+                                   memlith_applog** result) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(store, "store"));
+    MEMLITH_TRY(need(name, "name"));
+    MEMLITH_TRY(need(result, "log"));
+    memlith_applog_options given;
+    MEMLITH_TRY(read_options(options, given));
+    MEMLITH_TRY_ASSIGN(const RegionOptions inner, region_options_of(given));
+    processes::LogClientOptions wanted;
+    wanted.path = store;
+    wanted.name = name;
+    wanted.create = inner.create;
+    wanted.exclusive = inner.exclusive;
+    wanted.size_bytes = inner.size_bytes;
+    wanted.reserve_bytes = inner.reserve_bytes;
+    wanted.when_full = static_cast<applog::WhenFull>(given.when_full);
+    if (given.program != nullptr) wanted.program = given.program;
+    if (given.patience_ms != 0) wanted.patience = milliseconds_of(given.patience_ms);
+    MEMLITH_TRY_ASSIGN(std::unique_ptr<processes::LogClient> client, processes::LogClient::open(wanted));
+    *result = handle_of(client.release());
     return kOk;
   });
 }
@@ -106,7 +155,8 @@ int32_t memlith_applog_close(memlith_applog* handle) {
   if (handle == nullptr) return 0;
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    AppLog& log = log_of(handle);
+    if (log_of(handle).alone() == nullptr) return close_client(static_cast<processes::LogClient&>(log_of(handle)));
+    AppLog& log = *log_of(handle).alone();
     MEMLITH_TRY(need_no_part(log.region()));
     OpenRegion& region = *log.open_region();
     const Status stopped = log.stop();
@@ -131,21 +181,25 @@ int32_t memlith_applog_write(memlith_applog* handle, uint32_t mode, uint64_t* ti
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
     MEMLITH_TRY(check_commit_mode(mode));
-    AppLog& log = log_of(handle);
-    Lsn written;
-    if (mode == MEMLITH_COMMIT_SYNC) {
-      MEMLITH_TRY(log.write());
-      written = log.region().newest_commit();
-    } else {
-      MEMLITH_TRY_ASSIGN(written, log.write_weak());
-    }
+    OpenLog& log = log_of(handle);
+    MEMLITH_TRY_ASSIGN(const Lsn written, mode == MEMLITH_COMMIT_SYNC ? log.write() : log.write_weak());
     if (ticket != nullptr) *ticket = written.value;
     return kOk;
   });
 }
 
+int32_t memlith_applog_wait(memlith_applog* handle, uint64_t ticket) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need_ours(handle));
+    if (ticket == 0) return kOk;  // of a write before the first commit
+    return log_of(handle).wait(Lsn{ticket});
+  });
+}
+
 uint64_t memlith_applog_durable(memlith_applog* handle) {
-  return need_ours(handle).ok() ? log_of(handle).durable() : 0;
+  if (!need_ours(handle).ok()) return 0;
+  const auto report = log_of(handle).info();
+  return report.ok() ? report->durable : 0;
 }
 
 // ---- the reader
@@ -154,7 +208,7 @@ int32_t memlith_applog_read(memlith_applog* handle, uint64_t wait_ms, memlith_ap
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
     MEMLITH_TRY(need(entry, "entry"));
-    AppLog::Entry found;
+    OpenLog::Entry found;
     MEMLITH_TRY_ASSIGN(const bool any, log_of(handle).read(wait_ms, found));
     if (!any) {
       set_error_text("there is no durable entry that was not read");  // expected often, so without a long message
@@ -176,9 +230,8 @@ int32_t memlith_applog_rewind(memlith_applog* handle) {
 int32_t memlith_applog_consume(memlith_applog* handle, uint64_t number) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    AppLog& log = log_of(handle);
-    MEMLITH_TRY(log.consume(number));
-    log.open_region()->session.keep_to_memory();
+    MEMLITH_TRY(log_of(handle).consume(number));
+    keep_to_memory(log_of(handle));
     return kOk;
   });
 }
@@ -212,9 +265,8 @@ int32_t memlith_applog_truncate_after(memlith_applog* handle, uint64_t last) {
 int32_t memlith_applog_truncate_before(memlith_applog* handle, uint64_t first) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    AppLog& log = log_of(handle);
-    MEMLITH_TRY(log.truncate_before(first));
-    log.open_region()->session.keep_to_memory();
+    MEMLITH_TRY(log_of(handle).truncate_before(first));
+    keep_to_memory(log_of(handle));
     return kOk;
   });
 }
@@ -246,7 +298,7 @@ int32_t memlith_txn_consume(memlith_txn* tx, memlith_applog* handle, uint64_t nu
 int32_t memlith_applog_get_info(memlith_applog* handle, memlith_applog_info* target) {
   return guarded([&]() -> Status {
     MEMLITH_TRY(need_ours(handle));
-    const applog::AppLogReport report = log_of(handle).report();
+    MEMLITH_TRY_ASSIGN(const applog::AppLogReport report, log_of(handle).info());
     memlith_applog_info info{};
     info.size = report.capacity;
     info.room = report.room;

@@ -6,6 +6,7 @@
 
 #include "capi/in_region.hpp"
 #include "capi/kv_handles.hpp"
+#include "capi/times.hpp"
 #include "kv/part.hpp"
 #include "private/options.h"
 #include "processes/client.hpp"
@@ -99,9 +100,7 @@ int32_t memlith_kv_open_shared(const char* store, const char* name, const memlit
     wanted.window_ms = given.window_ms;
     wanted.window_bytes = given.window_bytes;
     if (given.program != nullptr) wanted.program = given.program;
-    if (given.patience_ms != 0) {
-      wanted.patience = std::chrono::milliseconds(std::min(given.patience_ms, kIntervalMsMax));
-    }
+    if (given.patience_ms != 0) wanted.patience = milliseconds_of(given.patience_ms);
     MEMLITH_TRY_ASSIGN(std::unique_ptr<processes::KvClient> client, processes::KvClient::open(wanted));
     *result = handle_of(client.release());
     return kOk;

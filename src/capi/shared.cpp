@@ -1,28 +1,18 @@
 // Regions that several processes write; include/memlith/shared.h. Floor: capi.
 #include "memlith/shared.h"
 
-#include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include "capi/errors.hpp"
 #include "capi/handles.hpp"
-#include "processes/kept_kvs.hpp"
+#include "capi/times.hpp"
+#include "processes/kept.hpp"
 #include "shared/client.hpp"
 #include "shared/keeper.hpp"
 
 using namespace memlith::core;
 
 namespace {
-
-using std::chrono::milliseconds;
-
-// More than that is as good as without end, and can be added to a time.
-constexpr std::uint64_t kMillisecondsMax = 1ull << 40;
-
-milliseconds milliseconds_of(std::uint64_t count) {
-  return milliseconds(static_cast<std::int64_t>(std::min(count, kMillisecondsMax)));
-}
 
 shared::Client& client_of(const memlith_shared* shared) {
   return *reinterpret_cast<shared::Client*>(const_cast<memlith_shared*>(shared));
@@ -132,7 +122,7 @@ int32_t memlith_shared_keep(const char* store, const memlith_keeper_options* giv
     wanted.path = store;
     wanted.create = (options.flags & MEMLITH_CREATE) != 0;
     if (options.grace_ms != 0) wanted.grace = wanted.first_grace = milliseconds_of(options.grace_ms);
-    wanted.service = [](Session& session) { return std::make_unique<processes::KeptKvs>(session); };
+    wanted.service = [](Session& session) { return std::make_unique<processes::Kept>(session); };
     if (options.ready != nullptr) wanted.ready = [&options] { options.ready(options.ready_context); };
     return shared::keep(wanted);
   });

@@ -1,7 +1,6 @@
 #include "processes/client.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "base/process.hpp"
@@ -16,33 +15,16 @@ namespace {
 constexpr std::uint64_t kStepBytes = 128 * kKiB;  // of keys and values in one commit of append()
 constexpr unsigned kTicketTries = 1000;
 
-std::uint32_t flags_of(bool create, bool exclusive) { return (create ? kCreate : 0) | (exclusive ? kExclusive : 0); }
-
-shared::Request request_for(Ask what) {
-  shared::Request request;
-  request.ask = shared_ask(what);
-  return request;
-}
-
 }  // namespace
 
 KvClient::KvClient(std::string name, std::uint64_t process) : OpenKv(true), process_(process), line_(std::move(name)) {}
 
 Result<std::unique_ptr<KvClient>> KvClient::open(const KvClientOptions& options) {
   shared::Request request = request_for(Ask::open);
-  if (options.name.empty() || options.name.size() >= request.name.size()) {
-    return fail(Errc::invalid, Detail::argument, "the name of a kv store has 1 to {} bytes", request.name.size() - 1);
-  }
-  options.name.copy(request.name.data(), request.name.size() - 1);
-  request.creates = flags_of(options.create, options.exclusive);
   request.bytes = options.max_size;
   request.ticket = options.window_ms;
   request.tx = options.window_bytes;
-  std::error_code error;
-  const std::string path = std::filesystem::absolute(options.path, error).string();
-  if (error) return fail_errno(error.value(), Detail::open, "{}: cannot find the folder", options.path);
-  MEMLITH_TRY_ASSIGN(shared::Joined joined,
-                     shared::meet({path, options.create, options.program, options.patience}, request));
+  MEMLITH_TRY_ASSIGN(shared::Joined joined, join_keeper(options, Kind::kv, request));
   return join(options.name, std::move(joined));
 }
 

@@ -6,27 +6,21 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "kv/open_kv.hpp"
+#include "processes/join.hpp"
 #include "shared/line.hpp"
 #include "shared/meet.hpp"
 
 namespace memlith::core::processes {
 
-struct KvClientOptions {
-  std::string path;  // of the store's folder
-  std::string name;  // of the kv store
-  bool create = false;
-  bool exclusive = false;
+struct KvClientOptions : Joining {
   std::uint64_t max_size = 0;
   std::uint64_t window_ms = 0;  // 0: as it is
   std::uint64_t window_bytes = 0;
-  std::string program;                         // as shared::ClientOptions
-  std::chrono::milliseconds patience{60'000};  // likewise
 };
 
 // Threads: any. In a forked child nothing but its end.

@@ -1,12 +1,11 @@
 #include "processes/kept_kvs.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <memory_resource>
 #include <utility>
 
-#include "base/no_throw.hpp"
 #include "processes/asks.hpp"
+#include "processes/open_kept.hpp"
 
 namespace memlith::core::processes {
 
@@ -37,7 +36,7 @@ Result<std::unique_ptr<kv::Kv>> open_on_board(Region& region, const shared::Requ
 }  // namespace
 
 Result<std::array<int, 2>> KeptKvs::open(std::uint32_t client, const shared::Request& request, shared::Answer& answer) {
-  const std::string name(request.name.data(), ::strnlen(request.name.data(), request.name.size()));
+  const std::string name = name_in(request);
   MEMLITH_TRY_ASSIGN(KeptKv* const kept, find_or_open(name, request));
   const auto free = std::find(kept->taken.begin() + 1, kept->taken.end(), false);
   if (free == kept->taken.end()) {
@@ -61,29 +60,16 @@ Result<KeptKvs::KeptKv*> KeptKvs::find_or_open(const std::string& name, const sh
   }
   RegionOptions options;
   options.create = (request.creates & kCreate) != 0;
-  options.tracker = TrackerKind::touched;
   options.reserve_bytes = request.bytes > 0 ? request.bytes : kReserveBytes;
   options.size_bytes = std::min(kFirstBytes, options.reserve_bytes);
-  options.anywhere = true;
   options.use_magic = kv::kMagic;
-  MEMLITH_TRY_ASSIGN(OpenRegion* const region, session_.open_region(name, options));
   std::shared_ptr<kv::Board> board;
-  std::unique_ptr<kv::Kv> made;
-  const Status opened = no_throw([&]() -> Status {
-    MEMLITH_TRY_ASSIGN(made, open_on_board(*region->region, request, board));
-    return kOk;
-  });
-  if (!opened.ok()) {
-    const KeptSentence sentence;
-    (void)session_.drop_region(*region);
-    session_.store().forget_new_log();
-    return opened;
-  }
-  made->set_open_region(region);
+  MEMLITH_TRY_ASSIGN(kv::Kv* const made, open_kept(session_, name, options, [&](Region& region) {
+                       return open_on_board(region, request, board);
+                     }));
   KeptKv& kept = kvs_[name];
   kept.board = std::move(board);
-  kept.kv = made.get();
-  region->user = std::move(made);
+  kept.kv = made;
   return &kept;
 }
 
@@ -130,7 +116,7 @@ Result<std::optional<Lsn>> KeptKvs::serve(std::uint32_t client, const shared::Re
     KeptKv& kept;
     ~Show() { show(kept); }
   } const shown{kept};
-  switch (ask_of(request)) {
+  switch (ask_of<Ask>(request)) {
     case Ask::load: MEMLITH_TRY(load(kept, request.address)); break;
     case Ask::settle:
       if (kept.board->settle(found->second.slots, request.address)) break;

@@ -18,7 +18,7 @@
 
 namespace memlith::core::shared {
 
-inline constexpr std::uint32_t kProtocol = 2;
+inline constexpr std::uint32_t kProtocol = 3;
 inline constexpr std::size_t kRegionNameBytes = 200;
 inline constexpr const char* kSocketName = "keeper.sock";
 

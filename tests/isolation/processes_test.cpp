@@ -17,12 +17,12 @@
 #include <memory_resource>
 #include <optional>
 #include <set>
-#include <shared_mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "isolation/file_journal.hpp"
+#include "isolation/simulated_disk.hpp"
 #include "kv/proposal.hpp"
 #include "mutants/mutants.hpp"
 #include "processes/asks.hpp"
@@ -30,8 +30,6 @@
 #include "processes/kept_kvs.hpp"
 #include "shared/keeper.hpp"
 #include "shm/words.hpp"
-#include "sim/decorators.hpp"
-#include "sim/sim.hpp"
 #include "support/child.hpp"
 #include "support/crash_world.hpp"
 #include "support/temp_folder.hpp"
@@ -73,7 +71,8 @@ class NotingKvs final : public shared::Service {
   Result<std::optional<Lsn>> serve(std::uint32_t client, const shared::Request& request, std::string_view payload,
                                    shared::Answer& answer) override {
     auto served = kvs_.serve(client, request, payload, answer);
-    if (served.ok() && processes::ask_of(request) == processes::Ask::commit) note(payload, answer.bytes);
+    if (served.ok() && processes::ask_of(request) == processes::Ask::commit)
+      note(payload, answer.bytes);
     return served;
   }
   bool work() override { return kvs_.work(); }
@@ -92,101 +91,6 @@ class NotingKvs final : public shared::Service {
 
   processes::KeptKvs kvs_;
   Told& told_;
-};
-
-// Each transfer to the disk holds the power meanwhile.
-class Plugged final : public DeviceDecorator {
- public:
-  Plugged(std::unique_ptr<Device> below, std::shared_mutex& power) : DeviceDecorator(std::move(below)), power_(power) {}
-
- protected:
-  Status do_write(std::uint64_t offset, std::span<const iovec> pieces) override {
-    const std::shared_lock lock(power_);
-    return DeviceDecorator::do_write(offset, pieces);
-  }
-  Result<bool> do_write_through(std::uint64_t offset, std::span<const iovec> pieces) override {
-    const std::shared_lock lock(power_);
-    return DeviceDecorator::do_write_through(offset, pieces);
-  }
-  Status do_flush() override {
-    const std::shared_lock lock(power_);
-    return DeviceDecorator::do_flush();
-  }
-
- private:
-  std::shared_mutex& power_;
-};
-
-// A disk in the memory of the keeper. When the power goes, a file gets what is on the medium then, and the keeper ends.
-class SimulatedDisk {
- public:
-  SimulatedDisk(const std::string& path, Told& told) : path_(path), volume_(load(), true) {
-    std::thread([this, &told] {
-      while (told.cut == 0) ::usleep(100);
-      cut(told.cut);
-    }).detach();
-  }
-  Result<std::unique_ptr<Session>> open() {
-    StoreOptions options;
-    options.create = true;
-    options.slot_bytes = 64 * kKiB;
-    options.log_bytes = 4 * options.slot_bytes;
-    options.log_max_bytes = 64 * options.slot_bytes;
-    return Session::open({std::make_unique<Plug>(volume_, power_), ""}, std::move(options));
-  }
-
- private:
-  class Plug final : public VolumeDecorator {
-   public:
-    Plug(Volume& below, std::shared_mutex& power) : VolumeDecorator(below), power_(power) {}
-
-   private:
-    std::unique_ptr<Device> decorate(std::unique_ptr<Device> device, std::string_view /*name*/,
-                                     bool /*writable*/) override {
-      return std::make_unique<Plugged>(std::move(device), power_);
-    }
-    std::shared_mutex& power_;
-  };
-
-  [[noreturn]] void cut(std::uint64_t seed) {
-    power_.lock();
-    const SimTrace trace = volume_.copy_trace();
-    const SimMedium medium(trace, trace.records.size());
-    Random random(seed);
-    const std::uint64_t of_eight = random.below(9);
-    std::vector<bool> kept(medium.pending_count());
-    for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = random.below(8) < of_eight;
-    save(medium.cut([&](std::size_t item) { return kept[item]; }));
-    ::kill(::getpid(), SIGKILL);
-    for (;;) ::pause();
-  }
-  void save(const SimImage& image) const {
-    std::ofstream file(path_, std::ios::binary | std::ios::trunc);
-    for (const auto& [name, bytes] : image.files) {
-      const auto birth = image.births.find(name);
-      file << name << '\n' << (birth == image.births.end() ? 0 : birth->second) << '\n' << bytes->size() << '\n';
-      file.write(reinterpret_cast<const char*>(bytes->data()), static_cast<std::streamsize>(bytes->size()));
-    }
-  }
-  [[nodiscard]] SimImage load() const {
-    SimImage image;
-    std::ifstream file(path_, std::ios::binary);
-    for (std::string name; std::getline(file, name);) {
-      std::uint64_t birth = 0;
-      std::size_t size = 0;
-      file >> birth >> size;
-      file.get();
-      std::vector<std::byte> bytes(size);
-      file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
-      image.files[name] = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
-      if (birth != 0) image.births[name] = birth;
-    }
-    return image;
-  }
-
-  const std::string path_;
-  SimVolume volume_;
-  std::shared_mutex power_;  // taken alone: there is none any more
 };
 
 enum class Disk : std::uint8_t { real, simulated };
@@ -214,7 +118,7 @@ void rest_sometimes() {
   options.service = [&](Session& session) { return std::make_unique<NotingKvs>(session, told); };
   options.ready = [ready] { ::close(ready); };
   if (disk == Disk::simulated) {
-    simulated.emplace(folder + "/medium", told);
+    simulated.emplace(folder + "/medium", told.cut);
     options.open = [&] { return simulated->open(); };
   }
   const Status kept = shared::keep(options);

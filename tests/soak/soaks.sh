@@ -86,9 +86,9 @@ soak_archive() {
     --gtest_filter='*ArchiveOf.AStoreInUseWhileWritersArchiversAndRestorersAreKilled*' "$@"
 }
 
-# Histories of processes that have a kv store open, --transactions 100000 of them with kills of clients and keepers, and
-# as many with power cuts; then processes that share a region, or a kv store, their keepers, and everything at once,
-# killed --kills 5000 times.
+# Histories of processes that have a kv store or an application log open, --transactions 100000 (or as many entries) of
+# them with kills of clients and keepers, and as many with power cuts; then processes that share a region, a kv store or
+# a log, their keepers, and everything at once, killed --kills 5000 times.
 soak_shared() {
   local kills=5000 transactions=100000
   while [[ ${1:-} == --kills || ${1:-} == --transactions ]]; do
@@ -96,9 +96,10 @@ soak_shared() {
     shift 2
   done
   build_preset release capi_tests isolation_tests || return
-  MEMLITH_TRANSACTIONS=$transactions "$bin/isolation_tests" --gtest_filter='ProcessesIsolation.*' "$@" &&
+  MEMLITH_TRANSACTIONS=$transactions MEMLITH_ENTRIES=$transactions "$bin/isolation_tests" \
+    --gtest_filter='ProcessesIsolation.*:ProcessesLogs.*' "$@" &&
     MEMLITH_KILLS=$kills "$bin/capi_tests" \
-      --gtest_filter='SharedKill.*:ProcessesKill.*:ProcessesInContainers.*' "$@"
+      --gtest_filter='SharedKill.*:ProcessesKill.*:ProcessesLogKill.*:ProcessesInContainers.*' "$@"
 }
 
 soak_redis() {

@@ -31,11 +31,23 @@ type Options struct {
 	WhenFull  WhenFull
 	Size      uint64 // of a new log; 0: 64 MiB
 	MaxSize   uint64 // of a new log that may grow; 0: the size, or with Grow 1 TiB
+	// Program is the path of the command memlith, if OpenShared has to start a keeper; "": it is looked for.
+	Program string
+}
+
+func (o *Options) flags() (flags uint32) {
+	if o.Create {
+		flags |= capi.Create
+	}
+	if o.Exclusive {
+		flags |= capi.Exclusive
+	}
+	return flags
 }
 
 // Log is an open log.
 type Log struct {
-	store  *memlith.Store
+	store  *memlith.Store // nil: of several processes
 	object capi.Object
 }
 
@@ -47,17 +59,10 @@ type Entry struct {
 
 // Open opens the log of that name, and checks every entry that is not consumed.
 func Open(store *memlith.Store, name string, options Options) (*Log, error) {
-	var flags uint32
-	if options.Create {
-		flags |= capi.Create
-	}
-	if options.Exclusive {
-		flags |= capi.Exclusive
-	}
 	log := &Log{store: store}
 	err := store.OpenIn(&log.object, fmt.Sprintf("the log %q", name),
 		func(store capi.Handle) (capi.Handle, *capi.Failure) {
-			return capi.ApplogOpen(store, name, flags, uint32(options.WhenFull), options.Size, options.MaxSize)
+			return capi.ApplogOpen(store, name, options.flags(), uint32(options.WhenFull), options.Size, options.MaxSize)
 		})
 	if err != nil {
 		return nil, err
@@ -65,9 +70,31 @@ func Open(store *memlith.Store, name string, options Options) (*Log, error) {
 	return log, nil
 }
 
+// OpenShared opens the log of the memlith store in that folder, for this process and others: all of them append, write
+// and read it, each from a place of its own, and what one consumes is consumed for all. Transactions have no part in
+// it. docs/several-processes.md tells the rest.
+func OpenShared(folder, name string, options Options) (*Log, error) {
+	handle, failed := capi.ApplogOpenShared(folder, name, options.flags(), uint32(options.WhenFull), options.Size,
+		options.MaxSize, options.Program)
+	if failed != nil {
+		return nil, memlith.ErrorOf(failed)
+	}
+	log := &Log{}
+	log.object.Open(fmt.Sprintf("the log %q", name), handle)
+	return log, nil
+}
+
 // Close makes durable what was appended, and closes the log. After an error of memlith.IsStillOpen it is open as
 // before.
-func (l *Log) Close() error { return l.store.CloseIn(&l.object, capi.ApplogClose) }
+func (l *Log) Close() error {
+	if l.store != nil {
+		return l.store.CloseIn(&l.object, capi.ApplogClose)
+	}
+	return memlith.ErrorOf(l.object.Close(func(log capi.Handle) (*capi.Failure, bool) {
+		failed := capi.ApplogClose(log)
+		return failed, !capi.StillOpen(failed)
+	}))
+}
 
 func (l *Log) call(call func(capi.Handle) *capi.Failure) error {
 	return memlith.ErrorOf(l.object.Call(call))
@@ -91,13 +118,18 @@ func (l *Log) append(entries [][]byte, write bool) (number uint64, err error) {
 // Write makes durable what was appended, consumed and truncated. Goroutines share flushes.
 func (l *Log) Write() error { return l.call(capi.ApplogWrite) }
 
-// WriteWeak begins to; Store.Wait waits for the ticket.
+// WriteWeak begins to; Wait waits for the ticket.
 func (l *Log) WriteWeak() (ticket uint64, err error) {
 	err = l.call(func(log capi.Handle) (failed *capi.Failure) {
 		ticket, failed = capi.ApplogWriteWeak(log)
 		return failed
 	})
 	return ticket, err
+}
+
+// Wait returns when everything up to the ticket of a WriteWeak is durable.
+func (l *Log) Wait(ticket uint64) error {
+	return l.call(func(log capi.Handle) *capi.Failure { return capi.ApplogWait(log, ticket) })
 }
 
 // Durable is the number of the newest durable entry; 0: none, or the log is closed.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -182,5 +183,65 @@ func BenchmarkAppend(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Two handles, as of two processes: each reads what both append.
+func TestALogOfSeveralProcesses(t *testing.T) {
+	program := os.Getenv("MEMLITH_COMMAND")
+	if program == "" {
+		t.Skip("MEMLITH_COMMAND does not name the command memlith, which is the keeper")
+	}
+	folder := filepath.Join(child.Folder(t), "store")
+	var logs [2]*applog.Log
+	for i := range logs {
+		log, err := applog.OpenShared(folder, "log", applog.Options{Create: true, Size: 16 << 10, Program: program})
+		check(t, err)
+		defer func() { check(t, log.Close()) }()
+		logs[i] = log
+	}
+	exclusive := applog.Options{Create: true, Exclusive: true, Program: program}
+	if _, err := applog.OpenShared(folder, "log", exclusive); !errors.Is(err, memlith.ErrExists) {
+		t.Fatal(err)
+	}
+	const each = 100 // more than there is room for: appends wait for the reader
+	content := bytes.Repeat([]byte("x"), 200)
+	var both sync.WaitGroup
+	for _, log := range logs {
+		both.Add(1)
+		go func(log *applog.Log) {
+			defer both.Done()
+			for n := 0; n < each; n++ {
+				_, err := log.AppendWrite(content)
+				if n%10 == 0 && err == nil {
+					var ticket uint64
+					if ticket, err = log.WriteWeak(); err == nil {
+						err = log.Wait(ticket)
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}(log)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for number := uint64(1); number <= 2*each; number++ {
+		entry, err := logs[0].Read(ctx)
+		check(t, err)
+		if entry.Number != number || !bytes.Equal(entry.Content, content) {
+			t.Fatal(entry.Number)
+		}
+		if number%5 == 0 {
+			check(t, logs[0].Consume(number))
+		}
+	}
+	both.Wait()
+	if _, err := logs[1].TryRead(); !errors.Is(err, memlith.ErrNotFound) {
+		t.Fatal("an entry that was consumed: ", err)
+	}
+	if info, err := logs[1].Info(); err != nil || info.Newest != 2*each || info.Consumed != 2*each {
+		t.Fatal(info, err)
 	}
 }

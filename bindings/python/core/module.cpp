@@ -16,6 +16,7 @@
 #include "errors.hpp"
 #include "memory.hpp"
 #include "shared.hpp"
+#include "shared_log.hpp"
 #include "shared_store.hpp"
 #include "store.hpp"
 #include "transaction.hpp"
@@ -36,6 +37,7 @@ NB_MODULE(_core, module) {
   define_archive(module);
   define_shared(module);
   define_shared_store(module);
+  define_shared_log(module);
   // The numbers that _store.py names. A number of C's is written nowhere else.
   constexpr std::pair<const char*, std::uint32_t> kNumbers[] = {{"OPEN_CREATE", MEMLITH_OPEN_CREATE},
                                                                 {"OPEN_READ_ONLY", MEMLITH_OPEN_READ_ONLY},

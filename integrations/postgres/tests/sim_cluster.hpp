@@ -109,7 +109,7 @@ class SimLog final : public EntryLog {
     const core::applog::AppLog::Content content = std::as_bytes(std::span(batch));
     return as_result(log_->append({&content, 1}).status());
   }
-  Result<void> write() override { return as_result(log_->write()); }
+  Result<void> write() override { return as_result(log_->write().status()); }
   Result<std::uint64_t> newest() override { return log_->report().newest; }
   Result<std::optional<std::string_view>> next() override {
     core::applog::AppLog::Entry entry;
@@ -120,7 +120,7 @@ class SimLog final : public EntryLog {
   }
   Result<void> give_up(std::uint64_t upto) override {
     if (const core::Status dropped = log_->truncate_before(upto + 1); !dropped.ok()) return as_error(dropped);
-    if (const core::Status written = log_->write(); !written.ok()) return as_error(written);
+    if (const auto written = log_->write(); !written.ok()) return as_error(written.status());
     return as_result(store_->checkpoint());
   }
 

@@ -32,6 +32,7 @@ struct AppLogPlan {
   // Each commit of the kv store has an entry in a second log, which it reads, and a region that counts what was
   // consumed, twice: as announced to the transaction, and as stored.
   bool with_audit = false;
+  bool on_board = false;  // the bytes lie where other processes read them
 };
 
 // The entries that a user sees.

@@ -93,6 +93,9 @@ std::vector<Step> applog_alone(Random& random) { return laps(random, {kRingBytes
 std::vector<Step> applog_growing(Random& random) {
   return laps(random, {kRingBytes, 6 * kRingBytes, false, false}, 26);
 }
+std::vector<Step> applog_on_board(Random& random) {
+  return laps(random, {kRingBytes, 6 * kRingBytes, false, false, true}, 26);
+}
 std::vector<Step> applog_kv(Random& random) { return laps(random, {kRingBytes, 0, true, false}, 30); }
 
 // The log of a consensus engine: a new leader overwrites the newer end, snapshots cut the older one, and one that comes
@@ -228,6 +231,8 @@ const Workload kAppLogWorkloads[] = {
      {.lives_often = true, .exhaustive_items = 8, .about = "region"}},
     {"applog", "laps of an application log, with checkpoints, kills and closings", applog_store, applog_alone, kAppLog},
     {"applog-growth", "the same with a log that grows when it is full", applog_store, applog_growing, kAppLog},
+    {"applog-on-board", "such a log whose bytes lie where other processes read them", applog_store, applog_on_board,
+     kAppLog},
     {"applog-kv", "a kv store consumes the log: both agree, the read position included", applog_store, applog_kv,
      kAppLog},
     {"applog-raft", "the log of a consensus engine: cut at both ends, restarted, with the term in a kv store",

@@ -108,7 +108,11 @@ bool AppLogLife::make(const AppLogPlan& wanted) {
   if (log_region == nullptr) return false;
   const auto when_full = most > plan.size ? applog::WhenFull::grow : applog::WhenFull::fail;
   const auto open_log = [&]() -> Status {
-    MEMLITH_TRY_ASSIGN(log, applog::AppLog::open(*log_region, {true, when_full, true}));
+    applog::AppLogOptions options{true, when_full, true};
+    if (plan.on_board) {
+      MEMLITH_TRY_ASSIGN(options.board, applog::Board::make(log_region->reserve()));
+    }
+    MEMLITH_TRY_ASSIGN(log, applog::AppLog::open(*log_region, options));
     return learn(*log, framed);
   };
   const auto as_it_is = [](AppLogModel&) {};
@@ -182,7 +186,7 @@ void AppLogLife::append(std::uint64_t bytes) {
 
 void AppLogLife::write() {
   (void)commit(
-      "write the log", true, [&] { return log->write(); },
+      "write the log", true, [&] { return log->write().status(); },
       [&](AppLogModel& model) {
         while (model.newest() < memory.newest()) {
           model.entries.push_back(memory.entries[model.newest() - memory.consumed]);

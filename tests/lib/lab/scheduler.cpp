@@ -210,6 +210,7 @@ void Scheduler::point(const char* what, const void* object) {
   if (!deciding_) return;
   time_ += std::chrono::microseconds(1);
   if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
+  if (sees && object != nullptr && !sees(object)) return;
   find_others();
   const std::size_t deaths = !has_died_ && tasks_[current_].death ? 1 : 0;
   const std::size_t chosen = decide(others_.size() + 1 + deaths, true);

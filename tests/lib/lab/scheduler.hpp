@@ -81,6 +81,8 @@ class Scheduler final : public core::Controller {
   std::uint64_t steps_max = 20'000;  // a schedule that takes more gets nowhere
   // A thread that does not wait as long as the others run counts as a preemption, because it could do so without end.
   bool timeouts_count = false;
+  // If set: no decision is made about an object for which it is false.
+  std::function<bool(const void* object)> sees;
   // A line a step goes here, if set.
   std::vector<std::string>* story = nullptr;
 

@@ -278,7 +278,10 @@
   X(living_owner_robbed, shm, "a waiter takes the mutex from an owner that lives")                                 \
   X(dead_owner_kept, shm, "the mutex stays with an owner that has died")                                           \
   X(repair_left_out, shm, "the owner behind one that has died finds what that one left")                           \
-  X(kv_snapshots_of_dead_kept, processes, "the snapshots of a client that died stay, and keep copies of pages")
+  X(kv_snapshots_of_dead_kept, processes, "the snapshots of a client that died stay, and keep copies of pages")      \
+  X(applog_consumed_not_shown, applog, "readers of other processes are not told that an entry was consumed")         \
+  X(applog_changes_not_shown, applog, "readers of other processes are not told that entries were dropped")           \
+  X(applog_not_confirmed, processes, "a reader does not look whether an entry lay there while it was copied")
 // Those of the SQLite plugin, which its own tests look for; shared_: of mode shared.
 #define MEMLITH_SQLITE_MUTANT_LIST(X)                                                                              \
   X(skip_persist, sqlite, "a commit is not waited for")                                                            \

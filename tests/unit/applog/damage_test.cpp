@@ -173,7 +173,7 @@ TEST_F(Damage, HostileNumbersGiveAnswers) {
       for (int i = 0; i < 60; ++i) {
         const auto appended = append(**log, entry_text(static_cast<std::uint64_t>(i)));
         if (!answered(appended.status())) break;
-        (void)answered((*log)->write());
+        (void)answered((*log)->write().status());
         (void)answered((*log)->read(0, entry).status());
         std::vector<std::byte> content;
         (void)answered((*log)->read_at(*appended, content).status());
@@ -182,7 +182,7 @@ TEST_F(Damage, HostileNumbersGiveAnswers) {
       (void)answered((*log)->truncate_after((*log)->report().newest - 1));
       (void)answered((*log)->restart(number));
       (void)answered(append(**log, "last").status());
-      (void)answered((*log)->write());
+      (void)answered((*log)->write().status());
     }
   }
   EXPECT_GT(opened, 5u);

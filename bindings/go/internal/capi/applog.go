@@ -8,19 +8,48 @@ import (
 	"unsafe"
 )
 
+func applogOptions(flags, whenFull uint32, size, maxSize uint64) C.memlith_applog_options {
+	options := C.memlith_applog_options{
+		flags: C.uint32_t(flags), when_full: C.uint32_t(whenFull), size: C.uint64_t(size),
+		max_size: C.uint64_t(maxSize),
+	}
+	options.struct_size = C.uint64_t(unsafe.Sizeof(options))
+	return options
+}
+
 func ApplogOpen(store Handle, name string, flags, whenFull uint32, size, maxSize uint64) (log Handle,
 	failed *Failure) {
 	with(name, func(plain *C.char) {
-		options := C.memlith_applog_options{
-			flags: C.uint32_t(flags), when_full: C.uint32_t(whenFull), size: C.uint64_t(size),
-			max_size: C.uint64_t(maxSize),
-		}
-		options.struct_size = C.uint64_t(unsafe.Sizeof(options))
+		options := applogOptions(flags, whenFull, size, maxSize)
 		var opened *C.memlith_applog
 		failed = check(func() C.int32_t { return C.memlith_applog_open(storeOf(store), plain, &options, &opened) })
 		log = Handle(unsafe.Pointer(opened))
 	})
 	return
+}
+
+func ApplogOpenShared(store, name string, flags, whenFull uint32, size, maxSize uint64, program string) (log Handle,
+	failed *Failure) {
+	with(store, func(folder *C.char) {
+		with(name, func(plain *C.char) {
+			with(program, func(path *C.char) {
+				options := applogOptions(flags, whenFull, size, maxSize)
+				if program != "" {
+					options.program = path
+				}
+				var opened *C.memlith_applog
+				failed = check(func() C.int32_t {
+					return C.memlith_applog_open_shared(folder, plain, &options, &opened)
+				})
+				log = Handle(unsafe.Pointer(opened))
+			})
+		})
+	})
+	return
+}
+
+func ApplogWait(log Handle, ticket uint64) *Failure {
+	return check(func() C.int32_t { return C.memlith_applog_wait(logOf(log), C.uint64_t(ticket)) })
 }
 
 func ApplogClose(log Handle) *Failure {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Literal, NamedTuple, Union
+import os
+from typing import Any, Iterator, Literal, NamedTuple, Union
 
 from . import _core
-from ._errors import Invalid
+from ._errors import Invalid, Unsupported
+from ._shared_store import SharedStore
 from ._store import Store
 from ._ticket import Ticket
 
@@ -38,12 +40,19 @@ class AppLog:
     transaction is committed, and entries get their numbers then. After a crash the log has a prefix of what was
     appended: every entry whose `write` returned, and of one `append` all or nothing. Any thread may call any method;
     threads that read share one place in the log.
+
+    memlith.AppLog("state", "orders", processes=True) is one that several processes append to, read and consume at once,
+    of the store at that path, or in a SharedStore. Each process opens it for itself, and a forked one may go on with
+    its parent's; each reads from a place of its own, and what one consumes is consumed for all. When the keeper was
+    killed, the next call raises Poisoned (IOFailure if it was under way): entries that were appended and not written
+    may be lost. The call after that goes on, and reading begins with the first entry that is not consumed.
     """
 
     __slots__ = ("_log", "_store")
 
-    def __init__(self, store: Store, name: str | None = None, *, size: int = 0, max_size: int = 0,
-                 when_full: Literal["block", "fail", "grow"] = "block", create: bool = True) -> None:
+    def __init__(self, store: Store | SharedStore | str | bytes | os.PathLike[Any], name: str | None = None, *,
+                 size: int = 0, max_size: int = 0, when_full: Literal["block", "fail", "grow"] = "block",
+                 create: bool = True, processes: bool = False) -> None:
         """Opens the log, and creates it if it does not exist. A log that is open already is the same log.
 
         `size` is that of a new log, 64 MiB by default; each entry takes its bytes and 24, rounded up to 8. When the log
@@ -55,9 +64,21 @@ class AppLog:
             raise Invalid(f"when_full is {when_full!r}; it can be {', '.join(_WHEN_FULL)}")
         if size < 0 or max_size < 0:
             raise Invalid("sizes of a log are not negative")
-        self._store = store
-        self._log = _core.AppLog(store._core, name or ("file" if store.one_file else "log"), size, max_size,
-                                 _WHEN_FULL[when_full], create)
+        if isinstance(store, Store):
+            if processes:
+                raise TypeError("this process alone has the store open; with processes=True, give its path")
+            self._store: Store | None = store
+            self._log: _core.AppLog | _core.SharedLog = _core.AppLog(
+                store._core, name or ("file" if store.one_file else "log"), size, max_size, _WHEN_FULL[when_full],
+                create)
+            return
+        if not isinstance(store, SharedStore):
+            if not processes:
+                raise TypeError("an AppLog is in an open store; with processes=True in the store at a path")
+            store = SharedStore.of(store)
+        self._store = None
+        self._log = _core.SharedLog(store.path, name or "log", size, max_size, _WHEN_FULL[when_full], create,
+                                    store.program)
 
     @property
     def name(self) -> str:
@@ -75,7 +96,9 @@ class AppLog:
         self._log.close()
 
     def remove(self) -> None:
-        """Closes the log and removes it with all entries. Durable on return."""
+        """Closes the log and removes it with all entries. Durable on return. Unsupported where processes share it."""
+        if isinstance(self._log, _core.SharedLog):
+            raise Unsupported("several processes have the log open; remove it in one that has the store for itself")
         self._log.remove()
 
     # ---- writers ----
@@ -93,7 +116,12 @@ class AppLog:
         self._log.write()
 
     def write_weak(self) -> Ticket:
-        """Begins to make it durable, and returns a ticket, which tells when it is: `await` it, or `result()`."""
+        """Begins to make it durable, and returns a ticket, which tells when it is: `await` it, or `result()`.
+
+        Unsupported where processes share the log.
+        """
+        if self._store is None or isinstance(self._log, _core.SharedLog):
+            raise Unsupported("several processes have the log open, where there are no tickets; call write()")
         return Ticket(self._store._core, self._store._threads.waiter, self._log.write_weak())
 
     # ---- the reader ----

@@ -18,7 +18,7 @@ _known: weakref.WeakValueDictionary[bytes, SharedStore] = weakref.WeakValueDicti
 
 
 class SharedStore:
-    """A store that any number of processes have open at once, for dictionaries.
+    """A store that any number of processes have open at once, for dictionaries and application logs.
 
         store = memlith.SharedStore("state")
         visits = memlith.Dict(store, "visits")
@@ -38,7 +38,8 @@ class SharedStore:
 
     def __init__(self, path: _Path, *, create: bool = True, program: _Path | None = None) -> None:
         self.path = os.path.abspath(os.fsencode(path))
-        self._core = _core.SharedStore(self.path, create, b"" if program is None else os.fsencode(program))
+        self.program = b"" if program is None else os.fsencode(program)
+        self._core = _core.SharedStore(self.path, create, self.program)
 
     @classmethod
     def of(cls, path: _Path) -> SharedStore:

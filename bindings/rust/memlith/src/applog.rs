@@ -1,5 +1,6 @@
 //! Application logs: operations that are on the disk before a server answers. The manual is `docs/applog.md`.
 
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use memlith_sys as sys;
 
 use crate::error::{check, found, still_open, Error, Result};
 use crate::kv::slice;
-use crate::store::{c_string, milliseconds, sealed::InStore, Store, View};
+use crate::store::{c_path, c_string, milliseconds, sealed::InStore, Store, View};
 
 /// The behaviour of an append that finds no room, because entries are not consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,33 @@ pub struct Options {
     pub max_size: u64,
 }
 
+impl Options {
+    fn plain(self) -> sys::memlith_applog_options {
+        let mut plain = sized!(sys::memlith_applog_options);
+        plain.flags = if self.create { sys::MEMLITH_CREATE } else { 0 };
+        plain.when_full = match self.when_full {
+            WhenFull::Block => sys::MEMLITH_APPLOG_BLOCK,
+            WhenFull::Fail => sys::MEMLITH_APPLOG_FAIL,
+            WhenFull::Grow => sys::MEMLITH_APPLOG_GROW,
+        };
+        plain.size = self.size;
+        plain.max_size = self.max_size;
+        plain
+    }
+}
+
+/// How to open a log of several processes. The defaults open one that exists.
+#[derive(Clone, Debug, Default)]
+pub struct SharedOptions {
+    /// Those of the log. `create` makes the store, too.
+    pub log: Options,
+    /// The command `memlith`, if the keeper has to be started. None: it is looked for near the library, near the
+    /// program, and in `PATH`.
+    pub program: Option<PathBuf>,
+    /// How long to wait for a keeper that begins or ends. Zero: a minute.
+    pub patience: Duration,
+}
+
 /// How much a log has, and numbers of entries; 0: there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
@@ -56,7 +84,7 @@ pub struct Info {
 pub struct AppLog {
     raw: *mut sys::memlith_applog,
     has_reader: Mutex<bool>,
-    store: Store,
+    store: Option<Store>, // behind the handle, which closes first; none: it is open for several processes
 }
 
 // SAFETY: any number of threads append, write, get and wait; `reader` hands out one reader at a time, and what cannot
@@ -67,21 +95,38 @@ unsafe impl Sync for AppLog {}
 impl AppLog {
     pub fn open(store: &Store, name: &str, options: Options) -> Result<Self> {
         let name = c_string(name)?;
-        let plain = sys::memlith_applog_options {
-            struct_size: std::mem::size_of::<sys::memlith_applog_options>() as u64,
-            flags: if options.create { sys::MEMLITH_CREATE } else { 0 },
-            when_full: match options.when_full {
-                WhenFull::Block => sys::MEMLITH_APPLOG_BLOCK,
-                WhenFull::Fail => sys::MEMLITH_APPLOG_FAIL,
-                WhenFull::Grow => sys::MEMLITH_APPLOG_GROW,
-            },
-            size: options.size,
-            max_size: options.max_size,
-        };
+        let plain = options.plain();
         let mut raw = ptr::null_mut();
         // SAFETY: the arguments live during the call.
         store.opening(|| unsafe { sys::memlith_applog_open(store.raw(), name.as_ptr(), &plain, &mut raw) })?;
-        Ok(Self { raw, has_reader: Mutex::new(false), store: store.clone() })
+        Ok(Self { raw, has_reader: Mutex::new(false), store: Some(store.clone()) })
+    }
+
+    /// Opens the log `name` of the store in folder `store` for this process and others: any number of processes append,
+    /// write and read it, each with a handle of its own. The manual is `docs/several-processes.md`.
+    ///
+    /// Each reader reads all entries from a place of its own; what one consumes is consumed for all. When the keeper
+    /// has died, every call fails with [`crate::Category::Poisoned`], and one that was under way with
+    /// [`crate::Category::Io`]: drop the handle then, and open the log again, which is as the last durable write left
+    /// it. A forked child opens its own handle. [`crate::Category::Unsupported`] here: transactions of a store.
+    pub fn open_shared(store: impl AsRef<Path>, name: &str, options: SharedOptions) -> Result<Self> {
+        let (store, name) = (c_path(store.as_ref())?, c_string(name)?);
+        let program = options.program.as_deref().map(c_path).transpose()?;
+        let mut plain = options.log.plain();
+        plain.program = program.as_ref().map_or(ptr::null(), |path| path.as_ptr());
+        plain.patience_ms = milliseconds(options.patience);
+        let mut raw = ptr::null_mut();
+        // SAFETY: the arguments live during the call.
+        check(unsafe { sys::memlith_applog_open_shared(store.as_ptr(), name.as_ptr(), &plain, &mut raw) })?;
+        Ok(Self { raw, has_reader: Mutex::new(false), store: None })
+    }
+
+    fn view(&self) -> Result<Option<View<'_>>> {
+        self.store.as_ref().map(Store::view).transpose()
+    }
+
+    fn same_view(&self) -> Option<View<'_>> {
+        self.store.as_ref().map(Store::same_view)
     }
 
     pub(crate) fn raw(&self) -> *mut sys::memlith_applog {
@@ -95,7 +140,7 @@ impl AppLog {
 
     /// Entries that are all there after a crash or none. Returns the number of the last of them.
     pub fn append_all(&self, entries: &[&[u8]]) -> Result<u64> {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         let bytes: Vec<_> = entries
             .iter()
             .map(|entry| sys::memlith_bytes { data: entry.as_ptr().cast(), size: entry.len() as u64 })
@@ -108,24 +153,32 @@ impl AppLog {
 
     /// Makes durable what was appended before the call. Threads share flushes.
     pub fn write(&self) -> Result<()> {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_applog_write(self.raw, sys::MEMLITH_COMMIT_SYNC, ptr::null_mut()) })
     }
 
-    /// The same, but returns when it is on its way. [`Store::wait`] waits for the returned ticket.
+    /// The same, but returns when it is on its way. [`AppLog::wait`] waits for the returned ticket.
     pub fn write_weak(&self) -> Result<u64> {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         let mut ticket = 0;
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_applog_write(self.raw, sys::MEMLITH_COMMIT_WEAK, &mut ticket) })?;
         Ok(ticket)
     }
 
+    /// Returns when everything up to the ticket of a weak write is durable. [`crate::Category::Invalid`]: there is no
+    /// such ticket yet.
+    pub fn wait(&self, ticket: u64) -> Result<()> {
+        let _view = self.same_view();
+        // SAFETY: the handle is open.
+        check(unsafe { sys::memlith_applog_wait(self.raw, ticket) })
+    }
+
     /// The number of the newest durable entry; 0: none.
     #[must_use]
     pub fn durable(&self) -> u64 {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         // SAFETY: the handle is open.
         unsafe { sys::memlith_applog_durable(self.raw) }
     }
@@ -138,7 +191,7 @@ impl AppLog {
 
     /// The same into a buffer, whose memory is used again. False: there is no such entry, and the buffer is empty.
     pub fn get_into(&self, number: u64, content: &mut Vec<u8>) -> Result<bool> {
-        let _view = self.store.view()?;
+        let _view = self.view()?;
         loop {
             content.clear();
             let room = content.capacity();
@@ -183,7 +236,7 @@ impl AppLog {
 
     /// How much the log has, and the numbers of its entries.
     pub fn info(&self) -> Result<Info> {
-        let _view = self.store.view()?;
+        let _view = self.view()?;
         let mut info = sized!(sys::memlith_applog_info);
         // SAFETY: the handle is open.
         check(unsafe { sys::memlith_applog_get_info(self.raw, &mut info) })?;
@@ -191,12 +244,12 @@ impl AppLog {
         Ok(Info { size, room, newest, durable, read, consumed })
     }
 
-    fn without_reader(&self) -> Result<(View<'_>, MutexGuard<'_, bool>)> {
+    fn without_reader(&self) -> Result<(Option<View<'_>>, MutexGuard<'_, bool>)> {
         let has_reader = self.has_reader.lock().unwrap_or_else(PoisonError::into_inner);
         if *has_reader {
             return Err(Error::invalid("the log has a reader; drop it first"));
         }
-        Ok((self.store.same_view(), has_reader))
+        Ok((self.same_view(), has_reader))
     }
 
     /// The reader, which begins with the first entry that is not consumed. Fails while there is another one.
@@ -212,7 +265,7 @@ impl AppLog {
     pub fn close(mut self) -> Result<()> {
         // SAFETY: nothing borrows it. Where it stays open (no room for entries), drop() tries once more.
         let code = {
-            let _view = self.store.same_view();
+            let _view = self.same_view();
             unsafe { sys::memlith_applog_close(self.raw) }
         };
         if !still_open(code) {
@@ -224,13 +277,13 @@ impl AppLog {
 
 impl InStore for AppLog {
     fn store(&self) -> Option<&Store> {
-        Some(&self.store)
+        self.store.as_ref()
     }
 }
 
 impl Drop for AppLog {
     fn drop(&mut self) {
-        let _view = self.store.same_view();
+        let _view = self.same_view();
         // SAFETY: nothing borrows it; null is ignored.
         unsafe { sys::memlith_applog_close(self.raw) };
     }
@@ -259,7 +312,7 @@ impl Reader<'_> {
 
     /// The next durable entry. If there is none, waits so long for one.
     pub fn read(&mut self, wait: Duration) -> Result<Option<Entry<'_>>> {
-        if self.log.store.follows_newest() {
+        if self.log.store.as_ref().is_some_and(Store::follows_newest) {
             return self.read_newest(wait);
         }
         Ok(self.next(milliseconds(wait))?.map(|entry| {
@@ -272,7 +325,7 @@ impl Reader<'_> {
     fn read_newest(&mut self, wait: Duration) -> Result<Option<Entry<'_>>> {
         let end = Instant::now().checked_add(wait);
         loop {
-            let view = self.log.store.view()?;
+            let view = self.log.view()?;
             if let Some(entry) = self.next(0)? {
                 self.content.clear();
                 // SAFETY: the view stays until the content is copied.
@@ -299,7 +352,7 @@ impl Reader<'_> {
     /// Everything up to entry `number`, which was read, is consumed: durable with the next write. A transaction of the
     /// store ([`crate::Transaction::consume`]) does that together with what the entries led to.
     pub fn consume(&mut self, number: u64) -> Result<()> {
-        let _view = self.log.store.same_view();
+        let _view = self.log.same_view();
         // SAFETY: the handle is open, and this is the only reader.
         check(unsafe { sys::memlith_applog_consume(self.log.raw, number) })
     }
