@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/random.hpp"
+#include "device/medium.hpp"
 #include "store/blocks.hpp"
 #include "store/moment.hpp"
 
@@ -88,7 +89,7 @@ Status Opening::open_log() {
   MEMLITH_TRY(check_not_copied());
   MEMLITH_TRY(check_held());
   MEMLITH_TRY(check_lines());
-  MEMLITH_TRY(check_medium());
+  MEMLITH_TRY(check_medium(files_.log_device->caps().file_system));
   return read_header();
 }
 
@@ -118,9 +119,8 @@ Status Opening::check_held() const {
               files_.path());
 }
 
-Status Opening::check_medium() const {
+Status Opening::check_medium(const FileSystem& found) const {
   if (files_.options.any_medium) return kOk;
-  const FileSystem& found = files_.log_device->caps().file_system;
   const char* const allowed = std::getenv("MEMLITH_ALLOW_NETWORK");
   if (found.medium != Medium::network || (allowed != nullptr && std::string_view(allowed) == "1")) return kOk;
   return fail(Errc::unsupported, Detail::open,
@@ -263,6 +263,7 @@ Status Opening::tell_who_holds(Status busy) {
 // lock if another process was faster.
 Status Opening::make_log_if_nobody_does() {
   MEMLITH_TRY(directory_.check_before_create());
+  MEMLITH_TRY(check_medium(file_system_at(files_.volume.path_of(""))));
   const std::string fresh_name = files_.names.fresh_log();
   MEMLITH_TRY_ASSIGN(const bool left_over, files_.volume.exists(fresh_name));
   bool made = false;

@@ -36,7 +36,7 @@ class Opening {
   [[nodiscard]] Status check_guard() const;
   Status check_blocks(const StoreHeader& header);
   [[nodiscard]] Status check_lines() const;
-  [[nodiscard]] Status check_medium() const;
+  [[nodiscard]] Status check_medium(const FileSystem& found) const;
   [[nodiscard]] Status check_not_copied() const;
   [[nodiscard]] Status check_held() const;
   [[nodiscard]] LogFormat log_format(std::uint32_t block_bytes) const;
