@@ -100,6 +100,7 @@ def test_damage_and_strangers_are_refused(tmp_path):
         store.persist()
         with archive.open(tmp_path / "store", target, wait=0.001) as archiving:
             archiving.step()
+            before = {segment.name: segment.stat().st_size for segment in target.glob("segment-*")}
             number[0] = 1
             store.persist()
             _wait_until(lambda: archiving.step().archived_lsn >= store.info()["durable_lsn"])
@@ -113,7 +114,8 @@ def test_damage_and_strangers_are_refused(tmp_path):
         other.persist()
         archive.open(tmp_path / "other", target)
     newest = max(target.glob("segment-*"))
-    newest.write_bytes(newest.read_bytes()[:-1])
+    # An idle log's empty frame may lie behind the commit: the commit itself is cut.
+    newest.write_bytes(newest.read_bytes()[: before.get(newest.name, 0) + 1])
     with pytest.raises(memlith.Corrupt):
         archive.restore(target, tmp_path / "restored")
     restored = archive.restore(target, tmp_path / "restored", as_far_as_possible=True)
