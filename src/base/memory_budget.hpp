@@ -27,8 +27,9 @@ class MemoryBudget {
   [[nodiscard]] bool told() const { return told_; }
   // By so much more copies have to grow after a release that left too many.
   [[nodiscard]] std::uint64_t step() const { return max_bytes() / 8; }
-  // True if `copied_bytes` reach the half of the budget that copies may take.
-  [[nodiscard]] bool used_up(std::uint64_t copied_bytes) const { return copied_bytes >= max_bytes() / 2; }
+  // The part of the budget that copies may take.
+  [[nodiscard]] std::uint64_t copied_max() const { return max_bytes() / 2; }
+  [[nodiscard]] bool used_up(std::uint64_t copied_bytes) const { return copied_bytes >= copied_max(); }
 
  private:
   [[nodiscard]] std::uint64_t max_bytes() const {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/no_throw.hpp"
@@ -16,6 +18,7 @@ namespace {
 // A release takes a checkpoint. After one that left too much in memory, the next comes when there is more, or so many
 // persists later.
 constexpr std::uint32_t kPersistsSkipped = 256;
+constexpr std::uint64_t kReplayPart = 8;  // a checkpoint or a recovery gathers a part of the memory for stores
 
 }  // namespace
 
@@ -23,8 +26,10 @@ constexpr std::uint32_t kPersistsSkipped = 256;
 
 Result<std::unique_ptr<Session>> Session::open(Place place, StoreOptions options, std::uint64_t memory_max_bytes) {
   options.file_name = std::move(place.file_name);
+  const std::uint64_t memory = memory_for_stores();
+  options.replay_bytes_max = std::min(options.replay_bytes_max, memory / kReplayPart);
   if (options.read_only) {
-    const std::uint64_t most = memory_max_bytes != 0 ? memory_max_bytes : memory_for_stores();
+    const std::uint64_t most = memory_max_bytes != 0 ? memory_max_bytes : memory;
     options.view_bytes_max = most;
     options.overlay_bytes_max = most / 2;
   }
@@ -37,6 +42,7 @@ Result<std::unique_ptr<Session>> Session::open(Place place, StoreOptions options
 Status Session::close(std::unique_ptr<Session> session) {
   // The threads stayed with the parent; destroying the objects in which they wait would wait for them forever.
   if (session->store_->in_forked_child()) return session.release()->store_->close();
+  session->stop_releases();
   KeptFailure stopped;  // the first
   {
     const LockGuard lock(session->regions_mutex_);
@@ -50,6 +56,16 @@ Status Session::close(std::unique_ptr<Session> session) {
   }
   const Status closed = session->store_->close();
   return stopped.ok() ? closed : stopped.tell();
+}
+
+// Before the regions go, and while no other thread uses the session.
+void Session::stop_releases() {
+  std::shared_ptr<Background> background;
+  {
+    const LockGuard lock(regions_mutex_);
+    background = background_;
+  }
+  if (background != nullptr) background->checkpoints.withdraw(release_job_);
 }
 
 // Key-value stores and application logs (`anywhere`) persist themselves. A region in which a change is under way, or of
@@ -261,17 +277,66 @@ std::uint64_t Session::copied_bytes() const {
   return pages * kPageBytes;
 }
 
-void Session::release_if_used_up() {
-  // A thread that releases, opens or closes a region holds the lock; the next persist checks again.
-  if (!regions_mutex_.try_lock()) return;
-  const LockGuard lock(regions_mutex_, std::adopt_lock);
-  const std::uint64_t copied = copied_bytes();
-  if (!memory_budget_.used_up(copied)) return;
-  if (copied < release_from_ && ++persists_skipped_ < kPersistsSkipped) return;
+std::uint64_t Session::copied_beside() {
+  std::uint64_t pages = 0;
+  SessionPart& part = parts_.mine();
+  const LockGuard lock(part.mutex);
+  for (const Region* const region : part.places) {
+    if (region->anywhere()) pages += region->copied_pages();
+  }
+  return pages * kPageBytes;
+}
+
+void Session::release_now() {
   memory_status_.store(no_throw([this]() MEMLITH_REQUIRES(regions_mutex_) { return release_regions(); }),
                        std::memory_order_relaxed);
   release_from_ = copied_bytes() + memory_budget_.step();
   persists_skipped_ = 0;
+}
+
+std::optional<Workers::Time> Session::run_release() {
+  const KeptSentence sentence;
+  const LockGuard lock(regions_mutex_);
+  release_now();
+  releasing_.store(false, std::memory_order_relaxed);
+  return std::nullopt;
+}
+
+// Regions of a program are released by its own threads: their tracker may stop stores meanwhile.
+bool Session::releases_in_background() const {
+  return std::ranges::all_of(regions_, [](const auto& each) { return !each->limited || each->region->anywhere(); });
+}
+
+bool Session::release_in_background() {
+  if (background_ == nullptr) background_ = Background::of_process();
+  releasing_.store(true, std::memory_order_relaxed);
+  const bool asked = background_->checkpoints.want(release_job_, SteadyClock::now());
+  if (!asked) releasing_.store(false, std::memory_order_relaxed);
+  return asked;
+}
+
+void Session::release_if_used_up() {
+  if (releasing_.load(std::memory_order_relaxed)) {
+    const auto rest = release_pace_.after(copied_beside(), memory_budget_.copied_max(), SteadyClock::now());
+    if (rest.count() > 0) std::this_thread::sleep_for(rest);
+    return;
+  }
+  // A thread that releases, opens or closes a region holds the lock; the next persist checks again.
+  if (!regions_mutex_.try_lock()) return;
+  const LockGuard lock(regions_mutex_, std::adopt_lock);
+  const std::uint64_t copied = copied_bytes();
+  const bool in_background = releases_in_background();
+  // Early, so that commits can go on meanwhile.
+  if (!memory_budget_.used_up(in_background ? copied + memory_budget_.step() : copied)) return;
+  if (copied < release_from_ && ++persists_skipped_ < kPersistsSkipped) return;
+  if (!in_background || !release_in_background()) release_now();
+}
+
+void Session::make_memory(std::uint64_t bytes, std::uint64_t most_bytes) {
+  const auto fits = [&](std::uint64_t copied) { return copied + bytes <= most_bytes; };
+  if (fits(copied_beside())) return;
+  const LockGuard lock(regions_mutex_);
+  if (!fits(copied_bytes())) release_now();
 }
 
 }  // namespace memlith::core

@@ -1,7 +1,8 @@
 // A store that this process has open, with its open regions: the basis of every storey above regions. Floor: region.
 //
 // A session owns the volume, the store and its open regions. It times persists for the store's statistics. After a
-// persist it releases memory if the regions hold more private copies than the memory budget allows.
+// persist it releases memory if the regions hold more private copies than the memory budget allows: a background thread
+// does so where a release asks nothing of the program, and commits are slowed down meanwhile.
 //
 // Threads: any; open() and close() while no other thread uses the session, and closing a region while no other thread
 // uses the region. In a forked child only close() may be called, and it leaves the session as it is: a thread that the
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,8 +22,10 @@
 #include "base/sync.hpp"
 #include "region/region.hpp"
 #include "region/region_user.hpp"
+#include "region/release_pace.hpp"
 #include "region/shards.hpp"
 #include "region/transaction.hpp"
+#include "store/background.hpp"
 #include "store/place.hpp"
 
 namespace memlith::core {
@@ -120,10 +124,16 @@ class Session {
   // The memory is as it was, and the transaction has ended. A failure is that of undoing a change, or, after a commit
   // that captured a change and could not make it durable, the store's: memory stays as it is then.
   Status abort(OpenTransaction& open);
-  // Releases memory if the budget is used up. After each persist and commit, without locks.
+  // Releases memory if the budget is used up, or rests while another thread does. After each persist and commit,
+  // without locks.
   void keep_to_memory() {
-    if (memory_budget_.told() || is_turn_to_look()) release_if_used_up();
+    if (memory_budget_.told() || releasing_.load(std::memory_order_relaxed) || is_turn_to_look()) {
+      release_if_used_up();
+    }
   }
+  // Before a commit that takes so much memory: releases memory, unless that and the copies fit into `most_bytes`.
+  // Without locks.
+  void make_memory(std::uint64_t bytes, std::uint64_t most_bytes);
   // The result of the last release of memory that the budget demanded. The persist that demanded it was durable, or
   // captured, in any case.
   [[nodiscard]] Status memory_status() const { return memory_status_.load(std::memory_order_relaxed); }
@@ -137,6 +147,14 @@ class Session {
     return ++calls % 16 == 0;
   }
   void release_if_used_up();
+  void release_now() MEMLITH_REQUIRES(regions_mutex_);
+  [[nodiscard]] bool releases_in_background() const MEMLITH_REQUIRES(regions_mutex_);
+  // False: there is no thread for it.
+  bool release_in_background() MEMLITH_REQUIRES(regions_mutex_);
+  std::optional<Workers::Time> run_release();
+  void stop_releases();
+  // The copies of key-value stores and application logs, also while another thread releases them.
+  [[nodiscard]] std::uint64_t copied_beside();
   void tell_dropped(const OpenRegion& open) const;
   Status move_view(const std::function<Status()>& move) MEMLITH_REQUIRES(regions_mutex_);
   OpenRegion* find_open(ObjectId object) MEMLITH_REQUIRES(regions_mutex_);
@@ -157,8 +175,12 @@ class Session {
   std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
   Shards<SessionPart> parts_;  // with mutexes of their own, because opening a region can take long
   const MemoryBudget memory_budget_;
-  std::uint64_t release_from_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;      // so many bytes of copies; or when
-  std::uint32_t persists_skipped_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;  // there were many of them
+  std::uint64_t release_from_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;          // so many bytes of copies; or when
+  std::uint32_t persists_skipped_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;      // there were many of them
+  std::shared_ptr<Background> background_ MEMLITH_GUARDED_BY(regions_mutex_);  // from the first release there on
+  Workers::Job release_job_{[this] { return run_release(); }};
+  std::atomic<bool> releasing_{false};  // the job was asked for, and has not ended
+  ReleasePace release_pace_;
   std::atomic<Status> memory_status_{kOk};
   static_assert(std::atomic<Status>::is_always_lock_free);
 };

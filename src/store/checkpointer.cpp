@@ -20,7 +20,13 @@ std::uint64_t Checkpointer::room_left(Lsn head) const {
 
 void Checkpointer::Pacing::keep_pace(bool caller_waits) {
   const Lsn head = owner_.files_.log->head();
-  kept_.emplace(CheckpointPace(owner_.room_left(head)), head, SteadyClock::now(), caller_waits);
+  std::uint64_t room = owner_.room_left(head);
+  {
+    // Mostly the caller wants memory back, which commits take meanwhile.
+    const LockGuard lock(owner_.wake_mutex_);
+    if (owner_.bringing_home_) room = std::min(room, bytes_between(owner_.files_.log->tail().lsn, head) / 2);
+  }
+  kept_.emplace(CheckpointPace(room), head, SteadyClock::now(), caller_waits);
 }
 
 std::uint64_t Checkpointer::Pacing::write_bytes_max() const {
@@ -228,7 +234,9 @@ void Checkpointer::set_bringing_home(bool now) {
 }
 
 Status Checkpointer::bring_home(Lsn end) {
+  std::optional<Haste> waits(std::in_place, *this);  // for the end of a checkpoint that runs
   const LockGuard lock(mutex_);
+  waits.reset();
   if (files_.log->tail().lsn >= end) return kOk;
   set_bringing_home(true);
   Pacing pacing(*this);
