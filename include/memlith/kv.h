@@ -177,7 +177,8 @@ MEMLITH_API int32_t memlith_kv_set_txn_timeout(memlith_kv* kv, uint64_t timeout_
  * READ_ONLY: at once if that is durable already, otherwise with the next flush. WEAK returns when the commit has taken
  * effect, and waits for nothing. `ticket`, which may be null, receives the ticket of the commit; of a transaction that
  * wrote nothing, that of the newest commit that it may have read.
- * Errors, nothing took effect: INVALID (ended before), FULL - more than the log may grow to; split the work. NO_SPACE -
+ * Errors, nothing took effect: INVALID (ended before), FULL - more than the log may grow to, or than the process has
+ *         memory for (docs/kv.md, "Errors"); split the work. NO_SPACE -
  *         the region or the file system is full, or there is no room yet for commits before this one. POISONED,
  *         CORRUPT - a page that had to be changed is damaged. IO with the detail READ - it cannot be read. NO_MEMORY.
  * Errors of SYNC alone, the commit took effect in memory, is a weak one, and `ticket` is set (what was read may be lost
@@ -221,8 +222,8 @@ MEMLITH_API int32_t memlith_kv_get(memlith_kv_txn* txn, memlith_kv_map map, cons
                                    memlith_bytes* value);
 
 /* Writes a record, a new one or over the old one. Visible to this transaction at once. Errors: INVALID - the key or the
- * value is too long; READ_ONLY; FULL - with this record the transaction would be more than the log may grow to: the
- * record was not written, and the transaction goes on without it. */
+ * value is too long; READ_ONLY; FULL - with this record the transaction would be more than the log may grow to, or than
+ * the process has memory for: the record was not written, and the transaction goes on without it. */
 MEMLITH_API int32_t memlith_kv_put(memlith_kv_txn* txn, memlith_kv_map map, const void* key, uint64_t key_bytes,
                                    const void* value, uint64_t value_bytes);
 

@@ -100,7 +100,10 @@ class Batch {
   [[nodiscard]] bool empty() const { return extents_.empty(); }
   // A batch that was large gives its memory back.
   void clear() {
-    if (bytes_.capacity() > kKeptBytes) bytes_ = {};
+    if (bytes_.capacity() > kKeptBytes) {
+      *this = {};
+      return;
+    }
     bytes_.clear();
     extents_.clear();
     cuts_.clear();

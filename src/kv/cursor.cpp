@@ -295,6 +295,7 @@ Result<std::optional<Cursor::Record>> Cursor::current() {
   MEMLITH_TRY_ASSIGN(const bool there, on_a_record());
   if (!there) return std::optional<Record>();
   MEMLITH_TRY_ASSIGN(const Record found, peek());
+  MEMLITH_TRY(transaction_.take_memory(0));
   const std::string_view value = found.value_stays ? found.value : transaction_.keep(found.value);
   return std::optional(Record{transaction_.keep(found.key), value, true});
 }

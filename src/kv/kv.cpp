@@ -198,8 +198,9 @@ std::size_t OpenKv::transactions() {
 
 // Most writes change one leaf each, and nothing else. Where they belong is found beside other commits, by the reads of
 // the transaction or here; under the lock it is enough that the leaf has not changed since.
-void Kv::find_places(const LockSet& locks) {
-  if (locks.removed.size() > 0) return;  // the leaves may go with the ranges
+std::uint64_t Kv::find_places(const LockSet& locks) {
+  if (locks.removed.size() > 0) return 0;  // the leaves may go with the ranges
+  std::uint64_t leaves = 0;
   const RecordKey* before = nullptr;
   const LeafPlace* place_before = nullptr;
   for (const auto& [record, pending] : locks.writes) {
@@ -211,9 +212,11 @@ void Kv::find_places(const LockSet& locks) {
       const bool behind = has_before && reader.find_behind(*place_before, record.key, place);
       if (!behind && !reader.find(record.key, place, has_before).ok()) place = {};
     }
+    if (place_before == nullptr || place.page != place_before->page) ++leaves;
     before = &record;
     place_before = &place;
   }
+  return leaves;
 }
 
 // Each write leaves the bytes of a value for the log, or at most the slots of its leaf, for a cell that goes, and then
@@ -311,6 +314,7 @@ Status Kv::write_all(const LockSet& locks, bool in_leaves) {
   PageNumber last_map = 0;
   for (const auto& [record, pending] : locks.writes) {
     if (pending.kind == Pending::Kind::none) continue;
+    if (!in_leaves) MEMLITH_TRY(check_memory(locks));
     TreeWriter tree(pages_, record.map);
     const Write write{record.key, pending.value, pending.kind == Pending::Kind::remove};
     LeafPlace place = pending.place;
@@ -331,7 +335,7 @@ Status Kv::write_all(const LockSet& locks, bool in_leaves) {
 
 Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Left& left) {
   MEMLITH_TRY(weak_commits_.keep_up());
-  find_places(locks);
+  make_memory(find_places(locks));
   for (;;) {
     {
       const LockGuard lock(pages_.writer.mutex());
@@ -364,7 +368,7 @@ Result<std::uint64_t> Kv::apply(const LockSet& locks, Durability durability, Lef
 // ---- a commit together with other structures -------------------------------------------------------------------
 
 Result<std::uint64_t> Kv::prepare_joint(const LockSet& locks) {
-  find_places(locks);
+  (void)find_places(locks);
   weak_commits_.hold_for_part();
   pages_.writer.mutex().assert_held();
   joint_applied_ = false;

@@ -128,8 +128,13 @@ class Kv final : public RegionUser, public OpenKv {
   void end_joint(const Batch::Front& front, Lsn end);
   void cancel_joint() { weak_commits_.let_part_go(); }
   void give_up_joint();
-  // Looks for the places of the writes that are not known, beside other commits.
-  void find_places(const LockSet& locks);
+  // Looks for the places of the writes that are not known, beside other commits. Returns on how many leaves they are,
+  // as far as known.
+  std::uint64_t find_places(const LockSet& locks);
+  // Memory is released if the transactions and a commit that changes so many leaves would not fit beside the copies.
+  void make_memory(std::uint64_t leaves);
+  // Errors: full - the commit under way, of a transaction with these locks, has no memory to go on.
+  [[nodiscard]] Status check_memory(const LockSet& locks) MEMLITH_REQUIRES(writing);
   // The needs of the commit. Every page that it will need is sound.
   Status estimate(const LockSet& locks, Estimate& needs) MEMLITH_REQUIRES(writing);
   // True if it is a commit in leaves. `needs` has no meaning otherwise.

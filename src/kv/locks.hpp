@@ -69,12 +69,14 @@ struct LockSet {
   std::chrono::milliseconds wait_max{0};                              // for the holder of a lock
   std::atomic<bool> lost{false};                                      // to others, because it was not used
   std::atomic<SteadyClock::duration> used{SteadyClock::duration{0}};  // when; 0: there was no timeout
+  std::uint64_t commit_bytes = 0;  // of the memory that is counted for the transaction, what its commit will take
   void clear() {
     writes.clear();
     reads.clear();
     ranges.clear();
     removed.clear();
     kept = false;
+    commit_bytes = 0;
     lost.store(false, std::memory_order_relaxed);
     used.store(SteadyClock::duration{0}, std::memory_order_relaxed);
   }

@@ -55,6 +55,12 @@ struct LogNeed {
     return laid_out * (kPageBytes + 64) + overflow_pages * kRunPageBytes + 2 * cell_bytes + 128 * writes +
            in_place_bytes + 32 * in_place_writes + 2 * kPageBytes * ranges;
   }
+  // How much memory the pages and the log of the writes will take, as far as it is known without the pages: those that
+  // are split are not full.
+  [[nodiscard]] std::uint64_t memory_bytes() const {
+    return cell_bytes * 5 / 2 + 128 * writes + 2 * overflow_pages * kRunPageBytes + 2 * in_place_bytes +
+           64 * in_place_writes;
+  }
 
  private:
   LogNeed& add(const LogNeed& other, std::uint64_t factor) {

@@ -16,10 +16,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/memory_budget.hpp"
 #include "kv/locks.hpp"
 #include "kv/log_need.hpp"
 #include "kv/maps.hpp"
 #include "kv/pages.hpp"
+#include "kv/transaction_memory.hpp"
 #include "kv/tree.hpp"
 #include "kv/weak_commits.hpp"
 
@@ -104,6 +106,8 @@ class Transaction {
   Status had_locks();  // up to here
   Status confirm_map(MapNumber number);
   Status write(MapNumber number, PageNumber map, std::string_view key, Pending pending);
+  // Before it takes so much more. Errors: full - the memory that it takes, up to the end of its commit, is not there.
+  Status take_memory(std::uint64_t more);
   // The room that the transaction needs with this write.
   Status reckon(const RecordKey& record, const Pending* before, Pending& pending, LogNeed& then);
   Status look_for_places();
@@ -135,8 +139,8 @@ class Transaction {
   LogNeed need_;                  // of the writes
   bool looked_ = false;           // which of them are in place is known
   std::uint64_t generation_ = 0;  // counts beginnings; cursors of an earlier one are over
-  alignas(16) std::byte first_room_[2048];
-  std::pmr::monotonic_buffer_resource memory_{first_room_, sizeof first_room_};
+  TransactionMemory memory_;
+  std::uint64_t memory_told_ = 0;  // so much of it is in OpenKv::memory_bytes_
   LockSet locks_{&memory_};
   struct Savepoint {
     std::size_t undo = 0;  // lengths
@@ -313,6 +317,7 @@ class OpenKv {
   static Snapshots::StampSlot snapshot_of(const Transaction& transaction) { return transaction.snapshot_; }
   void end_transactions();
   Status too_large(std::uint64_t log_bytes) const;
+  Status too_much_memory(std::uint64_t bytes) const;
   // 0: the number was never given.
   [[nodiscard]] PageNumber root_of(MapNumber number) const {
     const MapEntry* const entry = numbers_.find(number);
@@ -333,6 +338,9 @@ class OpenKv {
   Mutex transactions_mutex_;
   std::unordered_set<Transaction*> transactions_ MEMLITH_GUARDED_BY(transactions_mutex_);
   std::atomic<std::uint64_t> conflicts_{0};
+  // The rest is for the checkpoint of such a commit.
+  const std::uint64_t memory_bytes_max_ = memory_for_stores() / 4 * 3;
+  std::atomic<std::uint64_t> memory_bytes_{0};  // of the transactions that are large
 };
 
 inline bool Transaction::has_snapshot() const { return read_only_ || kv_.validates_; }

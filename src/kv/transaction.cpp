@@ -60,6 +60,7 @@ void Transaction::end() {
   need_ = {};
   looked_ = false;
   memory_.release();
+  kv_.memory_bytes_.fetch_sub(std::exchange(memory_told_, 0), std::memory_order_relaxed);
 }
 
 void Transaction::abort() {
@@ -177,6 +178,7 @@ Result<std::optional<std::string_view>> Transaction::get(MapNumber number, std::
     place = &read->second;
   }
   MEMLITH_TRY(confirm_map(number));
+  MEMLITH_TRY(take_memory(0));
   auto found = read_tree(map, key, has_snapshot() ? nullptr : place);
   MEMLITH_TRY(had_locks());
   return found;
@@ -277,6 +279,8 @@ Status Transaction::look_for_places() {
 
 Status Transaction::write(MapNumber number, PageNumber map, std::string_view key, Pending pending) {
   MEMLITH_ASSERT(active_ && !read_only_ && !key.empty());
+  MEMLITH_TRY(take_memory(key.size() + pending.value.size()));
+  if (pending.kind == Pending::Kind::put) pending.value = keep(pending.value);
   const auto own = locks_.writes.find({map, key});
   const bool had = own != locks_.writes.end();
   const RecordKey record{map, had ? own->first.key : keep(key)};
@@ -302,7 +306,7 @@ Status Transaction::put(MapNumber number, std::string_view key, std::string_view
   MEMLITH_TRY_ASSIGN(const PageNumber map, check(number, key));
   if (read_only_) return fail(Errc::read_only, Detail::kv, "the transaction was begun read-only");
   MEMLITH_TRY(OpenKv::check_value(value));
-  return write(number, map, key, {Pending::Kind::put, false, keep(value)});
+  return write(number, map, key, {Pending::Kind::put, false, value});
 }
 
 Result<bool> Transaction::remove(MapNumber number, std::string_view key) {

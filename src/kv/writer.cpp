@@ -7,7 +7,7 @@ namespace memlith::core::kv {
 
 namespace {
 constexpr std::uint64_t kCutBytesMax = 64 * kKiB;
-constexpr std::uint64_t kImageBytesKept = 1 * kMiB;  // of a commit that has ended
+constexpr std::size_t kImagesKept = 4;  // blocks of them, of a commit that has ended
 constexpr std::uint64_t kCommitsMax = std::uint64_t{1} << 62;
 }  // namespace
 
@@ -87,7 +87,10 @@ void Writer::note_copied(PageNumber first, std::uint64_t pages) {
 void Writer::save_image(PageNumber page) {
   if (page >= header_before_.pages) return;
   make_room_in(imaged_);
-  images_.insert(images_.end(), words_.bytes_of(page), words_.bytes_of(page) + kPageBytes);
+  if (imaged_.size() == images_.size() * kImagesTogether) {
+    images_.push_back(std::make_unique_for_overwrite<std::byte[]>(kImagesTogether * kPageBytes));
+  }
+  std::memcpy(image(imaged_.size()), words_.bytes_of(page), kPageBytes);
   imaged_.push_back(page);
 }
 
@@ -126,10 +129,8 @@ void Writer::count_records(std::int64_t more) { own_header().records += static_c
 // The words of the pages go on to the stamp of this commit: a reader that saw half of a change must not find the word
 // that it had before.
 void Writer::undo() {
-  MEMLITH_ASSERT(running_ && undoable_ && images_.size() == imaged_.size() * kPageBytes);
-  for (std::size_t i = 0; i < imaged_.size(); ++i) {
-    std::memcpy(words_.at(imaged_[i]), images_.data() + i * kPageBytes, kPageBytes);
-  }
+  MEMLITH_ASSERT(running_ && undoable_);
+  for (std::size_t i = 0; i < imaged_.size(); ++i) std::memcpy(words_.at(imaged_[i]), image(i), kPageBytes);
   for (auto use = uses_.rbegin(); use != uses_.rend(); ++use) {
     words_.set_use(use->first, 1, use->before);
     words_.set_use(use->first + 1, use->pages - 1, use->before == PageUse::other ? PageUse::other : PageUse::inside);
@@ -154,8 +155,7 @@ void Writer::end(std::uint64_t commit) {
   changing_.clear();
   uses_.clear();
   imaged_.clear();
-  images_.clear();
-  if (images_.capacity() > kImageBytesKept) std::vector<std::byte>().swap(images_);
+  if (images_.size() > kImagesKept) images_.resize(kImagesKept);
   kept_.publish(stamp_);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -92,6 +93,17 @@ class Writer {
   // The commit is complete and visible. reserve_batch() was called before it began, and, to be sure, after its changes.
   void end(std::uint64_t commit) MEMLITH_REQUIRES(writing);
 
+  // The commit takes the pages that it has changed, and beside them memory for images of pages and for the log.
+  struct Held {
+    std::uint64_t pages = 0;
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] Held held() const MEMLITH_REQUIRES(writing) {
+    const Batch::Mark now = batch_.mark();
+    return {changing_.size(),
+            now.bytes - begun_.bytes + (now.extents - begun_.extents) * sizeof(Extent) + imaged_.size() * kPageBytes};
+  }
+
   // ---- for the log; between commits
 
   [[nodiscard]] Batch& batch() MEMLITH_REQUIRES(writing) { return batch_; }
@@ -100,6 +112,7 @@ class Writer {
 
  private:
   static constexpr std::uint64_t kBroughtBackMax = 16;  // pages that a commit brings back into the region
+  static constexpr std::size_t kImagesTogether = 64;
   // A page and how it was used, so that undo() can tell.
   struct Use {
     PageNumber first;
@@ -107,6 +120,9 @@ class Writer {
     PageUse before;  // of the first; the others were in a run, or free, too
   };
   void save_image(PageNumber page) MEMLITH_REQUIRES(writing);
+  [[nodiscard]] std::byte* image(std::size_t index) const MEMLITH_REQUIRES(writing) {
+    return images_[index / kImagesTogether].get() + index % kImagesTogether * kPageBytes;
+  }
   // `of_snapshots`: those that are active may look at it.
   std::byte* change(PageNumber page, bool of_snapshots) MEMLITH_REQUIRES(writing);
   void note_copied(PageNumber first, std::uint64_t pages) MEMLITH_REQUIRES(writing);
@@ -147,8 +163,8 @@ class Writer {
   bool undoable_ MEMLITH_GUARDED_BY(writing) = false;       // pages are copied before they are changed
   Batch::Mark begun_ MEMLITH_GUARDED_BY(writing);           // before the commit
   StoreHeader header_before_ MEMLITH_GUARDED_BY(writing){};
-  std::vector<PageNumber> imaged_ MEMLITH_GUARDED_BY(writing);  // the pages that were copied
-  std::vector<std::byte> images_ MEMLITH_GUARDED_BY(writing);
+  std::vector<PageNumber> imaged_ MEMLITH_GUARDED_BY(writing);                    // the pages that were copied
+  std::vector<std::unique_ptr<std::byte[]>> images_ MEMLITH_GUARDED_BY(writing);  // of kImagesTogether pages each
 };
 
 }  // namespace memlith::core::kv

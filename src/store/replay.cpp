@@ -8,6 +8,10 @@
 
 namespace memlith::core {
 
+namespace {
+constexpr std::size_t kExtentsKept = 64 * kKiB;  // room for so many; a large commit has millions
+}  // namespace
+
 Result<std::uint64_t> Replay::gather(const Frame& frame) {
   if (frame.kind == kFrameKindTime) return std::uint64_t{0};
   std::span<const std::byte> rest = frame.payload;
@@ -63,6 +67,7 @@ Status Replay::write_home(ReplayPace* pace) {
   }
   for (const ObjectId object : overlay_.objects()) MEMLITH_TRY(write_object(object, pace));
   overlay_.clear();
+  if (extents_.capacity() > kExtentsKept) extents_ = {};
   blocks_.homes_are_written();
   return kOk;
 }

@@ -1,5 +1,6 @@
 // docs/how-to/sizing.md: a region of twice the memory that a control group allows can be filled, persisted, read and
-// reopened with `memory_max_bytes`, and a kv store filled and read without it.
+// reopened with `memory_max_bytes`, and a kv store filled, read and recovered without it. A transaction that the group
+// cannot hold is refused.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,6 +11,8 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
+#include <optional>
 
 #include "memlith/kv.hpp"
 #include "memlith/memlith.hpp"
@@ -123,11 +126,14 @@ class Memory : public ::testing::TestWithParam<Tracker> {};
 INSTANTIATE_TEST_SUITE_P(By, Memory, ::testing::Values(Tracker::scan, Tracker::fault),
                          [](const auto& given) { return given.param == Tracker::scan ? "Scan" : "Fault"; });
 
-void live_in_group(const auto& live_there) {
+// `before` is called outside of the group.
+void live_in_group(const auto& live_there, const std::function<void(const std::string& path)>& before = {}) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer's own memory does not fit the limit";
   const Group group;
   if (!group.ok()) GTEST_SKIP() << "no control group can be made here (it takes root)";
   const TempFolder folder;
+  if (before) before(folder / "store");
+  if (::testing::Test::HasFatalFailure()) return;
   const pid_t child = ::fork();
   if (child == 0) {
     if (!group.enter()) ::_exit(77);
@@ -145,6 +151,124 @@ TEST_P(Memory, ARegionOfTwiceTheLimit) {
 }
 
 TEST(MemoryByDefault, AKvStoreOfTwiceTheLimit) { live_in_group(live_by_default); }
+
+// A kv store of its own, with a map. Steps are numbered; 0 is a success.
+struct Shop {
+  explicit Shop(const std::string& path, std::uint64_t log_bytes = 0)
+      : store(Store::open(path, {.create = true, .log_bytes = log_bytes})) {
+    if (!store) return;
+    kv.emplace(Kv::open(*store, "records", {.create = true, .max_size = 1024 * kMiB}));
+    if (!*kv) return;
+    const auto made = (*kv)->map("m", {.create = true});
+    if (!made) return;
+    map = *made;
+    ok = true;
+  }
+  static std::string key(std::uint64_t record) { return std::to_string(1'000'000 + record * 7919 % 1'000'003); }
+  // In transactions of 100 records.
+  bool fill(std::uint64_t records, std::uint64_t value_bytes) {
+    for (std::uint64_t record = 0; record < records;) {
+      const auto done = (*kv)->transact(
+          [&](KvTransaction& txn) -> Result<void> {
+            for (int i = 0; i < 100; ++i, ++record) {
+              if (auto put = txn.put(map, key(record), std::string(value_bytes, 'f')); !put) return put;
+            }
+            return {};
+          },
+          Durability::weak);
+      if (!done) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] std::string value(const std::string& of) {
+    auto txn = (*kv)->begin({.read_only = true});
+    const auto found = txn->get(map, of);
+    return found ? std::string(*found) : "";
+  }
+  [[nodiscard]] bool close() { return (*kv)->close() && store->close(); }
+
+  Result<Store> store;
+  std::optional<Result<Kv>> kv;
+  KvMap map = 0;
+  bool ok = false;
+};
+
+bool tells_of_memory(const Error& error) {
+  return error.category() == MEMLITH_FULL && error.message().find("bytes of memory") != std::string::npos;
+}
+
+// The transaction commits without the refused record, and its checkpoint has room, too.
+int put_too_much(const std::string& path) {
+  Shop shop(path);
+  if (!shop.ok || !shop.fill(30'000, 1000)) return 1;
+  for (const std::uint64_t value_bytes : {100u, 1000u, 1'000'000u}) {
+    std::uint64_t records = 0;
+    const auto key = [&records, value_bytes] { return std::to_string(value_bytes) + ":" + Shop::key(records); };
+    auto txn = (*shop.kv)->begin();
+    if (!txn) return 2;
+    for (;; ++records) {
+      const auto put = txn->put(shop.map, key(), std::string(value_bytes, 'v'));
+      if (put) continue;
+      if (!tells_of_memory(put.error())) return 3;
+      if (records * value_bytes < kMiB) return 4;
+      for (int again = 0; again < 200; ++again) {  // which takes no memory
+        if (txn->put(shop.map, key(), std::string(value_bytes, 'v'))) return 5;
+      }
+      break;
+    }
+    if (!txn->commit()) return 6;
+    if (!shop.store->checkpoint()) return 7;
+    if (!shop.value(key()).empty()) return 8;
+    --records;
+    if (shop.value(key()) != std::string(value_bytes, 'v')) return 9;
+  }
+  return shop.close() ? 0 : 10;
+}
+TEST(MemoryByDefault, ATransactionThatIsTooLargeIsRefused) { live_in_group(put_too_much); }
+
+// A few bytes in each of many pages, which the commit finds.
+int change_too_many_pages(const std::string& path) {
+  Shop shop(path);
+  constexpr std::uint64_t kRecords = 60'000;
+  if (!shop.ok || !shop.fill(kRecords, 1000)) return 1;
+  {
+    auto txn = (*shop.kv)->begin();
+    if (!txn) return 2;
+    for (std::uint64_t record = 0; record < kRecords; record += 4) {
+      if (!txn->put(shop.map, Shop::key(record), "short")) return 3;
+    }
+    const auto done = txn->commit();
+    if (done || !tells_of_memory(done.error())) return 4;
+  }
+  for (std::uint64_t record = 0; record < kRecords; record += 1000) {
+    if (shop.value(Shop::key(record)) != std::string(1000, 'f')) return 5;
+  }
+  if (!(*shop.kv)->verify()) return 6;
+  if (!(*shop.kv)->transact([&](KvTransaction& next) { return next.put(shop.map, Shop::key(0), "short"); })) return 7;
+  if (shop.value(Shop::key(0)) != "short") return 8;
+  return shop.close() ? 0 : 9;
+}
+TEST(MemoryByDefault, ACommitOfTooManyPagesIsUndone) { live_in_group(change_too_many_pages); }
+
+// A log of more than the group allows, which a killed process has left that had more memory.
+TEST(MemoryByDefault, ALargeLogIsRecovered) {
+  live_in_group(
+      [](const std::string& path) {
+        Shop shop(path);
+        return shop.ok && shop.value(Shop::key(79'999)) == std::string(2000, 'f') && shop.close() ? 0 : 1;
+      },
+      [](const std::string& path) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+          Shop shop(path, 3 * kLimit);  // a checkpoint comes when half of that is used
+          const bool filled = shop.ok && shop.fill(80'000, 2000) && (*shop.kv)->persist();
+          ::_exit(filled ? 0 : 1);
+        }
+        int status = 0;
+        ASSERT_EQ(::waitpid(child, &status, 0), child);
+        ASSERT_EQ(status, 0);
+      });
+}
 
 // A page stands in memory whole, however little of it was stored to: the budget counts pages, not the bytes that were
 // logged.
