@@ -235,7 +235,7 @@
   X(kv_removed_list_not_logged, kv, "the list of removed pages is in memory only")                                 \
   X(kv_removed_list_forgotten, kv, "an opening drops the list of removed pages")                                   \
   X(kv_snapshot_moves, kv, "a read-only transaction sees the newest state, not that of its beginning")
-// Those of readers beside a writer, which tests/readers looks for.
+// Those of readers beside a writer, and of what tells rot, which tests/readers looks for.
 #define MEMLITH_READER_MUTANT_LIST(X)                                                                               \
   X(copy_home_over_frames, copy, "a copy puts bytes of a home over those of frames that it has put before")         \
   X(copied_files_taken, store, "files that were copied one by one from a store in use are opened")                  \
@@ -251,7 +251,13 @@
   X(view_believes_all, store, "a reader beside a writer takes frames that are not durable")                        \
   X(view_copies_late, store, "a reader beside a writer reads the log first and copies the homes then")             \
   X(view_of_unflushed_log, store, "a reader of a store whose writer was killed does not flush the log")               \
-  X(kv_read_not_waited, kv, "a transaction that only reads tells what is not durable yet")
+  X(kv_read_not_waited, kv, "a transaction that only reads tells what is not durable yet")                          \
+  X(kv_header_not_compared, kv, "the header of a kv store is not compared with its checksum when the store is opened") \
+  X(kv_rest_of_value_not_compared, kv, "of a long value only the first page is compared with its checksum")         \
+  X(kv_compared_with_wrong_sum, kv, "all pages of a long value are compared with the checksum of the first")        \
+  X(kv_compared_under_the_log, kv, "pages over which the log lies are compared with the checksums of their homes")  \
+  X(idle_log_not_marked, store, "a log that is idle gets no frame that vouches for the newest commits")             \
+  X(idle_log_marked_once, store, "a log that is idle gets such a frame once, and none for later commits")
 // Those of archives, which tests/archive looks for.
 #define MEMLITH_ARCHIVE_MUTANT_LIST(X)                                                                              \
   X(archive_believes_all, archive, "a segment is sealed with frames that are not durable")                         \
