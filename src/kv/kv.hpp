@@ -131,7 +131,7 @@ class Kv final : public RegionUser, public OpenKv {
   // Looks for the places of the writes that are not known, beside other commits. Returns on how many leaves they are,
   // as far as known.
   std::uint64_t find_places(const LockSet& locks);
-  // Memory is released if the transactions and a commit that changes so many leaves would not fit beside the copies.
+  // Releases memory if the transactions and a commit that changes this number of leaves do not fit beside the copies.
   void make_memory(std::uint64_t leaves);
   // Errors: full - the commit under way, of a transaction with these locks, has no memory to go on.
   [[nodiscard]] Status check_memory(const LockSet& locks) MEMLITH_REQUIRES(writing);

@@ -16,7 +16,7 @@ using applog::Place;
 
 namespace {
 constexpr std::uint64_t kWaitMsMax = 365ull * 24 * 3600 * 1000;  // as good as for ever, and no clock overflows
-// Who waits looks so often whether the keeper lives.
+// A waiting client looks at this interval whether the keeper lives.
 constexpr std::chrono::milliseconds kLookAgainAfter{50};
 constexpr std::uint64_t kNoCut = ~std::uint64_t{0};  // changes, behind which no entry was dropped
 }  // namespace

@@ -26,7 +26,7 @@ class ReleasePace {
   static constexpr std::uint64_t kSmallBytes = 64 * kKiB;
   // At the middle between seven eighths of what copies may have and all of it, commits may copy 20 MB/s.
   static constexpr double kMiddleNsPerByte = 50;
-  // A commit that comes when there are so many copies waits for its turn, however long that is.
+  // From this number of copied bytes on, a commit waits for its turn, however long that takes.
   static constexpr std::uint64_t too_many(std::uint64_t bytes_max) { return bytes_max / 4 * 5; }
 
   // A commit has ended: of `bytes_max`, so much is copied by now. Returns how long it rests.

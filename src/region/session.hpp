@@ -175,8 +175,8 @@ class Session {
   std::vector<std::unique_ptr<OpenRegion>> regions_ MEMLITH_GUARDED_BY(regions_mutex_);
   Shards<SessionPart> parts_;  // with mutexes of their own, because opening a region can take long
   const MemoryBudget memory_budget_;
-  std::uint64_t release_from_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;          // so many bytes of copies; or when
-  std::uint32_t persists_skipped_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;      // there were many of them
+  std::uint64_t release_from_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;          // bytes of copies; or when there
+  std::uint32_t persists_skipped_ MEMLITH_GUARDED_BY(regions_mutex_) = 0;      // were kPersistsSkipped persists
   std::shared_ptr<Background> background_ MEMLITH_GUARDED_BY(regions_mutex_);  // from the first release there on
   Workers::Job release_job_{[this] { return run_release(); }};
   std::atomic<bool> releasing_{false};  // the job was asked for, and has not ended

@@ -9,7 +9,7 @@
 namespace memlith::core {
 
 namespace {
-constexpr std::size_t kExtentsKept = 64 * kKiB;  // room for so many; a large commit has millions
+constexpr std::size_t kExtentsKept = 64 * kKiB;  // room that stays; a large commit takes millions
 }  // namespace
 
 Result<std::uint64_t> Replay::gather(const Frame& frame) {

@@ -283,7 +283,7 @@ class World {
       work(folder_.path(), number, seed, *told_);
     });
   }
-  // Until so many more were acknowledged.
+  // Until this number of further entries is acknowledged.
   [[nodiscard]] bool await(std::uint64_t more) const {
     const std::uint64_t wanted = told_->appended + more;
     for (int idle = 0; told_->appended < wanted; ++idle) {
