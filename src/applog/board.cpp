@@ -53,7 +53,7 @@ void Board::forget_memory() {
   bells_.forget();
 }
 
-// The fences: a reader of a byte that is stored behind one of these, who looks then, finds what was said before.
+// The fences: a reader that has seen a byte stored after one of these finds the number that was shown before.
 void Board::show_consumed(std::uint64_t number) {
   head().consumed.store(number, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);

@@ -23,7 +23,7 @@ class Kept final : public shared::Service {
  private:
   KeptKvs kvs_;
   KeptLogs logs_;
-  std::map<std::uint32_t, shared::Service*> clients_;  // who serves it
+  std::map<std::uint32_t, shared::Service*> clients_;  // the service of each client
 };
 
 }  // namespace memlith::core::processes
