@@ -58,6 +58,11 @@ class KvReleaseBeside : public ::testing::Test {
     EXPECT_OK(transaction.commit(Durability::weak, nullptr).status());
     session_->keep_to_memory();
   }
+  // But for a page of the kernel's in which the kv store ends.
+  void expect_all_given_back() {
+    const std::uint64_t at_once = host_page_bytes() / kPageBytes;
+    EXPECT_LE(copied(), at_once > 1 ? at_once : 0);
+  }
   [[nodiscard]] std::uint64_t copied() const { return kv_->region().copied_pages(); }
 
   SimVolume volume_;
@@ -100,7 +105,7 @@ TEST_F(KvReleaseBeside, CommitsGoOn) {
   EXPECT_FALSE(stood_still);
   EXPECT_GT(most, kBudgetPages / 4);
   session_->make_memory(1, 0);  // waits for the release, and takes what has come meanwhile
-  EXPECT_EQ(copied(), 0u);
+  expect_all_given_back();
   EXPECT_OK(session_->memory_status());
   EXPECT_OK(kv_->verify().status());
 }
@@ -112,7 +117,7 @@ TEST_F(KvReleaseBeside, MemoryIsMadeForALargeCommit) {
   session_->make_memory(kMiB, 64 * kMiB);
   ASSERT_GT(copied(), 20u) << "it had fitted";
   session_->make_memory(kMiB, kMiB);
-  EXPECT_EQ(copied(), 0u);
+  expect_all_given_back();
   EXPECT_OK(kv_->verify().status());
 }
 
