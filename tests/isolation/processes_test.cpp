@@ -71,8 +71,7 @@ class NotingKvs final : public shared::Service {
   Result<std::optional<Lsn>> serve(std::uint32_t client, const shared::Request& request, std::string_view payload,
                                    shared::Answer& answer) override {
     auto served = kvs_.serve(client, request, payload, answer);
-    if (served.ok() && processes::ask_of(request) == processes::Ask::commit)
-      note(payload, answer.bytes);
+    if (served.ok() && processes::ask_of(request) == processes::Ask::commit) note(payload, answer.bytes);
     return served;
   }
   bool work() override { return kvs_.work(); }
