@@ -81,6 +81,17 @@ MEMLITH_API void* memlith_mmap(void* address, size_t bytes, int protection, int 
  * file is opened again; nothing more is committed until then. */
 MEMLITH_API int memlith_msync(void* address, size_t bytes, int flags);
 
+/* Commits what was stored to several mapped files since it was last committed, and their lengths: everything is durable
+ * on return, or after a crash none of it, in any file. Each of the `count` addresses lies in a mapping of a file, which
+ * is committed whole. The files lie in one folder. One flush, where memlith_msync takes one for each file; the first
+ * call for a file takes about five more, and closing it two.
+ * After a crash each file is recovered by itself, in any order, but needs the log of these commits, which lies beside
+ * the files as common-NUMBER.memlith until the last of them is recovered or closed.
+ * Returns 0, or -1: EINVAL (the files lie in different folders), ENOMEM (an address is in no mapping), EFBIG, ENOSPC:
+ * nothing was committed, everything stays due. EIO: whether this commit took effect is unknown until the files are
+ * opened again; nothing more is committed to any of them until then. */
+MEMLITH_API int memlith_files_commit(void* const* addresses, size_t count);
+
 /* Unmaps [address, address + bytes), any part of mappings of memlith_mmap; of a page that was mapped several times, the
  * newest mapping. The addresses are free with the last mapping of a file. Then what was not committed is dropped, and
  * the file is closed: it holds every commit, and its log may be deleted. Returns 0, or -1: EINVAL, EIO (closing failed;

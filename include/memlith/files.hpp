@@ -20,8 +20,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "memlith/files.h"
 #include "memlith/memlith.hpp"
@@ -108,6 +110,14 @@ class MappedFile {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     const std::uintptr_t into_page = begin % page;
     return commit(reinterpret_cast<void*>(begin - into_page), bytes + into_page, MS_SYNC);
+  }
+  // The same of several files, which lie in one folder: durable on ok, all or nothing, in all of them. See
+  // memlith_files_commit. Errors: those of persist(), for all files; INVALID - they lie in different folders.
+  static Result<void> persist_together(std::initializer_list<const MappedFile*> files) {
+    std::vector<void*> addresses;
+    for (const MappedFile* const file : files) addresses.push_back(file->address_);
+    if (memlith_files_commit(addresses.data(), addresses.size()) != 0) return failed();
+    return {};
   }
   // Captured on ok; durable soon, in the order of the calls, and at the latest with the next persist().
   Result<void> persist_async() const { return commit(address_, mapped_bytes_, MS_ASYNC); }

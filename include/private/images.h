@@ -62,6 +62,10 @@ enum {
 /* Commits all changes and the length of the image; durable on return unless ASYNC. Errors: as memlith_persist. */
 MEMLITH_API int32_t memlith_image_commit(memlith_image* image, uint32_t flags);
 
+/* Commits all changes and the lengths of these images, each of which is there once, and are durable on return: all or
+ * none of those whose files lie in one folder, folder after folder. Errors: as memlith_files_commit. */
+MEMLITH_API int32_t memlith_images_commit(memlith_image* const* images, size_t count);
+
 /* For a caller that closes the file next, and has just committed: brings all commits into the file, as closing would,
  * and compares the image with it. *as_told is 0 if the image was changed without memlith_image_written, a watch or
  * memlith_image_suspect; the next commit has these changes. Errors: as memlith_store_close. */

@@ -217,6 +217,12 @@ int Images::commit(const ImagePtr& committed, bool wait) {
     const std::unique_lock lock(lock_);
     keep_unseen_writes(committed);
   }
+  if (settings().one_commit) {
+    const std::shared_lock lock(lock_);
+    if (const std::int32_t code = commit_all_held(); code != 0) {
+      return fail_with(code, image.path() + " was not committed, nor the files beside it");
+    }
+  }
   const std::shared_lock alive(image.life);
   if (image.broken) {
     errno = EIO;
@@ -237,6 +243,31 @@ std::int32_t Images::commit_held(Image& image, bool async) {
     ++image.commits;
   } else {
     image.written_bytes += written_bytes;
+  }
+  return code;
+}
+
+std::int32_t Images::commit_all_held() {
+  std::vector<std::pair<Image*, std::uint64_t>> all;  // with the bytes that were written
+  std::vector<std::shared_lock<std::shared_mutex>> alive;
+  std::vector<memlith_image*> handles;
+  for (const ImagePtr& each : images_) {
+    Image& image = *each;
+    if (image.owner != ::getpid()) continue;
+    alive.emplace_back(image.life);
+    if (!image.attached || image.broken) continue;
+    tell_of_another(image);
+    if (image.has_unseen) memlith_image_suspect(image.handle);
+    all.emplace_back(&image, image.written_bytes.exchange(0));
+    handles.push_back(image.handle);
+  }
+  const std::int32_t code = memlith_images_commit(handles.data(), handles.size());
+  for (const auto& [image, written_bytes] : all) {
+    if (code == 0) {
+      ++image->commits;
+    } else {
+      image->written_bytes += written_bytes;
+    }
   }
   return code;
 }
@@ -370,6 +401,7 @@ void Images::commit_unseen(Image& image) {
 
 int Images::close(const ImagePtr& image) {
   if (image->untouched && image->owner == ::getpid() && was_written_unseen(*image)) keep_unseen_writes(image);
+  if (image->attached) commit_all_before_detaching();
   const std::unique_lock dead(image->life);
   if (image->attached) commit_unseen(*image);
   const int result = image->attached ? detach(*image) : 0;
@@ -393,6 +425,7 @@ int Images::closed_one(const ImagePtr& image) {
 }
 
 void Images::detach_all() {
+  commit_all_before_detaching();
   for (const ImagePtr& image : images_) {
     const std::unique_lock dead(image->life);
     image->paused = image->owner == ::getpid() && image->attached;
@@ -411,6 +444,7 @@ void Images::finish() {
   const NoSignals no_signals;
   const std::unique_lock lock(lock_);
   keep_unseen_writes();
+  commit_all_before_detaching();
   for (const ImagePtr& image : images_) {
     const std::unique_lock dead(image->life);
     if (image->owner == ::getpid() && image->attached) commit_unseen(*image);

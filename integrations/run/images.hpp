@@ -199,6 +199,12 @@ class Images {
   int close(const ImagePtr& image);
   // With `life` held, of an image that has a log. The result is a code, as memlith_image_commit gives it.
   static std::int32_t commit_held(Image& image, bool async);
+  // The same for all images that have a log, in one commit. With the list's lock, by which no other thread has an image
+  // alone and waits for another one.
+  std::int32_t commit_all_held();
+  void commit_all_before_detaching() {
+    if (settings().one_commit) (void)commit_all_held();  // or detach() says why not
+  }
   void commit_between_calls(const ImagePtr& committed);
   static void look_if_late(Image& image);
   static void tell_late(Image& image, const std::string& what);

@@ -37,6 +37,7 @@ int Images::rename(const std::string& from, const std::string& to, unsigned flag
   keep_unseen_writes();
   const bool moved_log = moved != nullptr && moved->attached;
   const bool replaced_log = replaced != nullptr && replaced->attached;
+  if (moved_log || replaced_log) commit_all_before_detaching();
   if (moved_log) {
     const std::unique_lock dead(moved->life);
     if (detach(*moved) != 0) return -1;
@@ -87,6 +88,7 @@ int Images::unlink(const std::string& path, int (*call)(void*), void* context) {
   const std::unique_lock lock(lock_);
   const ImagePtr image = find_name(path);
   if (image == nullptr) return tidy(path) != 0 ? -1 : call(context);
+  if (image->attached) commit_all_before_detaching();
   const std::unique_lock dead(image->life);
   const bool had_log = image->attached;
   if (had_log) detach(*image);

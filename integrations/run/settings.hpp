@@ -19,12 +19,13 @@ struct Settings {
   std::uint64_t weak_ms = 0;          // 0: a commit is durable when it returns
   std::uint64_t commit_every_ms = 0;  // 0: only the program commits
   bool report = false;
-  bool guard = false;  // files in use begin with a mark (MEMLITH_IMAGE_GUARD)
+  bool guard = false;       // files in use begin with a mark (MEMLITH_IMAGE_GUARD)
+  bool one_commit = false;  // a commit of one file is one of all
 
   [[nodiscard]] bool matches(std::string_view path) const;
 };
 
-// "COMMIT,WEAK,EVERY,REPORT,GUARD" and the patterns, a line each.
+// "COMMIT,WEAK,EVERY,REPORT,GUARD,ONE" and the patterns, a line each.
 std::string encode(const Settings& settings);
 bool decode(const char* text, Settings& settings);
 

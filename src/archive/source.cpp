@@ -324,6 +324,7 @@ Result<CopiedState> ArchiveSource::copy(FullCopy& full, const CopyCalls& calls) 
   std::memcpy(&header, before.client, sizeof header);
   header.file = state.file.object;
   header.own = state.file.own;
+  header.common = {};
   full.client = {};
   std::memcpy(full.client.data(), before.client, full.client.size());
   if (files_.one_file()) std::memcpy(full.client.data(), &header, sizeof header);

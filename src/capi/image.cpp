@@ -2,11 +2,15 @@
 #include "capi/image.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "capi/errors.hpp"
 #include "store/names.hpp"
@@ -48,13 +52,93 @@ Status open_into(memlith_image& image, const char* path, const memlith_store_opt
 
 Status close_store(memlith_image& image) {
   if (image.store == nullptr) return kOk;
-  if (session_of(image.store).store().in_forked_child()) {
-    (void)image.image.release();  // the parent's threads may hold its lock
+  Store& store = session_of(image.store).store();
+  std::shared_ptr<CommonFolder> common = std::move(image.common);
+  if (store.in_forked_child()) {
+    // The parent's threads may hold their locks.
+    (void)image.image.release();
+    (void)new (std::nothrow) std::shared_ptr<CommonFolder>(std::move(common));
   }
   image.image = nullptr;
+  const std::uint64_t log_id = store.log().log_id();
+  if (common != nullptr) {
+    const LockGuard lock(common->log->mutex());
+    (void)common->log->leave(store);  // or closing fails, too
+  }
   const Status closed = Session::close(std::unique_ptr<Session>(&session_of(std::exchange(image.store, nullptr))));
   image.claim.reset();
+  if (common != nullptr && closed.ok()) {
+    const LockGuard lock(common->log->mutex());
+    common->log->has_left(log_id);
+  }
   return closed;
+}
+
+// ---- several files
+
+class CommonFolders {
+ public:
+  // The log for commits of the file and others beside it.
+  Result<std::shared_ptr<CommonFolder>> of(memlith_image& image, FileIdentity folder) MEMLITH_EXCLUDES(mutex_);
+
+ private:
+  Mutex mutex_;
+  std::vector<std::weak_ptr<CommonFolder>> folders_ MEMLITH_GUARDED_BY(mutex_);
+};
+
+Result<std::shared_ptr<CommonFolder>> CommonFolders::of(memlith_image& image, FileIdentity folder) {
+  const LockGuard lock(mutex_);
+  std::erase_if(folders_, [](const auto& each) { return each.expired(); });
+  for (const auto& each : folders_) {
+    const auto found = each.lock();
+    if (found != nullptr && found->folder == folder && !found->log->is_over()) return found;
+  }
+  Store& store = session_of(image.store).store();
+  MEMLITH_TRY_ASSIGN(Place place, place_of_name(store.path()));
+  auto made = std::make_shared<CommonFolder>();
+  made->folder = folder;
+  made->volume = std::move(place.volume);
+  MEMLITH_TRY_ASSIGN(made->log, CommonLog::make(*made->volume, store));
+  folders_.push_back(made);
+  return made;
+}
+
+// Never destroyed: threads may use files while the program ends.
+CommonFolders& common_folders() {
+  static CommonFolders& all = *new CommonFolders;
+  return all;
+}
+
+Result<FileIdentity> folder_of(const memlith_image& image) {
+  if (image.common != nullptr) return image.common->folder;
+  const std::string path = session_of(image.store).store().path();
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  struct stat seen{};
+  if (::stat(folder.empty() ? "." : folder.c_str(), &seen) != 0) {
+    return fail_errno(errno, Detail::open, "{}: its folder cannot be found", path);
+  }
+  return FileIdentity{seen.st_dev, seen.st_ino};
+}
+
+Status commit_folder(std::span<memlith_image* const> images, FileIdentity folder) {
+  const PersistTimer timer;
+  std::vector<FileImage::Wanted> wanted;
+  for (memlith_image* const each : images) wanted.push_back({each->image.get(), {0, kWholeFile}});
+  std::shared_ptr<CommonFolder> common;
+  const Status done = FileImage::commit_together(wanted, [&]() -> Result<CommonLog*> {
+    for (memlith_image* const each : images) {
+      if (each->common != nullptr) common = each->common;
+    }
+    if (common == nullptr || common->log->is_over()) {
+      MEMLITH_TRY_ASSIGN(common, common_folders().of(*images.front(), folder));
+    }
+    return common->log.get();
+  });
+  for (memlith_image* const each : images) {
+    if (common != nullptr && each->image->common_log() == common->log.get()) each->common = common;
+    if (done.ok()) timer.note_persist(*session_of(each->store).store().stats());
+  }
+  return done;
 }
 
 // A mapping of a process that was killed may hold the lock for a moment longer than the process lives.
@@ -125,12 +209,35 @@ Status commit_image(memlith_image& image, Range range, bool wait, bool is_last) 
   const PersistTimer timer;
   MEMLITH_TRY_ASSIGN(const Lsn end, image.image->capture(range, wait, is_last));
   if (wait) {
-    MEMLITH_TRY(store.sync(end));
+    if (!image.image->is_decided(end)) MEMLITH_TRY(store.sync(end));
     timer.note_persist(*store.stats());
   } else {
     store.flush_soon(end);
     timer.note_capture(*store.stats());
   }
+  return kOk;
+}
+
+Status commit_images(std::span<memlith_image* const> images, bool in_one_folder) {
+  std::vector<std::pair<FileIdentity, std::vector<memlith_image*>>> folders;
+  for (memlith_image* const each : images) {
+    MEMLITH_TRY(session_of(each->store).check_process());
+    MEMLITH_TRY_ASSIGN(const FileIdentity folder, folder_of(*each));
+    const auto found = std::ranges::find(folders, folder, [](const auto& one) { return one.first; });
+    if (found != folders.end()) {
+      found->second.push_back(each);
+    } else {
+      folders.push_back({folder, {each}});
+    }
+  }
+  if (in_one_folder && folders.size() > 1) {
+    return fail(Errc::invalid, Detail::argument,
+                "{} and {} lie in different folders; a commit of several files is of files in one folder, where its "
+                "log lies beside them",
+                session_of(folders[0].second.front()->store).store().path(),
+                session_of(folders[1].second.front()->store).store().path());
+  }
+  for (const auto& [folder, files] : folders) MEMLITH_TRY(commit_folder(files, folder));
   return kOk;
 }
 
@@ -244,6 +351,14 @@ int32_t memlith_image_commit(memlith_image* image, uint32_t flags) {
       return fail(Errc::invalid, Detail::argument, "unknown flags {:#x}", flags);
     }
     return commit_image(*image, {0, kWholeFile}, (flags & MEMLITH_IMAGE_ASYNC) == 0, (flags & MEMLITH_IMAGE_LAST) != 0);
+  });
+}
+
+int32_t memlith_images_commit(memlith_image* const* images, size_t count) {
+  return guarded([&]() -> Status {
+    MEMLITH_TRY(need(images, "images"));
+    for (const memlith_image* const each : std::span(images, count)) MEMLITH_TRY(need_ours(each));
+    return commit_images({images, count}, false);
   });
 }
 

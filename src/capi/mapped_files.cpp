@@ -47,6 +47,7 @@ class MappedFiles {
  public:
   Result<void*> map(void* address, std::size_t bytes, int flags, int fd, off_t offset) MEMLITH_EXCLUDES(mutex_);
   Status sync(std::byte* address, std::size_t bytes, int flags) MEMLITH_EXCLUDES(mutex_);
+  Status commit(std::span<void* const> addresses) MEMLITH_EXCLUDES(mutex_);
   Status unmap(std::byte* address, std::size_t bytes) MEMLITH_EXCLUDES(mutex_);
   Status resize(int fd, off_t bytes) MEMLITH_EXCLUDES(mutex_);
 
@@ -295,6 +296,31 @@ Status MappedFiles::close_unused() {
   return first.ok() ? kOk : told.tell();
 }
 
+Status MappedFiles::commit(std::span<void* const> addresses) {
+  std::vector<File> files;
+  {
+    const LockGuard lock(mutex_);
+    for (void* const address : addresses) {
+      const auto holds = [address](const File& file) {
+        const Range at = file->at(static_cast<std::byte*>(address), 1);
+        return std::ranges::any_of(file->mappings, [at](Range mapping) { return common(mapping, at).bytes > 0; });
+      };
+      const auto found = std::ranges::find_if(files_, holds);
+      if (found == files_.end()) {
+        Status status = fail(Errc::invalid, Detail::argument, "{} is not mapped by memlith_mmap", address);
+        status.os_errno = ENOMEM;
+        return status;
+      }
+      if (std::ranges::find(files, *found) == files.end()) files.push_back(*found);
+    }
+  }
+  std::vector<memlith_image*> images;
+  for (const File& file : files) images.push_back(file->image.get());
+  MEMLITH_TRY(commit_images(images, true));
+  for (const File& file : files) file->image->image->keep_to_memory();
+  return kOk;
+}
+
 Status MappedFiles::unmap(std::byte* address, std::size_t bytes) {
   if (bytes == 0 || reinterpret_cast<std::uintptr_t>(address) % host_page_bytes() != 0) {
     return fail(Errc::invalid, Detail::argument, "munmap needs an address on a page boundary and a length");
@@ -348,6 +374,15 @@ void* memlith_mmap(void* address, size_t bytes, int /*protection*/, int flags, i
 
 int memlith_msync(void* address, size_t bytes, int flags) {
   return succeeded([&] { return mapped_files().sync(static_cast<std::byte*>(address), bytes, flags); }) ? 0 : -1;
+}
+
+int memlith_files_commit(void* const* addresses, size_t count) {
+  return succeeded([&]() -> Status {
+    if (count > 0) MEMLITH_TRY(need(addresses, "addresses"));
+    return mapped_files().commit({addresses, count});
+  })
+             ? 0
+             : -1;
 }
 
 int memlith_munmap(void* address, size_t bytes) {

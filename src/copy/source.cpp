@@ -84,7 +84,7 @@ Status CopySource::look() {
   rot_.begin();
   StoreHeader header;
   std::memcpy(&header, files_.log->superblock().client, sizeof header);
-  record_ = {header.file, header.own};
+  record_ = {header.file, header.own, header.common};
   return directory_->look_at_home();
 }
 
@@ -227,6 +227,7 @@ Status CopySource::load_directory() {
   MEMLITH_ASSERT(replay_.overlay().objects().empty());  // every frame was put
   directory_->read_record(record_);
   MEMLITH_TRY(directory_->take_record(directory_changes_));
+  if (!follower_.writes()) MEMLITH_TRY(directory_->check_has_all_commits());
   return directory_->load(directory_changes_);
 }
 

@@ -1,7 +1,6 @@
 #include "files/image.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -12,7 +11,6 @@ namespace {
 
 constexpr std::uint64_t kCopyBytes = 1 * kMiB;
 constexpr std::uint64_t kTwinnedBytes = 64 * kMiB;
-constexpr std::uint64_t kExtentBytesMax = 1 * kGiB;
 
 void cut_off(std::vector<Range>& ranges, std::uint64_t end) {
   while (!ranges.empty() && ranges.back().offset + ranges.back().bytes > end) {
@@ -254,110 +252,6 @@ Result<std::uint64_t> FileImage::changed_bytes() {
   std::uint64_t bytes = size != committed_bytes_ ? 1 : 0;
   for (const Range& each : changed_) bytes += each.bytes;
   return bytes;
-}
-
-// ---- commit ----------------------------------------------------------------------------------------------------
-
-// With a reserve, because each growth costs flushes. What no commit made part of the file is cut off at a clean close,
-// and by recovery.
-Status FileImage::reserve(std::uint64_t size_bytes, bool is_last) {
-  if (size_bytes <= reserved_bytes_) return kOk;
-  // ORDER growth-before-name: the file is long enough, durably, before a frame names the new length.
-  // [mutant home_grown_unflushed]
-  std::uint64_t wanted = size_bytes + (is_last ? 0 : std::max(size_bytes / 8, ahead_bytes_min_));
-  Status status = store_.reserve_home(kFile, wanted);
-  if (status.category == Errc::no_space) {
-    wanted = size_bytes;
-    status = store_.reserve_home(kFile, wanted);
-  }
-  MEMLITH_TRY(status);
-  MEMLITH_ASSERT(wanted >= size_bytes);
-  reserved_bytes_ = wanted;
-  return kOk;
-}
-
-Result<Lsn> FileImage::capture(Range range, bool will_sync, bool is_last) {
-  const LockGuard lock(mutex_);
-  MEMLITH_TRY(store_.check_process());
-  MEMLITH_TRY(store_.failure());
-  MEMLITH_TRY_ASSIGN(const std::uint64_t size, memory_->length());
-  MEMLITH_TRY(memory_->reach(size));
-  Collected collected{memory_.get()};
-  MEMLITH_TRY(find_changes(size));
-  if (!changed_.empty() || size != committed_bytes_) MEMLITH_TRY(store_.put_guard());
-  MEMLITH_TRY(reserve(size, is_last));
-  const bool regrown = cut_off_by_length(size).bytes > 0;
-  const Range part = choose(range, size);
-  if (shortest_bytes_ < committed_bytes_) twins_->clear();  // of bytes that were cut off
-  const bool nothing = chosen_.empty() && size == committed_bytes_ && !regrown;
-  if (nothing) return last_lsn_;  // others may be writing what they captured
-  MEMLITH_ASSERT(size <= reserved_bytes_);
-  MEMLITH_TRY_ASSIGN(const Lsn end, append(size, will_sync));
-  collected.keep(part);
-  return end;
-}
-
-// For the pages that the commit does not take.
-//
-// ORDER zeros-with-length: where the file was cut, its home may still hold older bytes, and the log the order to cut
-// it. The commit that makes the file longer again logs what is there now: the image's bytes, or zeros outside of its
-// range. [mutant cut_off_bytes_come_back]
-void FileImage::add_zeros(Range gone) {
-  static constexpr std::array<std::byte, 64 * kKiB> kZeros{};
-  for (const Range& each : left_) {
-    const std::uint64_t end = std::min(each.offset + each.bytes, gone.offset + gone.bytes);
-    for (std::uint64_t at = std::max(each.offset, gone.offset); at < end;) {
-      const std::uint64_t bytes = std::min<std::uint64_t>(end - at, kZeros.size());
-      pieces_.push_back({{at, bytes}, kZeros.data()});
-      at += bytes;
-    }
-  }
-}
-
-Result<Lsn> FileImage::append(std::uint64_t size_bytes, bool will_sync) {
-  struct GiveBack {
-    Twins* twins;
-    ~GiveBack() {
-      if (twins != nullptr) twins->give_back();
-    }
-  } taken{twins_.get()};
-  pieces_.clear();
-  extents_.clear();
-  sources_.clear();
-  const Range gone = cut_off_by_length(size_bytes);
-  // Where the file was cut, its home may have bytes that a recovery cuts off.
-  twins_->reduce(memory_->base(), chosen_, gone.bytes > 0 ? nullptr : memory_->twin_reader(committed_bytes_), pieces_);
-  add_zeros(gone);
-  for (const SourceExtent& piece : pieces_) {
-    std::uint64_t done = 0;
-    MEMLITH_ASSERT(piece.range.offset + piece.range.bytes <= size_bytes);
-    if (store_.is_guarded() && piece.range.offset < kInUseHeaderBytes) {  // the in-use header is there
-      done = std::min(piece.range.bytes, kInUseHeaderBytes - piece.range.offset);
-      extents_.push_back({kDirectory, kOwnBytesOffset + piece.range.offset, done});
-      sources_.push_back(piece.source);
-    }
-    for (; done < piece.range.bytes; done += kExtentBytesMax) {
-      extents_.push_back({kFile, piece.range.offset + done, std::min(piece.range.bytes - done, kExtentBytesMax)});
-      sources_.push_back(piece.source + done);
-    }
-  }
-  MEMLITH_ASSERT(extents_.size() == sources_.size());
-  const SizeChange resized{kFile, size_bytes};
-  std::span<const SizeChange> sizes{&resized, size_bytes != committed_bytes_ ? std::size_t{1} : 0};
-  if (!extents_.empty() || !sizes.empty()) {
-    const Lsn before = last_lsn_;
-    MEMLITH_TRY_ASSIGN(last_lsn_, store_.commit_weak({extents_, sources_, sizes}, will_sync));
-    MEMLITH_ASSERT(last_lsn_ > before);
-    committed_lsn_->store(last_lsn_.value);
-    for (const SourceExtent& piece : pieces_) memory_->note_logged(piece.range, last_lsn_);
-  }
-  taken.twins->accept();
-  taken.twins = nullptr;
-  changed_.swap(left_);
-  committed_bytes_ = size_bytes;
-  longest_bytes_ = std::max(longest_bytes_, size_bytes);
-  shortest_bytes_ = kWholeFile;
-  return last_lsn_;
 }
 
 // ---- rollback --------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,6 +32,8 @@
 #include "store/store.hpp"
 
 namespace memlith::core {
+
+class CommonLog;
 
 inline constexpr std::uint64_t kWholeFile = ~std::uint64_t{0};
 
@@ -88,6 +92,21 @@ class FileImage {
   // On an error nothing was captured, and the next commit covers everything. `is_last`: the file is closed next, so it
   // does not grow ahead.
   Result<Lsn> capture(Range range, bool will_sync, bool is_last = false) MEMLITH_EXCLUDES(mutex_);
+  // True if the commit that ends there is durable although Store::sync() may have to flush for it: the newest one, of
+  // several files, in their common log.
+  [[nodiscard]] bool is_decided(Lsn end) const MEMLITH_EXCLUDES(mutex_);
+
+  // ---- several files
+  struct Wanted {
+    FileImage* image = nullptr;
+    Range range;
+    bool is_last = false;
+  };
+  // Makes the changes of all of them durable, all or none: in one frame of the log that `common` gives, which is asked
+  // if more than one file has changed. Each image is there once. On an error nothing was captured, unless the stores
+  // are poisoned.
+  static Status commit_together(std::span<const Wanted> wanted, const std::function<Result<CommonLog*>()>& common);
+  [[nodiscard]] CommonLog* common_log() const MEMLITH_EXCLUDES(mutex_);  // of which the file is; null: of none
   // Puts the image back to the last commit; its length, too, if the range is the whole file.
   Status rollback(Range range) MEMLITH_EXCLUDES(mutex_);
 
@@ -105,7 +124,13 @@ class FileImage {
   Status find_differences(std::uint64_t end, std::vector<Range>& found) MEMLITH_REQUIRES(mutex_);
   Range choose(Range range, std::uint64_t size_bytes) MEMLITH_REQUIRES(mutex_);
   Status reserve(std::uint64_t size_bytes, bool is_last) MEMLITH_REQUIRES(mutex_);
-  Result<Lsn> append(std::uint64_t size_bytes, bool will_sync) MEMLITH_REQUIRES(mutex_);
+  class Captured;
+  // The captured changes, without bytes and a length if there are none.
+  Status find(Range range, bool is_last, Captured& captured) MEMLITH_REQUIRES(mutex_);
+  void gather(Captured& captured) MEMLITH_REQUIRES(mutex_);
+  void note_committed(Lsn end, Captured& captured) MEMLITH_REQUIRES(mutex_);
+  Status sync() MEMLITH_REQUIRES(mutex_) { return last_lsn_ == decided_lsn_ ? kOk : store_.sync(last_lsn_); }
+  static Status decide(std::deque<Captured>& all, CommonLog& common);
   Status restore_chosen() MEMLITH_REQUIRES(mutex_);
 
   Store& store_;
@@ -131,6 +156,8 @@ class FileImage {
   std::uint64_t reserved_bytes_ MEMLITH_GUARDED_BY(mutex_) = 0;
   bool suspect_ MEMLITH_GUARDED_BY(mutex_) = false;
   Lsn last_lsn_ MEMLITH_GUARDED_BY(mutex_);
+  Lsn decided_lsn_ MEMLITH_GUARDED_BY(mutex_);  // end of the newest commit that common_ has decided
+  CommonLog* common_ MEMLITH_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace memlith::core

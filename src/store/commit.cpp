@@ -1,6 +1,8 @@
 // Commits of a store: one frame of the log each.
 #include <algorithm>
+#include <vector>
 
+#include "store/common_log.hpp"
 #include "store/store.hpp"
 
 namespace memlith::core {
@@ -113,6 +115,38 @@ Status Store::make_room(const Changes& changes, bool will_sync) {
 Status Store::make_room_for(std::uint64_t bytes, bool will_sync) {
   MEMLITH_TRY(check_process());
   return files_.log->make_room(bytes + kPageBytes, kFrameKindCommit, will_sync);
+}
+
+Status Store::prepare_commit(const Changes& changes) {
+  MEMLITH_TRY(check_process());
+  MEMLITH_TRY(files_.vacant.fill(changes.extents, files_.homes));
+  return make_room(changes, false);
+}
+
+// Common commits that the file's own log lacks go there, as commits of the file.
+Status Store::take_common_commits() {
+  const std::uint64_t log_id = files_.log->log_id();
+  const auto common = std::move(files_.common);
+  CommonMark mark = directory_->record_at_home().common;
+  const auto* const source = reinterpret_cast<const std::byte*>(&mark);
+  const auto take = [&](std::uint64_t number, const Changes& changes) -> Status {
+    for (const SizeChange& change : changes.sizes) MEMLITH_TRY(reserve_home(change.object, change.size_bytes));
+    std::vector<Extent> extents(changes.extents.begin(), changes.extents.end());
+    std::vector<const std::byte*> sources(changes.sources.begin(), changes.sources.end());
+    mark.number = number;
+    extents.push_back(kCommonMarkExtent);
+    sources.push_back(source);
+    return commit_weak({extents, sources, changes.sizes}, false).status();
+  };
+  if (common != nullptr) MEMLITH_TRY(common->for_each_missing(take));
+  mark = {};
+  MEMLITH_TRY(commit({{&kCommonMarkExtent, 1}, {&source, 1}, {}}));
+  // ORDER parts-before-removal: the file needs the common log until its own has everything. [mutant
+  // common_log_left_early]
+  if (common != nullptr) MEMLITH_TRY(common->has_recovered(log_id));
+  MEMLITH_TRY(checkpoint());  // what an opening finds is home
+  // A commit on the way may have been longer than the last one.
+  return cut_home_to_size();
 }
 
 Status Store::failure() const {

@@ -112,11 +112,20 @@ ClientBytes Directory::client_bytes(std::uint64_t closed_stamp) const {
   const FileRecord file = record_at_home();
   header.file = file.object;
   header.own = file.own;
+  header.common = file.common;
   header.origin = files_.origin;
   header.closed_stamp = closed_stamp;
   ClientBytes client{};
   std::memcpy(client.data(), &header, sizeof header);
   return client;
+}
+
+Status Directory::check_has_all_commits() const {
+  if (files_.was_clean || record_at_home().common.log_id == 0) return kOk;
+  return fail(Errc::unsupported, Detail::open,
+              "{0}: it was committed together with other files, and a program that was killed has left its newest "
+              "commits in their common log. Recover the file first: `memlith recover {0}`",
+              files_.path());
 }
 
 // ---- homes -----------------------------------------------------------------------------------------------------

@@ -112,6 +112,9 @@ class Directory {
   virtual Status cut_home_to_size() { return kOk; }
   // For a one-file store, as of the last checkpoint; during recovery, as of what was read of the log.
   [[nodiscard]] virtual FileRecord record_at_home() const { return {}; }
+  // For a one-file store that is looked at without a lock, and that no process has open: `unsupported` if commits of it
+  // may be in a common log only.
+  [[nodiscard]] Status check_has_all_commits() const;
   // For a one-file store: the stamp of its file (Device::stamp).
   virtual Result<std::uint64_t> stamp() { return 0; }
   // The store's part of the superblock, for the next tail.

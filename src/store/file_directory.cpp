@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "store/common_log.hpp"
 #include "store/moment.hpp"
 #include "store/stats.hpp"
 
@@ -26,6 +27,12 @@ FileRecord FileDirectory::record_at_home() const {
 void FileDirectory::read_record(const FileRecord& record) {
   const LockGuard lock(mutex_);
   at_home_ = record;
+  if (is_archives_copy()) at_home_.common = {};
+}
+
+// Its frames are those of another store, to which the common log belongs that they name.
+bool FileDirectory::is_archives_copy() const {
+  return files_.options.held || (files_.log != nullptr && files_.log->held());
 }
 
 // A marked file is long enough for its in-use header.
@@ -136,7 +143,7 @@ Status FileDirectory::make_first(std::uint64_t) {
   // [test AfterAKill.WhatTheUserDidToAFileIsFlushedBeforeItIsBuiltUpon]
   MEMLITH_TRY(file->flush());
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  read_record({{kFile.value, 1, size, 0, 0}, {}});
+  read_record({{kFile.value, 1, size, 0, 0}, {}, {}});
   return kOk;
 }
 
@@ -165,7 +172,7 @@ Status FileDirectory::prepare_to_recover() {
   if (!there) {
     if (!files_.options.create) return fail(Errc::not_found, Detail::open, "{}: there is no such file", files_.path());
     MEMLITH_TRY(check_before_create());
-    read_record({{kFile.value, 1, 0, 0, 0}, {}});
+    read_record({{kFile.value, 1, 0, 0, 0}, {}, {}});
   }
   return lock_file();
 }
@@ -239,7 +246,10 @@ Status FileDirectory::fill_holes(const Overlay& due) {
 Status FileDirectory::undo_uncommitted_growth() {
   MEMLITH_ASSERT(!files_.read_only());
   if (files_.made_log) return kOk;  // make_first() took the length as it was, and flushed the file; the names are, too
-  const std::uint64_t wanted = length_at_home();
+  // ORDER length-until-parts: readers find the file as long as the common commits made it that its log has yet to get.
+  // [mutant common_length_cut]
+  const std::uint64_t wanted =
+      std::max(length_at_home(), files_.common != nullptr ? files_.common->length() : std::uint64_t{0});
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   // Undoes a growth that no persist made part of the file. A right length may also be in the page cache only.
   if (!files_.was_clean) MEMLITH_TRY(file->truncate(wanted));
@@ -255,7 +265,7 @@ Status FileDirectory::undo_uncommitted_growth() {
 Status FileDirectory::take_record(const Overlay& overlay) {
   const LockGuard lock(mutex_);
   FileRecord& record = at_home_;
-  return overlay.for_each(kDirectory, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+  MEMLITH_TRY(overlay.for_each(kDirectory, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
     if (offset > sizeof record || bytes.size() > sizeof record - offset) {
       return fail(Errc::corrupt, Detail::directory,
                   "{}: a commit changes the file's record at offset {}, beyond its end", files_.log_device->path(),
@@ -263,7 +273,9 @@ Status FileDirectory::take_record(const Overlay& overlay) {
     }
     std::memcpy(reinterpret_cast<std::byte*>(&record) + offset, bytes.data(), bytes.size());
     return kOk;
-  });
+  }));
+  if (is_archives_copy()) record.common = {};
+  return kOk;
 }
 
 Result<bool> FileDirectory::homes_are_as_said(const Overlay& overlay) {

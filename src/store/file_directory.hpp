@@ -56,6 +56,7 @@ class FileDirectory final : public Directory {
   // The file is as the record says, in memory and durably.
   Status commit_record(const ObjectInfo& info, const Commit& commit) MEMLITH_REQUIRES(create_mutex_);
   [[nodiscard]] std::uint64_t length_at_home() const;
+  [[nodiscard]] bool is_archives_copy() const;
   Status check_closed_before();
   // Another name of the file (a hard link) has a log of its own.
   Status lock_file();

@@ -14,6 +14,7 @@ namespace memlith::core {
 
 inline constexpr std::uint32_t kFrameKindCommit = 1;
 inline constexpr std::uint32_t kFrameKindTime = 2;
+inline constexpr std::uint32_t kFrameKindCommon = 3;  // of a common log
 
 // The content of a frame of kind 2: when the writer put it into the log, which the commits before it had reached by
 // then.
@@ -150,16 +151,41 @@ struct OwnBytes {  // docs/format.md#own-bytes
 };
 static_assert(sizeof(OwnBytes) == 24 && std::has_unique_object_representations_v<OwnBytes>);
 
+// Says that commits of the file may be in a common log only (store/common_log.hpp). Part of the record of a one-file
+// store.
+struct CommonMark {      // docs/format.md#common-mark
+  std::uint64_t log_id;  // of the common log; 0: of none
+  std::uint64_t number;  // the newest common commit that this log has
+};
+static_assert(sizeof(CommonMark) == 16 && std::has_unique_object_representations_v<CommonMark>);
+
+// The payload of a frame of kind 3 is one of these behind the other, each with what it says follows it.
+struct CommonRecord {  // docs/format.md#common-record
+  static constexpr std::uint32_t kJoined = 1;
+  static constexpr std::uint32_t kCommit = 2;
+  static constexpr std::uint32_t kLeft = 3;
+  std::uint64_t log_id;  // of the file's own log
+  std::uint32_t kind;
+  std::uint32_t extent_count;  // that follow; their bytes come behind them
+  std::uint64_t number;        // of the common commit; else of the newest one
+  std::uint64_t size_bytes;    // of the file from then on; all ones: as before
+  std::uint64_t bytes;         // that follow, of all extents
+};
+static_assert(sizeof(CommonRecord) == 40 && std::has_unique_object_representations_v<CommonRecord>);
+
 // Object 0 of a one-file store.
 struct FileRecord {
   ObjectRecord object;
   OwnBytes own;
+  CommonMark common;
 };
+inline constexpr Extent kCommonMarkExtent{kDirectory, offsetof(FileRecord, common), sizeof(CommonMark)};
 inline constexpr Extent kOwnExtent{kDirectory, offsetof(FileRecord, own), sizeof(OwnBytes)};
 inline constexpr std::uint64_t kOwnBytesOffset = kOwnExtent.offset + offsetof(OwnBytes, bytes);
-static_assert(sizeof(FileRecord) == 56 && std::has_unique_object_representations_v<FileRecord>);
+static_assert(sizeof(FileRecord) == 72 && std::has_unique_object_representations_v<FileRecord>);
 
 enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
+inline constexpr std::uint32_t kCommonLogKind = 3;  // the log is no store's
 
 // True if the first bytes of a structure's region are its in-use header or zeros.
 inline bool is_left_to_in_use_header(const std::byte* first) {
@@ -184,8 +210,9 @@ struct StoreHeader {  // docs/format.md#store-header
   std::uint64_t origin;
   // One-file store that was closed cleanly: of the file then (Device::stamp); 0: not known.
   std::uint64_t closed_stamp;
+  CommonMark common;  // one-file store: as of the tail of the log
 };
-static_assert(sizeof(StoreHeader) == 80 && sizeof(StoreHeader) <= kClientBytes);
+static_assert(sizeof(StoreHeader) == 96 && sizeof(StoreHeader) <= kClientBytes);
 static_assert(std::has_unique_object_representations_v<StoreHeader>);
 
 }  // namespace memlith::core

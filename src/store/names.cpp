@@ -11,6 +11,8 @@ namespace memlith::core {
 
 std::string file_log_name(const std::string& file_name) { return file_name + ".memlith"; }
 
+std::string common_log_name(std::uint64_t log_id) { return fmt::format("common-{:016x}.memlith", log_id); }
+
 StoreNames::StoreNames(StoreKind kind, const std::string& file_name) {
   const bool one_file = kind == StoreKind::one_file;
   if (one_file) file = file_name;

@@ -12,6 +12,8 @@ namespace memlith::core {
 
 // The name of the log of a one-file store, in the volume of the file.
 std::string file_log_name(const std::string& file_name);
+// The name of a common log, in the volume of its files.
+std::string common_log_name(std::uint64_t log_id);
 
 inline constexpr std::string_view kSumsSuffix = ".sums";
 

@@ -29,12 +29,13 @@ constexpr int kOpenTries = 100;
 const char* kind_in_words(std::uint32_t kind) {
   if (kind == static_cast<std::uint32_t>(StoreKind::folder)) return "a folder store";
   if (kind == static_cast<std::uint32_t>(StoreKind::one_file)) return "a one-file store";
+  if (kind == kCommonLogKind) return "several files that were committed together";
   return "something else";
 }
 
 bool is_known(std::uint32_t kind) {
   return kind == static_cast<std::uint32_t>(StoreKind::folder) ||
-         kind == static_cast<std::uint32_t>(StoreKind::one_file);
+         kind == static_cast<std::uint32_t>(StoreKind::one_file) || kind == kCommonLogKind;
 }
 
 std::string host_name() {
@@ -165,7 +166,7 @@ Status Opening::read_header() {
                 "{}: this log belongs to {} (kind {}), not to {} (kind {})", files_.log_device->path(),
                 kind_in_words(header.kind), header.kind, kind_in_words(wanted), wanted);
   }
-  directory_.read_record({header.file, header.own});
+  directory_.read_record({header.file, header.own, header.common});
   files_.closed_stamp = header.closed_stamp;
   MEMLITH_TRY(check_blocks(header));
   files_.physical_block_bytes = header.physical_block_bytes;

@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "store/common_log.hpp"
+
 namespace memlith::core {
 
 Status Recovery::run() {
@@ -11,6 +13,7 @@ Status Recovery::run() {
   MEMLITH_TRY(replay_.gather_blocks());
   MEMLITH_TRY(replay_.moment().read());
   MEMLITH_TRY(gather_log());
+  if (files_.one_file() && !files_.was_clean) MEMLITH_TRY(find_common_commits());
   MEMLITH_TRY(replay_.check());
   MEMLITH_TRY(directory_.load(replay_.overlay()));
   MEMLITH_TRY(directory_.check_homes(replay_.unreachable()));
@@ -85,6 +88,19 @@ Status Recovery::gather_waiting() {
   }
   waiting_.clear();
   return kOk;
+}
+
+// Those that the log lacks. Of a store that is opened for writing they go to the log later (Store::start).
+Status Recovery::find_common_commits() {
+  MEMLITH_TRY(directory_.take_record(replay_.overlay()));
+  const CommonMark mark = directory_.record_at_home().common;
+  if (mark.log_id == 0) return kOk;
+  auto found = CommonLog::find(files_.volume, files_.options, files_.path(), files_.log->log_id(), mark);
+  if (!found.ok() && found.error().category == Errc::corrupt && files_.options.accept_copy) return kOk;
+  MEMLITH_TRY_ASSIGN(files_.common, std::move(found));
+  if (!files_.read_only()) return kOk;
+  const auto common = std::move(files_.common);
+  return common->for_each_missing([this](std::uint64_t, const Changes& changes) { return replay_.add(changes); });
 }
 
 Status Recovery::write_piece_home() {

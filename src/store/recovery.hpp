@@ -26,6 +26,7 @@ class Recovery {
   Status take(const Frame& frame);
   Status gather(const Frame& frame);
   Status gather_waiting();
+  Status find_common_commits();
   Status write_piece_home();
   Status bring_home();
 

@@ -1,6 +1,7 @@
 #include "store/replay.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -32,6 +33,18 @@ Status Replay::gather_commit(const Frame& frame, std::span<const std::byte>& res
     } else {
       overlay_.apply_zeros(place.object, place.offset, place.bytes);
     }
+  }
+  return kOk;
+}
+
+Status Replay::add(const Changes& changes) {
+  for (std::size_t i = 0; i < changes.extents.size(); ++i) {
+    const Extent& extent = changes.extents[i];
+    MEMLITH_TRY(overlay_.apply(extent.object, extent.offset, {changes.sources[i], extent.bytes}));
+  }
+  for (const SizeChange& change : changes.sizes) {
+    const auto size = std::as_bytes(std::span(&change.size_bytes, 1));
+    MEMLITH_TRY(overlay_.apply(kDirectory, offsetof(ObjectRecord, size_bytes), size));
   }
   return kOk;
 }

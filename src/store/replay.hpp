@@ -42,6 +42,8 @@ class Replay {
   void begin() { work_ = {}; }
   // Puts the commits of one frame into the overlay, and returns how many there are.
   Result<std::uint64_t> gather(const Frame& frame);
+  // Puts changes of a one-file store that its log does not have behind those that were gathered.
+  Status add(const Changes& changes);
   // These bytes do not go home, as far as they were gathered.
   void drop(const Extent& extent) { overlay_.drop(extent); }
   // The part of the work that is in the overlay or home.

@@ -187,7 +187,8 @@ Status Store::start() {
     publish_stats();
   });
   enter(StoreState::writable);
-  return take_over_in_use_header();
+  MEMLITH_TRY(take_over_in_use_header());
+  return directory_->record_at_home().common.log_id == 0 ? kOk : take_common_commits();
 }
 
 void Store::undo_creation() {

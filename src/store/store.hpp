@@ -124,6 +124,8 @@ class Store {
   }
   // The file system's.
   [[nodiscard]] Result<std::uint64_t> free_bytes() { return files_.volume.free_bytes(); }
+  // Reserves what a commit of these changes will need on the disk and in the log, as far as that is possible before it.
+  Status prepare_commit(const Changes& changes);
   // Why the store is poisoned; ok if it is not.
   [[nodiscard]] Status failure() const;
   // Nothing is committed from now on: memory has changed in a way that no frame has.
@@ -229,6 +231,7 @@ class Store {
   }
 
   [[nodiscard]] bool read_only() const { return files_.read_only(); }
+  [[nodiscard]] const StoreOptions& options() const { return files_.options; }
   // True if regions copy the pages of their homes when they are opened: the medium is slower than memory.
   [[nodiscard]] bool runs_from_copies() const { return files_.log_device->caps().io == IoBackend::dax; }
   [[nodiscard]] bool one_file() const { return files_.options.kind == StoreKind::one_file; }
@@ -292,6 +295,7 @@ class Store {
   Status start();
   Status finish();  // everything of close() except releasing the locks
   Status take_over_in_use_header();
+  Status take_common_commits();
   Status begin_in_use_header(const OwnBytes& own);
   Status end_in_use_header();
   Status set_in_use(InUse in_use);

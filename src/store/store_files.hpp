@@ -17,6 +17,8 @@
 
 namespace memlith::core {
 
+class CommonLog;
+
 // Set while the store is opened; constant afterwards, except for members with a lock of their own.
 struct StoreFiles {
   Volume& volume;
@@ -36,6 +38,7 @@ struct StoreFiles {
   InUse in_use = options.in_use == InUse::caller ? InUse::caller : InUse::none;
   std::uint32_t physical_block_bytes = 0;  // as in the store's header
   std::uint64_t origin = 0;                // likewise
+  std::shared_ptr<CommonLog> common;       // during an opening: has commits of the file that its log lacks
   StoreCounters counters;
   Vacant vacant;
   DeadBytes dead;

@@ -67,7 +67,7 @@ Status View::copy_homes(ShownObject* added, bool anew) {
     MEMLITH_TRY(directory_.look_at_home());
     StoreHeader header;
     std::memcpy(&header, files_.log->superblock().client, sizeof header);
-    record_ = {header.file, header.own};
+    record_ = {header.file, header.own, header.common};
     directory_changes_.clear();
     for (ShownObject* const each : shown_) MEMLITH_TRY(copy_home(*each));
   }
@@ -108,6 +108,7 @@ Status View::show_all(ShownObject* added, bool anew) {
                 "{}: a guarded file cannot be followed; open it when the program that writes to it has closed it",
                 files_.path());
   }
+  if (!follower_.writes()) MEMLITH_TRY(directory_.check_has_all_commits());
   MEMLITH_TRY(directory_.load(directory_changes_));
 
   std::vector<ShownObject*> all = shown_;

@@ -39,6 +39,18 @@ class Folder(unittest.TestCase):
             subprocess.run([MEMLITH, "recover", str(self.folder / name)], check=True, capture_output=True)
         return (self.folder / name).read_bytes()
 
+    def flushes(self, program, options=()):
+        """How many flushes a program costs that opens matching files, uses and closes them."""
+        traced = self.folder / "trace"
+        done = subprocess.run(["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,sync_file_range,syncfs,msync", "-o",
+                               traced, MEMLITH, "run", "--match", "*.bin", *options, "--", PYTHON, "-c",
+                               "import os\n" + program],
+                              cwd=self.folder, capture_output=True, text=True, timeout=HANG_S, check=False)
+        if "ptrace" in done.stderr.lower():
+            self.skipTest("strace may not trace here")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return sum("sync(" in line for line in traced.read_text().splitlines())
+
 
 OPEN = """
 fd = os.open('data.bin', os.O_RDWR | os.O_CREAT, 0o644)

@@ -346,16 +346,6 @@ except FileNotFoundError:
 class Flushes(Folder):
     """How many flushes a program costs that opens a matching file, uses it and closes it."""
 
-    def flushes(self, program):
-        traced = self.folder / "trace"
-        done = subprocess.run(["strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,sync_file_range,syncfs,msync", "-o",
-                               traced, MEMLITH, "run", "--match", "*.bin", "--", PYTHON, "-c", "import os\n" + program],
-                              cwd=self.folder, capture_output=True, text=True, timeout=HANG_S, check=False)
-        if "ptrace" in done.stderr.lower():
-            self.skipTest("strace may not trace here")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return sum("sync(" in line for line in traced.read_text().splitlines())
-
     def test_without_a_change_there_are_none(self):
         (self.folder / "data.bin").write_bytes(b"there")
         self.assertEqual(self.flushes("""

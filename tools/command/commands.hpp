@@ -101,6 +101,7 @@ struct RunArguments {
   double commit_every_s = 0;  // 0: only the program commits
   bool report = false;
   bool guard = false;
+  bool one_commit = false;
   std::vector<std::string> command;  // the program and its arguments
   Format format = Format::text;
 };

@@ -193,6 +193,9 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->add_flag("--guard", arguments->guard,
                     "While a file is in use, its first 16 bytes are memlith's, so that no copy of it alone is taken "
                     "for current");
+  command->add_flag("--one-commit", arguments->one_commit,
+                    "Each commit of a file is one of all changed files in its folder: after a crash all of them are as "
+                    "one and the same commit left them");
   command->add_flag("--report", arguments->report, "Print what was committed, file by file, when files are closed");
   command->add_option("PROGRAM", arguments->command, "The program and its arguments, after --")->required();
   add_command(command, line, arguments, run_run);

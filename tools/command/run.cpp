@@ -99,6 +99,7 @@ MaybeFailure start(const RunArguments& arguments, const std::string& program, co
   settings.commit_every_ms = static_cast<std::uint64_t>(arguments.commit_every_s * 1000);
   settings.report = arguments.report;
   settings.guard = arguments.guard;
+  settings.one_commit = arguments.one_commit;
   const char* const before = std::getenv("LD_PRELOAD");
   const std::string preloaded = before == nullptr || *before == '\0' ? library : library + ":" + before;
   ::setenv("LD_PRELOAD", preloaded.c_str(), 1);
@@ -120,6 +121,10 @@ MaybeFailure run_run(const RunArguments& arguments) {
   if (arguments.patterns.empty()) {
     return tool_failure(MEMLITH_INVALID, "no files are named",
                         "Say with --match which files memlith is to keep, for example --match '*.kch'.");
+  }
+  if (arguments.one_commit && (arguments.weak_ms > 0 || arguments.commit_every_s > 0)) {
+    return tool_failure(MEMLITH_INVALID, "--one-commit does not go with --weak or --commit-every",
+                        "A commit of all files is made by the program's own calls, and is durable when they return.");
   }
   Result<std::string> library = find_library();
   if (!library.ok()) return std::move(library.failure());

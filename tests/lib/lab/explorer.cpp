@@ -9,6 +9,7 @@
 #include "heap_life.hpp"
 #include "log/format.hpp"
 #include "sim/power_cuts.hpp"
+#include "workload_stores.hpp"
 
 namespace memlith::lab {
 
@@ -487,6 +488,8 @@ Content Explorer::read_file_alone(const SimImage& image) const {
     if (!workload_.how.structure_in_use)
       hide_moment(content.objects["file"]);  // of a file that was closed, that mark is gone
   }
+  SimVolume volume(image);
+  for (const std::string& name : stores::files_beside(volume)) content.objects[name] = *image.files.at(name);
   return content;
 }
 

@@ -60,9 +60,6 @@ struct Tally {
   std::vector<Violation> violations;
 };
 
-inline constexpr std::uint64_t kIdentity =
-    0x6c61626f7261746f;  // of every log, so that states can be told apart by content
-
 class Explorer {
  public:
   Explorer(const Workload& workload, Case base, FaultSet faults, const Budget& budget, Tally& tally);

@@ -63,12 +63,16 @@ void flip_no_homes(SimVolume& volume, const StoreOptions& options) {
   // These have homes, too.
   const std::string device = volume.path_of(kSimDeviceName);
   const std::string name_space = volume.path_of(kSimNamespaceName);
+  std::vector<std::string> beside = stores::files_beside(volume);
+  for (std::string& name : beside) name = volume.path_of(name);
   volume.faults().flips_in = [=](std::string_view path) {
+    if (std::find(beside.begin(), beside.end(), path) != beside.end()) return false;
     return path != file && path != device && path != name_space && (path == directory || !path.starts_with(folder));
   };
 }
 
-Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only) {
+namespace {
+Recovered recover_one(SimVolume& volume, const StoreOptions& options, bool read_only) {
   Recovered result;
   flip_no_homes(volume, options);
   StoreOptions reopen = options;
@@ -110,6 +114,34 @@ Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only
   result.ok = true;
   result.was_clean = (*store)->was_clean();
   result.replayed = (*store)->counters().replayed_commits;
+  result.found = fingerprint(result.content);
+  return result;
+}
+}  // namespace
+
+// Where other files lie beside the first, in any order: the content says in which.
+Recovered recover(SimVolume& volume, const StoreOptions& options, bool read_only) {
+  std::vector<std::string> names = stores::files_beside(volume);
+  if (names.empty()) return recover_one(volume, options, read_only);
+  names.insert(names.begin(), options.file_name);
+  std::uint64_t order = volume.image().hash();
+  Recovered result;
+  result.ok = result.was_clean = true;
+  while (!names.empty()) {
+    const auto next = names.begin() + static_cast<std::ptrdiff_t>(order % names.size());
+    order /= names.size();
+    StoreOptions of_file = options;
+    of_file.file_name = *next;
+    Recovered one = recover_one(volume, of_file, read_only);
+    if (!one.ok) return one;
+    const bool first = *next == options.file_name;
+    if (first) result.content.exists = one.content.exists;
+    for (auto& [object, bytes] : one.content.objects) result.content.objects[first ? object : *next] = std::move(bytes);
+    result.was_clean = result.was_clean && one.was_clean;
+    result.replayed += one.replayed;
+    result.reads_of_open = one.reads_of_open;
+    names.erase(next);
+  }
   result.found = fingerprint(result.content);
   return result;
 }
@@ -168,6 +200,7 @@ void Run::perform(const std::vector<Step>& steps, const std::vector<std::size_t>
   }
   // Whatever state the last step left the store in, nothing runs on into the exploration.
   drop_structures();
+  beside.clear();
   volume.before_transfer = nullptr;
   if (!store && created_ && fired() == 0) return;
   if (store && !poisoned && fired() == 0) {
@@ -220,14 +253,15 @@ void Run::note_outcome(std::size_t commit, bool ok) {
     // One that was durable before the failure may still be told so.
     if (poisoned && commit >= poisoned_since_) broken("a commit was acknowledged by a poisoned store");
     history.acknowledged(commit, now());
-  } else if (store == nullptr || !store->log().poisoned()) {
+  } else if (!is_poisoned()) {
     history.cancelled(commit);  // the call was refused, and the store continues
   }
   (void)is_poisoned();
 }
 
 bool Run::is_poisoned() {
-  const bool is = store != nullptr && store->log().poisoned();
+  bool is = store != nullptr && store->log().poisoned();
+  for (const auto& [name, other] : beside) is = is || other->log().poisoned();
   if (is) now_poisoned();
   return is;
 }
@@ -329,11 +363,34 @@ void Run::open() {
     store = nullptr;
     return;
   }
+  for (const std::string& name : stores::files_beside(volume)) {
+    if (open_beside(name, content)) continue;
+    beside.clear();
+    store = nullptr;
+    return;
+  }
   if (fired() > fired_by_open) flip_in_open_ = true;  // what was read here is no measure of what is there
   if (!history.resolve(fingerprint(content), now()) && !flipped()) {
     broken("reopening without a power cut shows no allowed state: " + describe(content));
   }
   region_content = std::move(content.objects);
+}
+
+bool Run::open_beside(const std::string& name, Content& content) {
+  StoreOptions options = options_;
+  options.file_name = name;
+  set_identity(kIdentity + static_cast<std::uint64_t>(name.back()));  // a new log is told from the others by it
+  const std::uint64_t before = fired();
+  auto opened = Store::open(volumes_beside_[name].over(volume), options);
+  set_identity(kIdentity);
+  flip_in_open_ = flip_in_open_ || (fired() > before && flipped());
+  if (!passed(opened.status(), "open", before)) return false;
+  const std::uint64_t before_reading = fired();
+  auto bytes = read_object(**opened, (*opened)->objects().front());
+  if (!passed(bytes.status(), "reading an object", before_reading)) return false;
+  content.objects[name] = std::move(*bytes);
+  beside[name] = std::move(*opened);
+  return true;
 }
 
 void Run::close() {
@@ -350,6 +407,7 @@ void Run::close() {
 
 void Run::abandon() {
   drop_structures();
+  beside.clear();
   store = nullptr;
   poisoned = false;
 }

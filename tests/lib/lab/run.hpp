@@ -44,6 +44,9 @@ struct Step {
   std::function<void(Run&)> again = nullptr;
 };
 
+inline constexpr std::uint64_t kIdentity =
+    0x6c61626f7261746f;  // of every log, so that states can be told apart by content
+
 // A small seeded number that random_identity() returns from now on; 0 gives the real one back.
 void set_identity(std::uint64_t identity);
 
@@ -124,6 +127,7 @@ class Run {
 
   // ---- what the words of all structures need
   std::unique_ptr<core::Store> store;
+  std::map<std::string, std::unique_ptr<core::Store>> beside;  // of the other files on the volume, by name
   bool poisoned = false;
   std::map<std::string, std::vector<std::byte>> region_content;  // as last persisted, of regions that were mapped once
   std::vector<std::pair<std::size_t, core::Lsn>> soon;           // captured, not waited for
@@ -166,6 +170,8 @@ class Run {
                const std::function<core::Result<core::Lsn>()>& act);
   // The end of a capture, once it is durable if the call is to wait.
   core::Result<core::Lsn> durable(core::Result<core::Lsn> end, bool wait);
+  // Opens the store of a file beside the first; adds what it shows to the content. False: it failed.
+  bool open_beside(const std::string& name, Content& content);
   // Opens a region, which is made if there is none. Null: it failed.
   std::unique_ptr<core::Region> open_region(const std::string& name, core::RegionOptions options,
                                             std::string_view what = "opening a region");
@@ -181,6 +187,7 @@ class Run {
 
   core::StoreOptions options_;
   StoreVolume store_volume_;
+  std::map<std::string, StoreVolume> volumes_beside_;
   std::map<std::type_index, std::unique_ptr<Structure>> structures_;
   std::optional<std::size_t> creation_;
   bool created_ = false;

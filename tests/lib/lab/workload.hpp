@@ -55,6 +55,7 @@ std::span<const Workload> thread_heap_workloads();
 std::span<const Workload> applog_workloads();
 std::span<const Workload> page_workloads();
 std::span<const Workload> image_workloads();
+std::span<const Workload> common_workloads();
 // Some of `others` on a byte-addressable medium and on a disk with forced unit access, and small ones of which every
 // subset of words is tried.
 std::vector<Workload> disk_workloads(std::span<const Workload> others);

@@ -201,6 +201,31 @@ Content file_content() {
   return content;
 }
 
+constexpr const char* kFilesBeside[] = {"data-b", "data-c"};
+
+SimImage three_files() {
+  SimImage image = file_image();
+  for (const char* const name : kFilesBeside) {
+    std::vector<std::byte> bytes = file_bytes();
+    for (std::byte& each : bytes) each ^= static_cast<std::byte>(name[5]);
+    image.files[name] = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  }
+  return image;
+}
+Content three_contents() {
+  const SimImage image = three_files();
+  Content content = file_content();
+  for (const char* const name : kFilesBeside) content.objects[name] = *image.files.at(name);
+  return content;
+}
+std::vector<std::string> files_beside(SimVolume& volume) {
+  std::vector<std::string> names;
+  for (const char* const name : kFilesBeside) {
+    if (const auto there = volume.exists(name); there.ok() && *there) names.emplace_back(name);
+  }
+  return names;
+}
+
 SimImage raw_device() {
   static const SimImage image = [] {
     const std::uint64_t before = std::exchange(given_identity, 0x7261772d646576);

@@ -1,6 +1,9 @@
 // The stores that workloads run on: small enough that their crash states can be enumerated.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "sim/history.hpp"
 #include "sim/sim.hpp"
 #include "store/store.hpp"
@@ -33,6 +36,11 @@ Content structure_content();
 // An ordinary file that was there before, and what a user sees of it.
 core::SimImage file_image();
 Content file_content();
+// With two others beside it, each of which is a store of its own.
+core::SimImage three_files();
+Content three_contents();
+// The names of those that the volume has.
+std::vector<std::string> files_beside(core::SimVolume& volume);
 // The same with an in-use header.
 core::SimImage marked_image();
 Content marked_content();

@@ -594,7 +594,7 @@ std::span<const Workload> workloads() {
     std::ranges::copy(region_workloads(), std::back_inserter(list));
     list.insert(list.end(), std::begin(kDrawnWorkloads), std::end(kDrawnWorkloads));
     for (const auto& more : {heap_workloads(), thread_heap_workloads(), applog_workloads(), page_workloads(),
-                             raw_workloads(), image_workloads()}) {
+                             raw_workloads(), image_workloads(), common_workloads()}) {
       list.insert(list.end(), more.begin(), more.end());
     }
     const std::vector<Workload> disks = disk_workloads(list);

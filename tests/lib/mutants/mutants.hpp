@@ -196,6 +196,16 @@
   X(guarded_page_not_copied, files, "the image of a guarded file has the in-use header in its first page")         \
   X(guarded_page_dropped, files, "a rollback drops the first page of a guarded file, which is not the file's")     \
   X(growth_before_guard, files, "a guarded file grows before it begins with the in-use header")                    \
+  X(earlier_commits_not_flushed, files, "a common commit is decided before what its files committed before it")    \
+  X(common_part_before_decision, files, "a file's own log has its part of a common commit before the decision")    \
+  X(common_bytes_not_copied, files, "what is stored during a common commit is in the file's own log only")         \
+  X(common_commit_not_flushed, store, "the logs of files get a common commit before it is flushed")                \
+  X(common_frames_freed_early, store, "common commits are forgotten before the logs of their files are flushed")   \
+  X(common_log_not_named, store, "a file is committed together with others before its log names the common log")  \
+  X(common_commits_dropped, store, "a recovery drops the common commits that a file's own log lacks")              \
+  X(common_log_left_early, store, "a recovered file leaves the common log before its own has everything")          \
+  X(common_length_cut, store, "a recovery cuts a file to the length that its own log knows")                       \
+  X(unproven_common_commits, store, "a recovery takes common commits that only the page cache may have")           \
   X(stale_bytes_after_growth, files, "an image that grows again has the bytes that it had there before")           \
   X(kept_holes_not_noted, store, "commits into the holes that a file keeps do not reserve their space")            \
   X(half_made_not_noticed, region, "a region in which nothing was made counts as one that holds something else")     \
