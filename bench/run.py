@@ -31,7 +31,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 INTEGRATIONS = ROOT / "integrations"
 PLOT_PACKAGES = ["python3-matplotlib"]
 PYTHON_PACKAGES = {"python": ["python3-dev", "python3-torch", "python3-venv"],  # pip installs the other peers
-                   "steps": ["python3-dev", "python3-venv"]}
+                   "steps": ["python3-dev", "python3-venv"],
+                   "sqlite": ["python3-venv"]}
 KV_TARGET = "bin/memlith-kv-bench"
 # These mount file systems for a while: as root they run in a mount namespace, which ends with them.
 MOUNTING = ("all", "persist", "files", "rocksdb", "postgres", "bytes", "pmdk")
@@ -283,7 +284,10 @@ def run_postgres(programs, words):
 
 
 def run_sqlite(programs, words):
-    """`memlith-sqlite-bench NAME`, or all of them as Markdown."""
+    """`memlith-sqlite-bench NAME`, or all of them as Markdown; `servers`: integrations/sqlite/bench/servers.py."""
+    if words[:1] == ["servers"]:
+        return run_in_folder([sys.executable, "-B", INTEGRATIONS / "sqlite/bench/servers.py", "--bin", programs],
+                             words[1:])
     program = programs / "memlith-sqlite-bench"
     if words[:1] == ["writers"] and "--help" not in words:
         return run_in_folder([program, "writers"], words[1:])
@@ -452,7 +456,7 @@ SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memli
             "python": ("memlith memlith_static memlith_sqlite", run_python),
             "steps": ("memlith_static memlith_sqlite", run_steps),
             "transparent": (f"bin/memlith {KV_TARGET}", run_transparent),
-            "sqlite": ("bin/memlith-sqlite-bench", run_sqlite),
+            "sqlite": ("bin/memlith-sqlite-bench memlith_sqlite", run_sqlite),
             "paper": ("", run_paper)}  # the targets and packages of what it runs
 
 

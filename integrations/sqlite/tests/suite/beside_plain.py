@@ -26,14 +26,20 @@ NAMED = ("crashed", "hung")  # excused only by an expression that says so
 SETTINGS = {"MEMLITH_SQLITE_LOG_MIB": "1"}  # of memlith, where it is used
 
 
-def get_pypi_source(work, package, version, needed):
-    """A package's source from PyPI, in the folder `work`, and a Python that has what is needed beside it."""
+def python_with(work, needed):
+    """A Python in the folder `work` that has these packages of PyPI."""
     python = work / "venv" / "bin" / "python"
     done = work / "venv" / "packages.txt"
     if not done.exists() or done.read_text(encoding="utf-8").split() != needed:
         call([SYSTEM_PYTHON, "-m", "venv", "--clear", str(work / "venv")])
         call([python, "-m", "pip", "install", "--quiet", *needed])
         done.write_text("\n".join(needed), encoding="utf-8")
+    return python
+
+
+def get_pypi_source(work, package, version, needed):
+    """A package's source from PyPI, in the folder `work`, and a Python that has what is needed beside it."""
+    python = python_with(work, needed)
     source = work / f"{package}-{version}"
     if not source.exists():
         call([python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", package,
