@@ -183,12 +183,17 @@ class Server:
         return [pid for pid, name in self.processes().items() if "postgres: postgres b" in name]
 
     def signal_all(self, *, keeper=True):
-        """Everything at once, as far as that is possible. Whether something was left."""
-        pids = [pid for pid, name in self.processes().items() if keeper or "memlith keeper" not in name]
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return bool(pids)
+        """Everything at once. A keeper that outlives the others for a moment may end the use of the directory, so it is
+        stopped first. Whether something was left."""
+        found = self.processes()
+        keepers = [pid for pid, name in found.items() if "memlith keeper" in name]
+        others = [pid for pid in found if pid not in keepers]
+        signals = [(signal.SIGSTOP, keepers)] if keeper else []
+        for number, pids in [*signals, (signal.SIGKILL, others + (keepers if keeper else []))]:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        return bool(others or (keeper and keepers))
 
     def kill_processes(self, *, keeper=True):
         until(lambda: not self.signal_all(keeper=keeper), "processes are killed", PATIENCE_S)
