@@ -14,15 +14,19 @@ namespace memlith::core::shm {
 class Bell {
  public:
   [[nodiscard]] std::uint32_t ticket() const { return rung_.load(); }
-  // Wakes all that wait. Without any it costs no system call.
-  void ring() {
+  // Wakes all that wait for one of the bits. Without any that wait it costs no system call.
+  void ring(std::uint32_t bits = kAnyBit) {
     rung_.fetch_add(1);  // seq_cst; pairs with the addition to `waiting_`
-    if (waiting_.load() > 0) wake_all(rung_);
+    if (waiting_.load() > 0) wake_all(rung_, bits);
+  }
+  // Wakes one more, behind ring().
+  void ring_one(std::uint32_t bits) {
+    if (waiting_.load() > 0) wake_one(rung_, bits);
   }
   // Until ring() was called after ticket(), or for so long; or shorter, for no reason.
-  void wait(std::uint32_t ticket, std::chrono::nanoseconds at_most) {
+  void wait(std::uint32_t ticket, std::chrono::nanoseconds at_most, std::uint32_t bits = kAnyBit) {
     waiting_.fetch_add(1);  // seq_cst; pairs with the load in ring()
-    wait_for_change(rung_, ticket, at_most);
+    wait_for_change(rung_, ticket, at_most, bits);
     waiting_.fetch_sub(1);
   }
 

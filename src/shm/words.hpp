@@ -8,12 +8,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <thread>
 
 #include "base/threads.hpp"
 
@@ -23,15 +25,28 @@ template <class T>
 using Shared = Atomic<T>;
 using Word = Shared<std::uint32_t>;
 
-// Returns when the word is not `seen`, at once or by a wake; when `at_most` is over; or for no reason.
-inline void wait_for_change(const Word& word, std::uint32_t seen, std::chrono::nanoseconds at_most) {
+// Those that wait for one word may wait for several things, each of which has a bit.
+inline constexpr std::uint32_t kAnyBit = ~std::uint32_t{0};
+
+inline constexpr std::chrono::nanoseconds kWaitMax = std::chrono::hours(24);  // the end of a longer one may not fit
+
+// Returns when the word is not `seen`, at once or by a wake for one of the bits; when `at_most` is over; or for no
+// reason.
+inline void wait_for_change(const Word& word, std::uint32_t seen, std::chrono::nanoseconds at_most,
+                            std::uint32_t bits = kAnyBit) {
   if (at_most.count() <= 0) return;
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
-  const timespec time{static_cast<std::time_t>(seconds.count()), static_cast<long>((at_most - seconds).count())};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+  const auto until = std::chrono::steady_clock::now().time_since_epoch() + std::min(at_most, kWaitMax);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(until);
+  const timespec time{static_cast<std::time_t>(seconds.count()), static_cast<long>((until - seconds).count())};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, seen, &time, nullptr, bits);
 }
-inline void wake_one(Word& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0); }
-inline void wake_all(Word& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+inline void wake(Word& word, int count, std::uint32_t bits) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, count, nullptr, nullptr, bits);
+}
+inline void wake_one(Word& word, std::uint32_t bits = kAnyBit) { wake(word, 1, bits); }
+inline void wake_all(Word& word, std::uint32_t bits = kAnyBit) { wake(word, INT_MAX, bits); }
+
+inline void sleep(std::chrono::nanoseconds time) { std::this_thread::sleep_for(time); }
 
 // As memcpy(3). A process that dies in it leaves any part of the bytes.
 inline void copy_bytes(void* target, const void* source, std::size_t bytes) { std::memcpy(target, source, bytes); }

@@ -204,7 +204,7 @@ class Case {
     }
     shm::step("send a packet");
     asked_.push_back(owner);
-    controller->block("wait for an answer", nullptr, false, [&] { return answered_[owner.client] == owner.tx; });
+    controller->block("wait for an answer", nullptr, kForEver, [&] { return answered_[owner.client] == owner.tx; });
     ++acknowledged_[client.number - 1];
   }
 
@@ -220,7 +220,8 @@ class Case {
   // As Keeper::run: requests of a client count that it sent before it ended.
   void keep() {
     for (;;) {
-      controller->block("wait for clients", nullptr, false, [&] { return ends_ || !asked_.empty() || buried_ != 0; });
+      controller->block("wait for clients", nullptr, kForEver,
+                        [&] { return ends_ || !asked_.empty() || buried_ != 0; });
       if (!asked_.empty()) {
         const Owner owner = asked_.front();
         asked_.erase(asked_.begin());

@@ -144,7 +144,7 @@ class KeptCase {
       return each.socket.get() >= 0 && ::poll(&packet, 1, 0) > 0;
     };
     for (;;) {
-      core::controller->block("wait for clients", nullptr, false,
+      core::controller->block("wait for clients", nullptr, core::kForEver,
                               [&] { return ends_ || speaks(clients_[0]) || speaks(clients_[1]); });
       for (std::uint32_t i = 0; i < 2; ++i) {
         if (speaks(clients_[i]) && !serve(i + 1, clients_[i])) {

@@ -9,12 +9,13 @@
 
 #include "medium.hpp"
 #include "mutants/mutants.hpp"
+#include "shm/words.hpp"
 #include "sqlite/src/shared/sidecar.hpp"
-#include "sqlite/src/shared/step.hpp"
 #include "words.hpp"
 
 namespace memlith::test {
 
+// Called before each use of a word of the control block.
 inline std::function<void()>& at_step() {
   static auto* const hook = new std::function<void()>;
   return *hook;
@@ -43,12 +44,14 @@ class SharedPage : public ::testing::Test {
   void SetUp() override {
     Medium::get().clear();
     core::active_mutant = core::Mutant::none;
-    sqlite::shared::step_hook = [] {
+    core::shm::observer = [] {
+      const core::shm::Unseen itself(true);
       if (at_step()) at_step()();
     };
   }
   void TearDown() override {
     at_step() = nullptr;
+    core::shm::observer = nullptr;
     Medium::get().clear();
     core::active_mutant = core::Mutant::none;
   }

@@ -114,9 +114,11 @@ TEST_F(SharedPage, AFlushInFlightDoesNotCountForWhatWasWrittenSince) {
     NoLog log;
     NoLog other;
     std::atomic<bool> follows{false};
+    std::atomic<int> steps{0};
     std::thread second;
     log.during = [&] {
-      at_step() = [&] { follows = true; };
+      constexpr int kUntilItFollows = 20;
+      at_step() = [&] { follows = ++steps > kUntilItFollows; };
       second = std::thread([&] { EXPECT_EQ(there.flush(other), SQLITE_OK); });
       EXPECT_TRUE(comes([&] { return follows.load(); }));
     };
@@ -191,7 +193,9 @@ TEST_F(SharedPage, APromiseToADeadProcessEnds) {
     const auto own = attach(path_);
     LockQueue its(*own);
     Waiter waiter;
-    at_step() = [] { ::raise(SIGKILL); };  // in stand(), or later
+    at_step() = [&] {
+      if (own->control().slots[0].waiting.load() != 0) ::raise(SIGKILL);
+    };
     its.wait(waiter, std::chrono::seconds(5), [] { return false; });
     ::_exit(1);
   }

@@ -128,7 +128,7 @@ Session::Captured Session::commit_soon(const std::string& object, std::uint64_t 
 
 void Session::await_durable(const Captured& captured) {
   if (!captured.ok) return;
-  scheduler.block("wait until it is durable", nullptr, false, [this, &captured] {
+  scheduler.block("wait until it is durable", nullptr, kForEver, [this, &captured] {
     const Unobserved asking;
     return store->log().durable_lsn() >= captured.end || store->log().poisoned();
   });

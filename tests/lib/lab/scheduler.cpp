@@ -11,6 +11,13 @@
 
 namespace memlith::lab {
 
+namespace {
+// With keeps_time: how long a step takes, the others' turns when a thread gives way to them, and to wake a thread.
+constexpr auto kStep = std::chrono::nanoseconds(200);
+constexpr auto kGivenWay = std::chrono::microseconds(5);
+constexpr auto kWaking = std::chrono::microseconds(50);
+}  // namespace
+
 // ---- one runs at a time ----------------------------------------------------------------------------------------
 
 #if MEMLITH_LAB_FIBERS
@@ -47,7 +54,10 @@ void Scheduler::make_worker(std::size_t index) {
   begin_anew(worker.context, worker.stack, enter);
 }
 
-void Scheduler::may_die(std::function<void()> death) { tasks_[current_].death = std::move(death); }
+void Scheduler::may_die(std::function<void()> death, std::uint32_t process) {
+  tasks_[current_].death = std::move(death);
+  tasks_[current_].process = process;
+}
 
 void Scheduler::die() {
   tell("dies", nullptr);
@@ -56,8 +66,10 @@ void Scheduler::die() {
     const Unobserved system;
     tasks_[current_].death();
   }
-  *tasks_[current_].ended = true;
-  workers_[current_]->is_left = true;
+  for (const std::size_t task : tasks_of_process()) {
+    *tasks_[task].ended = tasks_[task].died = true;
+    workers_[task]->is_left = true;
+  }
   const std::size_t self = current_;
   leave(self, next_after_end());
 }
@@ -83,7 +95,7 @@ Scheduler::~Scheduler() {
   }
 }
 
-void Scheduler::may_die(std::function<void()>) {}
+void Scheduler::may_die(std::function<void()>, std::uint32_t) {}
 void Scheduler::die() { MEMLITH_ASSERT(false); }
 
 void Scheduler::make_worker(std::size_t index) {
@@ -130,7 +142,7 @@ Scheduler::Outcome Scheduler::run(const std::function<void()>& act, Chooser choo
   outcome_ = {};
   chooser_ = std::move(chooser);
   time_ = std::chrono::nanoseconds(0);
-  deciding_ = has_died_ = false;
+  deciding_ = has_died_ = has_stopped_ = false;
   (void)start(act);
   current_ = 0;
   core::Controller* const before = std::exchange(core::controller, this);
@@ -155,7 +167,52 @@ std::shared_ptr<const bool> Scheduler::start(std::function<void()> act) {
 
 bool Scheduler::can_run(std::size_t task) const {
   const Task& t = tasks_[task];
-  return !*t.ended && (t.until == nullptr || t.timed || (*t.until)());
+  if (*t.ended || time_ < t.stopped_until) return false;
+  return t.until == nullptr || (*t.until)() || (keeps_time ? time_ >= t.end : t.at_most != core::kForEver);
+}
+
+std::vector<std::size_t> Scheduler::tasks_of_process() const {
+  const std::uint32_t process = tasks_[current_].process;
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    if ((i == current_ || (process != 0 && tasks_[i].process == process)) && !*tasks_[i].ended) all.push_back(i);
+  }
+  return all;
+}
+
+// The process goes on when there is no other that could.
+bool Scheduler::pass_time() {
+  if (!keeps_time) return false;
+  auto next = core::kForEver;
+  for (const Task& task : tasks_) {
+    if (*task.ended) continue;
+    const bool is_blocked = task.until != nullptr && !(*task.until)();
+    next = std::min(next, std::max(is_blocked ? task.end : time_, task.stopped_until));
+  }
+  if (next != core::kForEver) time_ = std::max(time_, next);
+  bool any = next != core::kForEver;
+  for (Task& task : tasks_) {
+    if (any || *task.ended || task.stopped_until != core::kForEver) continue;
+    for (Task& each : tasks_) each.stopped_until = std::chrono::nanoseconds(0);
+    any = true;
+  }
+  return any;
+}
+
+void Scheduler::stop(std::chrono::nanoseconds time) {
+  tell("is stopped", nullptr);
+  has_stopped_ = true;
+  for (const std::size_t task : tasks_of_process()) {
+    tasks_[task].stopped_until = time == core::kForEver ? time : time_ + time;
+  }
+  while (!can_run(current_)) {
+    find_others();
+    if (!others_.empty()) {
+      switch_to(others_[0]);
+    } else if (!pass_time()) {
+      give_up("deadlock" + who_waits());
+    }
+  }
 }
 
 void Scheduler::find_others() {
@@ -170,7 +227,8 @@ std::size_t Scheduler::decide(std::size_t options, bool preempts) {
   if (!deciding_ || options < 2) return 0;
   // More than there are: the line is of another run. It is done as far as it can be, and found not to be followed.
   const std::size_t chosen = std::min(chooser_(options), options - 1);
-  outcome_.decisions.push_back({static_cast<std::uint16_t>(options), static_cast<std::uint16_t>(chosen), preempts});
+  outcome_.decisions.push_back({static_cast<std::uint16_t>(options), static_cast<std::uint16_t>(chosen),
+                                preempts || keeps_time});
   return chosen;
 }
 
@@ -196,8 +254,10 @@ void Scheduler::give_up(std::string why) {
 }
 
 std::size_t Scheduler::next_after_end() {
-  find_others();
-  if (!others_.empty()) return current_ = others_[decide(others_.size(), false)];
+  do {
+    find_others();
+    if (!others_.empty()) return current_ = others_[decide(others_.size(), false)];
+  } while (pass_time());
   if (const std::string waiting = who_waits(); !waiting.empty()) {
     outcome_.stuck = "deadlock" + waiting;
     lost_ = true;
@@ -205,44 +265,64 @@ std::size_t Scheduler::next_after_end() {
   return kMain;
 }
 
-void Scheduler::point(const char* what, const void* object) {
+void Scheduler::point(const char* what, const void* object, bool changes) {
   tell(what, object);
   if (!deciding_) return;
-  time_ += std::chrono::microseconds(1);
+  time_ += keeps_time ? kStep : std::chrono::microseconds(1);
   if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
   if (sees && object != nullptr && !sees(object)) return;
   find_others();
-  const std::size_t deaths = !has_died_ && tasks_[current_].death ? 1 : 0;
-  const std::size_t chosen = decide(others_.size() + 1 + deaths, true);
-  if (chosen > others_.size()) die();
+  const std::size_t others = others_.size();
+  const std::size_t chosen = decide(others + 1 + (changes || !keeps_time ? fates() : 0), true);
+  if (chosen > others) return meet_fate(chosen - others - 1);
   if (chosen > 0) switch_to(others_[chosen - 1]);
 }
 
-bool Scheduler::block(const char* what, const void* object, bool timed, const std::function<bool()>& until) {
+// The options of a process that may die: that, and to be stopped.
+std::size_t Scheduler::fates() const {
+  return has_died_ || has_stopped_ || !tasks_[current_].death ? 0 : 1 + stops.size();
+}
+
+void Scheduler::meet_fate(std::size_t which) {
+  if (which == 0) return die();
+  stop(stops[which - 1]);
+}
+
+// With keeps_time: before the running thread waits or gives way.
+void Scheduler::begin_waiting() {
+  if (waits) waits();
+  if (const std::size_t chosen = keeps_time ? decide(1 + fates(), true) : 0; chosen > 0) meet_fate(chosen - 1);
+}
+
+bool Scheduler::block(const char* what, const void* object, std::chrono::nanoseconds at_most,
+                      const std::function<bool()>& until) {
   tell(what, object);
+  begin_waiting();
   Task* const self = &tasks_[current_];
   const std::size_t number = current_;
+  const bool may_end = at_most != core::kForEver && !keeps_time;
   self->until = &until;
-  self->timed = timed;
+  self->at_most = at_most;
+  self->end = at_most >= core::kForEver - time_ ? core::kForEver : time_ + at_most;
   self->what = what;
-  while (!until()) {
+  while (!until() && !(keeps_time && time_ >= tasks_[number].end)) {
     if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
     find_others();
     std::size_t chosen = 0;
-    if (!others_.empty()) chosen = decide(others_.size() + (timed ? 1 : 0), timed && timeouts_count);
+    if (!others_.empty()) chosen = decide(others_.size() + (may_end ? 1 : 0), may_end && timeouts_count);
     if (chosen < others_.size()) {
       switch_to(others_[chosen]);
-    } else if (!timed) {
+    } else if (!may_end && !pass_time()) {
       give_up("deadlock" + who_waits());
     }
-    if (timed && !until()) {  // chosen although no thread has woken it
+    if (may_end && !until()) {  // chosen although no thread has woken it
       time_ += std::chrono::seconds(1);
       break;
     }
   }
   Task& task = tasks_[number];
   task.until = nullptr;
-  task.timed = false;
+  task.at_most = core::kForEver;
   task.what = "running";
   tell(until() ? "go on" : "time runs out", object);
   return until();
@@ -250,14 +330,22 @@ bool Scheduler::block(const char* what, const void* object, bool timed, const st
 
 void Scheduler::yield() {
   tell("give way", nullptr);
+  begin_waiting();
   if (++outcome_.steps > steps_max) give_up(fmt::format("it gets nowhere: {} steps, and no end", steps_max));
   find_others();
   // No thread can run: time passes.
-  time_ += others_.empty() ? std::chrono::nanoseconds(std::chrono::seconds(1)) : std::chrono::microseconds(1);
+  time_ += keeps_time        ? kGivenWay
+           : others_.empty() ? std::chrono::nanoseconds(std::chrono::seconds(1))
+                             : std::chrono::microseconds(1);
   if (!others_.empty()) switch_to(others_[decide(others_.size(), false)]);
 }
 
 std::size_t Scheduler::choose(std::size_t count) { return decide(count, false); }
+
+void Scheduler::woken(std::uint32_t thread) {
+  auto& not_before = tasks_[thread - 1].stopped_until;
+  if (keeps_time) not_before = std::max(not_before, time_ + kWaking);
+}
 
 void Scheduler::let_others_run() {
   for (;;) {
@@ -276,7 +364,7 @@ void Scheduler::let_others_run() {
       }
       return true;
     };
-    block("let the others run", nullptr, false, all_wait);
+    block("let the others run", nullptr, core::kForEver, all_wait);
   }
 }
 

@@ -69,14 +69,22 @@ class Scheduler final : public core::Controller {
   // From now on every step is a decision.
   void begin_deciding() { deciding_ = true; }
   void end_deciding() { deciding_ = false; }
-  // The calling thread is a process, which may die: at any one of its points (an option behind those of the other
-  // threads), but only one process in a schedule. `death` is what the system does then. What the process has on its
-  // stack is not destroyed. Only with fibers.
-  void may_die(std::function<void()> death);
+  // The calling thread is a process, or one of those of the process with this number. The process may die: at any one
+  // of its points (an option behind those of the other threads), but only one process in a schedule. `death` is what
+  // the system does then. What the process has on its stacks is not destroyed. Only with fibers.
+  void may_die(std::function<void()> death, std::uint32_t process = 0);
   // True if a process has died.
   [[nodiscard]] bool has_died() const { return has_died_; }
   // A point of the laboratory's own.
   void here(const char* what) { point(what, nullptr); }
+
+  // Time passes as on a machine, some of it with each step: a wait ends when its time is over, and the default is the
+  // only order that is no deviation. Every other option counts as a preemption.
+  bool keeps_time = false;
+  // With it: a process that may die may be stopped instead, for so long; kForEver: until the others have ended.
+  std::vector<std::chrono::nanoseconds> stops;
+  [[nodiscard]] bool has_stopped() const { return has_stopped_; }
+  std::function<void()> waits;  // called before the running thread waits or gives way, if set
 
   std::uint64_t steps_max = 20'000;  // a schedule that takes more gets nowhere
   // A thread that does not wait as long as the others run counts as a preemption, because it could do so without end.
@@ -87,22 +95,29 @@ class Scheduler final : public core::Controller {
   std::vector<std::string>* story = nullptr;
 
   // ---- Controller
-  void point(const char* what, const void* object) override;
-  bool block(const char* what, const void* object, bool timed, const std::function<bool()>& until) override;
+  void point(const char* what, const void* object, bool changes = true) override;
+  bool block(const char* what, const void* object, std::chrono::nanoseconds at_most,
+             const std::function<bool()>& until) override;
   void yield() override;
   std::size_t choose(std::size_t count) override;
   std::shared_ptr<const bool> start(std::function<void()> act) override;
   std::chrono::nanoseconds now() override { return time_; }
   [[nodiscard]] std::uint32_t thread() const override { return static_cast<std::uint32_t>(current_ + 1); }
+  void woken(std::uint32_t thread) override;
+  [[nodiscard]] bool lives(std::uint32_t thread) const override { return !tasks_[thread - 1].died; }
 
  private:
   struct Task {
     std::function<void()> act;
     std::shared_ptr<bool> ended;
     const std::function<bool()>* until = nullptr;  // blocked
-    bool timed = false;
+    std::chrono::nanoseconds at_most = core::kForEver;
+    std::chrono::nanoseconds end{0};
+    std::chrono::nanoseconds stopped_until{0};
     const char* what = "";
     std::function<void()> death;  // empty: it does not die
+    std::uint32_t process = 0;
+    bool died = false;
   };
   // Kept from run to run: starting one takes longer than a schedule.
   struct Worker {
@@ -121,6 +136,13 @@ class Scheduler final : public core::Controller {
   void work(std::size_t index);
   void make_worker(std::size_t index);
   void die();
+  void stop(std::chrono::nanoseconds time);
+  [[nodiscard]] std::size_t fates() const;
+  void meet_fate(std::size_t which);
+  void begin_waiting();
+  [[nodiscard]] std::vector<std::size_t> tasks_of_process() const;
+  // Until a thread can run; false: none ever can.
+  bool pass_time();
   // Lets `next` continue; returns when this thread is scheduled again.
   void leave(std::size_t self, std::size_t next);
   [[nodiscard]] bool can_run(std::size_t task) const;
@@ -139,6 +161,7 @@ class Scheduler final : public core::Controller {
   std::size_t current_ = 0;
   bool deciding_ = false;
   bool has_died_ = false;
+  bool has_stopped_ = false;
   bool lost_ = false;
   bool quitting_ = false;
   Chooser chooser_;

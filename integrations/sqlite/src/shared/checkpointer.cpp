@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "connection.hpp"
-#include "step.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -77,12 +76,12 @@ void Handover::end(std::uint64_t pause_ns, bool pinned) {
 }
 
 void Handover::wait() const {
-  constexpr std::uint64_t kLookNs = 50'000;
-  while (is_in_hand()) sleep_ns(kLookNs);
+  constexpr auto kLook = std::chrono::microseconds(50);
+  while (is_in_hand()) core::shm::sleep(kLook);
 }
 
 Handover::Hold::Hold(Handover& handover) : handover_(handover) {
-  ++handover_.holds_;
+  handover_.holds_.fetch_add(1);
   handover_.wait();
 }
 
@@ -118,7 +117,6 @@ bool Checkpointer::can_use(const Api& api) {
 }
 
 bool Checkpointer::take(Checkpoint checkpoint) {
-  MEMLITH_SHARED_ON_MACHINE(take_checkpoint(checkpoint));
   const LockGuard guard(mutex_);
   if (ends_) return false;
   if (!runs_) runs_ = start_thread([this] { run(); });

@@ -8,7 +8,6 @@
 
 #include <sqlite3.h>
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "../api.hpp"
 #include "../own_thread.hpp"
 #include "base/sync.hpp"
+#include "base/threads.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -40,7 +40,7 @@ class Handover {
   class Hold {
    public:
     explicit Hold(Handover& handover);
-    ~Hold() { --handover_.holds_; }
+    ~Hold() { handover_.holds_.fetch_sub(1); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
@@ -49,11 +49,11 @@ class Handover {
   };
 
  private:
-  std::atomic<bool> in_hand_{false};
-  std::atomic<std::uint32_t> holds_{0};
-  std::atomic<std::uint64_t> not_before_ns_{0};
-  std::atomic<std::uint64_t> ended_{0};
-  std::atomic<bool> pinned_{false};
+  core::Atomic<bool> in_hand_{false};
+  core::Atomic<std::uint32_t> holds_{0};
+  core::Atomic<std::uint64_t> not_before_ns_{0};
+  core::Atomic<std::uint64_t> ended_{0};
+  core::Atomic<bool> pinned_{false};
 };
 
 // How the connection was opened that leaves the checkpoint to the thread.

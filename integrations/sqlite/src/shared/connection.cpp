@@ -11,7 +11,6 @@
 #include "../wal_format.hpp"
 #include "base/process.hpp"
 #include "due_flusher.hpp"
-#include "step.hpp"
 #include "write_again.hpp"
 
 namespace memlith::sqlite::shared {
@@ -364,11 +363,11 @@ int Connection::lock_readers_out(int first, int count) {
   const std::uint64_t patience = waits ? node_->lock_queue.hold_ns() / 2 : 0;
   if (code == SQLITE_BUSY && waits && holds_line_) (void)node_->lock_queue.hold(waiter_);
   for (std::uint64_t time = 0; code == SQLITE_BUSY && time < patience; time = now_ns() - begun) {
-    constexpr std::uint64_t kLookNs = 100'000;
+    constexpr auto kLook = std::chrono::microseconds(100);
     if (time < kAwakeNs)
-      give_way();
+      core::yield_thread();
     else
-      sleep_ns(kLookNs);
+      core::shm::sleep(kLook);
     code = real_lock(first, count, kLockExclusive);
   }
   if (code == SQLITE_BUSY && waits) node_->lock_queue.note_pinned();
@@ -407,7 +406,6 @@ int Connection::lock_write(Phase phase, bool for_a_turn) {
     code = SQLITE_BUSY;
   }
   if (code == SQLITE_OK) {
-    MEMLITH_SHARED_TAKES_LOCK(node_->lock_queue.is_promised_to_another(waiter_));
     if (for_a_turn) node_->lock_queue.took(waiter_);
     begin_writing(phase);
     // SQLite finds out, too, and begins again.
@@ -434,9 +432,7 @@ int Connection::release_write() {
   enter(asks_for_flush ? Phase::flush_wanted : has_written ? Phase::written : Phase::idle);
   holds_line_ = begins_anew_next() && node_->lock_queue.hold(waiter_);
   const std::uint32_t next = holds_line_ ? kSlots : node_->lock_queue.choose();
-  MEMLITH_SHARED_STEP();
   const int code = real_lock(kWriteLock, 1, kUnlockExclusive);
-  MEMLITH_SHARED_STEP();
   node_->lock_queue.call(next);
   return code;
 }
@@ -529,7 +525,7 @@ int Connection::write_again() {
     }
     if (held >= 0) break;
     if (now_ns() - begun > kPatienceNs) return SQLITE_BUSY;
-    sleep_ns(500'000);
+    core::shm::sleep(std::chrono::microseconds(500));
   }
   const auto end = newest();
   const Position durable = Position::of(node_->sidecar->control().durable.load(std::memory_order_acquire));

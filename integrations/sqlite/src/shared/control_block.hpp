@@ -5,10 +5,22 @@
 // to it: every word is valid by itself, and a word that says that something is durable is true whenever it was stored.
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <cstdint>
 
+#include "base/threads.hpp"
+#include "shm/bell.hpp"
+#include "shm/words.hpp"
+
 namespace memlith::sqlite::shared {
+
+using core::shm::Shared;
+using core::shm::Word;
+
+// The time of the system, which is the same in all processes, and which the control block has.
+inline std::uint64_t now_ns() {
+  return static_cast<std::uint64_t>(core::SteadyClock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
 
 // A place in SQLite's write-ahead log: the first `frame` frames of a generation. SQLite begins a new generation, with
 // another salt, when everything in the log is durable in the database.
@@ -29,12 +41,12 @@ inline constexpr std::uint32_t kLeaders = 2;  // flushes in flight at a time
 
 // A connection that waits for the write lock.
 struct alignas(64) Slot {
-  std::atomic<std::uint64_t> ticket;   // by order of arrival; 0: none
-  std::atomic<std::uint32_t> process;  // that has the slot, as a participant; 0: none
-  std::atomic<std::uint32_t> waiting;  // 1, or 2: its sleep is over, and it is about to ask; release: after the others
-  std::atomic<std::uint32_t> awake;    // its thread has not gone to sleep yet
-  std::atomic<std::uint32_t> wake;     // futex: 1: the connection should look at the lock; 2: it will have to soon
-  std::atomic<std::uint32_t> passed;   // how often a later one got the lock
+  Shared<std::uint64_t> ticket;  // by order of arrival; 0: none
+  Word process;                  // that has the slot, as a participant; 0: none
+  Word waiting;                  // 1, or 2: its sleep is over, and it is about to ask; release: after the others
+  Word awake;                    // its thread has not gone to sleep yet
+  Word wake;                     // futex: 1: the connection should look at the lock; 2: it will have to soon
+  Word passed;                   // how often a later one got the lock
 };
 
 // The lowest number of a flush whose leader was killed, and a number that each such kill changes.
@@ -48,44 +60,42 @@ struct Doubt {
 
 // A flush that a leader makes.
 struct Flight {
-  std::atomic<std::uint32_t> leader;  // the process, as a participant; 0: none
-  std::atomic<std::uint64_t> number;  // as long as the result is not stored; 0: none
+  Word leader;                   // the process, as a participant; 0: none
+  Shared<std::uint64_t> number;  // as long as the result is not stored; 0: none
   // Position: what the flush serves, for those that choose what to wait for; kAllOfIt until it begins.
-  std::atomic<std::uint64_t> serves;
+  Shared<std::uint64_t> serves;
 };
 inline constexpr std::uint64_t kAllOfIt = UINT64_MAX;
 
 struct ControlBlock {
   static constexpr std::uint64_t kLayout = 6;
-  std::atomic<std::uint64_t>
-      durable;                        // Position: what is durable; release after the flush, acquire before believing it
-  std::atomic<std::uint32_t> failed;  // a flush failed: until all have closed, no commit can be known to be durable
-  std::atomic<std::uint32_t> alone;   // flushes beside a stopped leader; stays too large after a kill
-  std::atomic<std::uint64_t> begun;   // the number of the newest flush of a leader
-  std::atomic<std::uint64_t> begun_ns;   // when it began, as now_ns()
-  std::atomic<std::uint64_t> succeeded;  // the highest number of a flush that succeeded
+  Shared<std::uint64_t> durable;    // Position: what is durable; release after the flush, acquire before believing it
+  Word failed;                      // a flush failed: until all have closed, no commit can be known to be durable
+  Word alone;                       // flushes beside a stopped leader; stays too large after a kill
+  Shared<std::uint64_t> begun;      // the number of the newest flush of a leader
+  Shared<std::uint64_t> begun_ns;   // when it began, as now_ns()
+  Shared<std::uint64_t> succeeded;  // the highest number of a flush that succeeded
   Flight flights[kLeaders];
-  std::atomic<std::uint64_t> doubt;      // Doubt: a flush whose result is unknown; 0: none
-  std::atomic<std::uint32_t> abandoned;  // how many leaders were killed in a flush
-  // Futex: how many flushes of a leader ended. Those that wait name the flush that serves them (group.cpp).
-  std::atomic<std::uint32_t> ended;
-  std::atomic<std::uint32_t> followers;        // may be too large after a kill: then a wake-up is in vain
-  std::atomic<std::uint32_t> batch;            // commits of the last flush
-  std::atomic<std::uint64_t> flush_ns;         // how long a flush takes, about
-  std::atomic<std::uint64_t> commits;          // that waited for a flush, or wait
-  std::atomic<std::uint64_t> flushes;          // of leaders, that succeeded
-  std::atomic<std::uint64_t> flushed_commits;  // `commits` before the last flush
+  Shared<std::uint64_t> doubt;  // Doubt: a flush whose result is unknown; 0: none
+  Word abandoned;               // how many leaders were killed in a flush
+  // Rings when a flush of a leader has ended. Those that wait name the flush that serves them by a bit (group.cpp).
+  core::shm::Bell ended;
+  Word batch;                             // commits of the last flush
+  Shared<std::uint64_t> flush_ns;         // how long a flush takes, about
+  Shared<std::uint64_t> commits;          // that waited for a flush, or wait
+  Shared<std::uint64_t> flushes;          // of leaders, that succeeded
+  Shared<std::uint64_t> flushed_commits;  // `commits` before the last flush
   // Commits that returned without a flush. A flush that began after `due` was read serves all that are in it.
-  std::atomic<std::uint64_t> due;        // 0, or when it has to begin, and a number (group.cpp)
-  std::atomic<std::uint64_t> window_us;  // the shortest of their windows; 0: there was none
-  std::atomic<std::uint64_t> promised;   // Position: the end of one of the newest; 0: there was none
-  std::atomic<std::uint64_t> tickets;
-  std::atomic<std::uint64_t> promise;       // 0, or whom only the write lock is for, and until when (lock_queue.cpp)
-  std::atomic<std::uint64_t> pinned;        // how often a reader kept a checkpoint from storing anything
-  std::atomic<std::uint64_t> pinned_until;  // as now_ns(): no other is tried before
-  std::atomic<std::uint32_t> slots_used;    // no slot from here on was ever used
+  Shared<std::uint64_t> due;        // 0, or when it has to begin, and a number (group.cpp)
+  Shared<std::uint64_t> window_us;  // the shortest of their windows; 0: there was none
+  Shared<std::uint64_t> promised;   // Position: the end of one of the newest; 0: there was none
+  Shared<std::uint64_t> tickets;
+  Shared<std::uint64_t> promise;       // 0, or whom only the write lock is for, and until when (lock_queue.cpp)
+  Shared<std::uint64_t> pinned;        // how often a reader kept a checkpoint from storing anything
+  Shared<std::uint64_t> pinned_until;  // as now_ns(): no other is tried before
+  Word slots_used;                     // no slot from here on was ever used
   Slot slots[kSlots];
-  std::atomic<std::uint8_t> writes_follow[kStatements];  // foresight.hpp
+  Shared<std::uint8_t> writes_follow[kStatements];  // foresight.hpp
 };
 
 // False: there is none, or others have begun and ended since, so that its leader may be gone.
@@ -94,7 +104,5 @@ inline bool seems_in_flight(const ControlBlock& control, const Flight& flight) {
   const std::uint64_t number = flight.number.load(std::memory_order_acquire);
   return number == 0 || number + kLeaders > control.begun.load(std::memory_order_acquire);
 }
-
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 }  // namespace memlith::sqlite::shared

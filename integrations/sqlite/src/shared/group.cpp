@@ -3,11 +3,11 @@
 #include <sqlite3.h>
 
 #include <algorithm>
-#include <climits>
-
-#include "step.hpp"
+#include <chrono>
 
 namespace memlith::sqlite::shared {
+
+using core::shm::kAnyBit;
 
 namespace {
 
@@ -41,7 +41,6 @@ void Group::claim(Position position) {
   while (true) {
     const Position known = Position::of(word);
     if (known.generation == position.generation && known.frame >= position.frame) return;
-    MEMLITH_SHARED_STEP();
     if (control_.durable.compare_exchange_weak(word, position.word(), std::memory_order_release)) return;
   }
 }
@@ -75,7 +74,6 @@ int Group::flush_once(Log& log, std::uint32_t leader) {
   // [test SharedPage.ACommitDuringAFlushNeedsAnother]
   auto newest = log.newest();
   if (leader < kLeaders) control_.flights[leader].serves.store(newest.value_or(Position{}).word());
-  MEMLITH_SHARED_STEP();
   int code = SQLITE_OK;
   if (may_miss_a_failure(log, leader)) {
     code = log.write_again();
@@ -84,7 +82,6 @@ int Group::flush_once(Log& log, std::uint32_t leader) {
       return code == SQLITE_BUSY ? SQLITE_IOERR_LOCK : SQLITE_IOERR_NOMEM;
   }
   if (code == SQLITE_OK) code = log.flush();
-  MEMLITH_SHARED_STEP();
   if (code != SQLITE_OK) {
     // The kernel does not try again to write what it could not write, so a later flush that succeeds says nothing.
     poison();
@@ -98,7 +95,6 @@ int Group::flush_once(Log& log, std::uint32_t leader) {
 
 // Everything is served that was due when the flush began. Of what came since, the deadline is a window away at least.
 void Group::clear_due(std::uint64_t due, std::uint64_t begun_ns) {
-  MEMLITH_SHARED_STEP();
   std::uint64_t now = due;
   if (control_.due.compare_exchange_strong(now, 0)) return;
   const std::uint64_t window_ns = control_.window_us.load(std::memory_order_relaxed) * 1000;
@@ -113,7 +109,6 @@ bool Group::promise(Position position, std::uint64_t window_ns) {
   const std::uint64_t window_us = std::max<std::uint64_t>(window_ns / 1000, 1);
   while ((shortest == 0 || shortest > window_us) && !control_.window_us.compare_exchange_weak(shortest, window_us)) {
   }
-  MEMLITH_SHARED_STEP();
   const std::uint64_t then = now_ns() + window_ns;
   std::uint64_t due = control_.due.load(std::memory_order_relaxed);
   while (!control_.due.compare_exchange_weak(due, due_word(due == 0 ? then : std::min(then, time_of(due)), due))) {
@@ -133,24 +128,21 @@ bool Group::follow(std::uint32_t seen, std::uint32_t bits, IsOver is_over) const
   const std::uint64_t end = now_ns() + kAwakeNs;
   do {
     if (is_over()) return true;
-    MEMLITH_SHARED_STEP();
-    give_way();
+    core::yield_thread();
   } while (now_ns() < end);
-  control_.followers.fetch_add(1);
   std::uint64_t time = std::min(kLookNs, control_.flush_ns.load(std::memory_order_relaxed) * 4 + kAwakeNs);
-  wait_for_change(control_.ended, seen, time, bits);
-  control_.followers.fetch_sub(1);
-  return control_.ended.load(std::memory_order_acquire) != seen;
+  control_.ended.wait(seen, std::chrono::nanoseconds(time), bits);
+  return control_.ended.ticket() != seen;
 }
 
 int Group::flush_due(Log& log) {
   const std::uint64_t begun = now_ns();
   const auto is_due = [this] { return due_ns() != 0 && due_ns() <= now_ns(); };
   for (bool looks = false; is_due() && !failed();) {
-    const std::uint32_t seen = control_.ended.load(std::memory_order_acquire);
+    const std::uint32_t seen = control_.ended.ticket();
     if (const std::uint32_t leader = sidecar_.try_lead(looks); leader < kLeaders) return lead(log, leader, false);
     if (now_ns() - begun > patience()) return flush_alone(log);
-    looks = !follow(seen, kAnyBit, [&] { return control_.ended.load(std::memory_order_acquire) != seen; });
+    looks = !follow(seen, kAnyBit, [&] { return control_.ended.ticket() != seen; });
   }
   return SQLITE_OK;
 }
@@ -173,11 +165,11 @@ int Group::flush(Log& log) {
   const std::uint64_t begun = now_ns();
   const std::uint64_t before = control_.begun.load();
   for (bool looks = false;;) {
-    const std::uint32_t seen = control_.ended.load(std::memory_order_acquire);
+    const std::uint32_t seen = control_.ended.ticket();
     if (control_.succeeded.load() > before) return failed() ? SQLITE_IOERR_FSYNC : SQLITE_OK;
     if (const std::uint32_t leader = sidecar_.try_lead(looks); leader < kLeaders) return lead(log, leader, false);
     if (now_ns() - begun > patience()) return flush_alone(log);
-    looks = !follow(seen, kAnyBit, [&] { return control_.ended.load(std::memory_order_acquire) != seen; });
+    looks = !follow(seen, kAnyBit, [&] { return control_.ended.ticket() != seen; });
   }
 }
 
@@ -209,7 +201,7 @@ void Group::gather() const {
   const std::uint64_t part = std::min<std::uint64_t>(batch, 4);
   const std::uint64_t time = std::min(control_.flush_ns.load(std::memory_order_relaxed) / part, kGatherNsMax);
   const std::uint64_t end = now_ns() + time;
-  while (control_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) give_way();
+  while (control_.commits.load(std::memory_order_relaxed) - before < batch && now_ns() < end) core::yield_thread();
 }
 
 // The leader of this flush was killed, and a failure of that flush may be lost with it.
@@ -227,11 +219,9 @@ int Group::lead(Log& log, std::uint32_t leader, bool gathers) {
   Flight& flight = control_.flights[leader];
   const std::uint64_t left = flight.number.load(std::memory_order_acquire);
   if (left != 0) note_killed(left);
-  MEMLITH_SHARED_STEP();
   const std::uint64_t number = control_.begun.fetch_add(1) + 1;
   flight.serves.store(kAllOfIt);
   flight.number.store(number);
-  MEMLITH_SHARED_STEP();
   if (gathers) gather();
   std::uint64_t doubt = control_.doubt.load();
   const std::uint64_t begun = now_ns();
@@ -254,7 +244,6 @@ int Group::lead(Log& log, std::uint32_t leader, bool gathers) {
     while (highest < number && !control_.succeeded.compare_exchange_weak(highest, number)) {
     }
   }
-  MEMLITH_SHARED_STEP();
   flight.number.store(0);
   end_leading(leader, bit_of(number));
   return code;
@@ -263,11 +252,8 @@ int Group::lead(Log& log, std::uint32_t leader, bool gathers) {
 // Wakes those that were served, and one that makes the next flush.
 void Group::end_leading(std::uint32_t leader, std::uint32_t served) {
   sidecar_.end_leading(leader);
-  MEMLITH_SHARED_STEP();
-  control_.ended.fetch_add(1);
-  if (control_.followers.load() == 0) return;
-  wake(control_.ended, INT_MAX, served);
-  if (served != kAnyBit && in_flight_now() == 0) wake(control_.ended, 1, ~served);
+  control_.ended.ring(served);
+  if (served != kAnyBit && in_flight_now() == 0) control_.ended.ring_one(~served);
 }
 
 // ---- followers -----------------------------------------------------------------------------------------------------
@@ -288,13 +274,12 @@ std::uint64_t Group::served_by(Position position) const {
 int Group::await(std::optional<Position> position, std::uint32_t mark, Log& log) {
   const std::uint64_t begun = now_ns();
   for (bool looks = false;;) {
-    MEMLITH_SHARED_STEP();
     if (failed()) return SQLITE_IOERR_FSYNC;
     const bool in_doubt = control_.abandoned.load() != mark;
     if (!in_doubt && position.has_value() && is_durable(*position)) return failed() ? SQLITE_IOERR_FSYNC : SQLITE_OK;
     if (in_doubt || !position.has_value()) return flush(log);
     if (now_ns() - begun > patience()) return flush_alone(log);
-    const std::uint32_t seen = control_.ended.load(std::memory_order_acquire);
+    const std::uint32_t seen = control_.ended.ticket();
     if (is_durable(*position)) continue;
     const std::uint64_t by = served_by(*position);
     const bool tries = looks || (by > control_.begun.load() && may_lead());

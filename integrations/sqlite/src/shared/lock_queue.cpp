@@ -1,8 +1,7 @@
 #include "lock_queue.hpp"
 
 #include <algorithm>
-
-#include "step.hpp"
+#include <chrono>
 
 namespace memlith::sqlite::shared {
 
@@ -54,7 +53,6 @@ bool LockQueue::may_ask(const Waiter& waiter) {
   std::uint64_t promise = control_.promise.load(std::memory_order_acquire);
   if (promise == 0 || slot_of(promise) == waiter.slot) return true;
   if (!is_over(promise, now_ns())) return false;
-  MEMLITH_SHARED_STEP();
   // It did not come. If its process was killed, it is not waited for again.
   const std::uint32_t slot = slot_of(promise);
   if (slot < kSlots && !sidecar_.is_alive(slot)) control_.slots[slot].waiting.store(0, std::memory_order_relaxed);
@@ -137,7 +135,6 @@ LockQueue::Next LockQueue::look() const {
 
 std::uint32_t LockQueue::choose() {
   const Next next = look();
-  MEMLITH_SHARED_STEP();
   // Waking a thread takes longer than a small transaction, so one that is awake is preferred, and others may come for
   // the lock until one that sleeps is there. It is promised to the oldest when that one was passed over too often.
   const std::uint32_t promised = next.is_due ? next.oldest : next.awake;
@@ -154,15 +151,14 @@ void LockQueue::rouse_next() {
   Slot& slot = control_.slots[chosen];
   std::uint32_t asleep = 0;
   const bool sleeps = slot.waiting.load(std::memory_order_acquire) == kSleeps;
-  if (sleeps && slot.wake.compare_exchange_strong(asleep, kRoused)) wake(slot.wake, 1);
+  if (sleeps && slot.wake.compare_exchange_strong(asleep, kRoused)) core::shm::wake_one(slot.wake);
 }
 
 void LockQueue::call(std::uint32_t next) {
   if (next >= kSlots) return;
-  MEMLITH_SHARED_STEP();
   Slot& slot = control_.slots[next];
   slot.wake.store(kCalled, std::memory_order_seq_cst);
-  if (slot.awake.load(std::memory_order_seq_cst) == 0) wake(slot.wake, 1);
+  if (slot.awake.load(std::memory_order_seq_cst) == 0) core::shm::wake_one(slot.wake);
 }
 
 void LockQueue::stand(Waiter& waiter) {
@@ -174,13 +170,12 @@ void LockQueue::stand(Waiter& waiter) {
   slot.ticket.store(waiter.ticket, std::memory_order_relaxed);
   slot.wake.store(0, std::memory_order_relaxed);
   slot.awake.store(1, std::memory_order_relaxed);
-  MEMLITH_SHARED_STEP();
   slot.waiting.store(kSleeps, std::memory_order_release);
 }
 
 // The thread comes at once when it is called; from the end on it has to be woken.
 void LockQueue::stay_awake(Slot& slot, std::uint64_t until) {
-  while (slot.wake.load(std::memory_order_acquire) != kCalled && now_ns() < until) give_way();
+  while (slot.wake.load(std::memory_order_acquire) != kCalled && now_ns() < until) core::yield_thread();
   slot.awake.store(0, std::memory_order_seq_cst);
 }
 
@@ -201,7 +196,7 @@ void LockQueue::wait(Waiter& waiter, std::chrono::microseconds time, const std::
   const std::uint64_t end = begun + nominal + waiter.credit_ns;
   waiter.slept = true;
   if (waiter.slot == kSlots) {  // more connections wait than there are slots
-    sleep_ns(nominal);
+    core::shm::sleep(std::chrono::nanoseconds(nominal));
   } else {
     stand(waiter);
     Slot& slot = control_.slots[waiter.slot];
@@ -218,7 +213,8 @@ void LockQueue::wait(Waiter& waiter, std::chrono::microseconds time, const std::
       const bool first = is_first(waiter);
       // Also where no call came: the holder may be plain SQLite, or may have been killed.
       if ((called || first) && may_ask(waiter) && is_free()) break;
-      wait_for_change(slot.wake, 0, std::min(end - now, first ? kFirstLooksNs : kOthersLookNs));
+      const std::uint64_t at_most = std::min(end - now, first ? kFirstLooksNs : kOthersLookNs);
+      core::shm::wait_for_change(slot.wake, 0, std::chrono::nanoseconds(at_most));
     }
     // It counts as waiting until it has asked: it is passed over between two sleeps as well.
     slot.waiting.store(kComes, std::memory_order_relaxed);

@@ -6,7 +6,6 @@
 #include "../line_log.hpp"
 #include "base/process.hpp"
 #include "connection.hpp"
-#include "step.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -47,7 +46,6 @@ Registry::Registry() : process_mark_(core::process_mark()) {}
 
 // The mutex keeps changes away while the process forks.
 Registry& Registry::get() {
-  MEMLITH_SHARED_ON_MACHINE(registry());
   static Registry* const instance = [] {
     ::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); }, [] { get().mutex_.unlock(); });
     return new Registry;

@@ -1,17 +1,11 @@
 #include "sidecar.hpp"
 
-#include <linux/futex.h>
-#include <sched.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 
 #include "device/medium.hpp"
-#include "step.hpp"
 
 namespace memlith::sqlite::shared {
 
@@ -33,10 +27,6 @@ bool is_in_doubt(const ControlBlock& control) {
   const bool in_flight = std::any_of(std::begin(control.flights), std::end(control.flights),
                                      [](const Flight& each) { return each.number.load() != 0; });
   return control.failed.load() != 0 || control.doubt.load() != 0 || in_flight;
-}
-
-timespec timespec_of(std::uint64_t nanoseconds) {
-  return {static_cast<time_t>(nanoseconds / 1'000'000'000), static_cast<long>(nanoseconds % 1'000'000'000)};
 }
 
 }  // namespace
@@ -101,36 +91,6 @@ void Sidecar::give_slot(std::uint32_t slot) {
 
 bool Sidecar::is_alive(std::uint32_t slot) const {
   return meeting_.self().lives(control().slots[slot].process.load(std::memory_order_acquire));
-}
-
-void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds,
-                     std::uint32_t bits) {
-  MEMLITH_SHARED_ON_MACHINE(wait_for_change(word, seen, nanoseconds, bits));
-  const timespec until = timespec_of(now_ns() + nanoseconds);
-  (void)::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, seen, &until, nullptr, bits);
-}
-
-void wake(std::atomic<std::uint32_t>& word, int count, std::uint32_t bits) {
-  MEMLITH_SHARED_ON_MACHINE(wake(word, count, bits));
-  (void)::syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, count, nullptr, nullptr, bits);
-}
-
-void give_way() {
-  MEMLITH_SHARED_ON_MACHINE(give_way());
-  ::sched_yield();
-}
-
-void sleep_ns(std::uint64_t nanoseconds) {
-  MEMLITH_SHARED_ON_MACHINE(sleep(nanoseconds));
-  const timespec time = timespec_of(nanoseconds);
-  (void)::nanosleep(&time, nullptr);
-}
-
-std::uint64_t now_ns() {
-  MEMLITH_SHARED_ON_MACHINE(now_ns());
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
 }  // namespace memlith::sqlite::shared

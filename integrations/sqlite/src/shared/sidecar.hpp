@@ -52,14 +52,4 @@ class Sidecar {
 // How long a waiting thread yields before it sleeps: waking it takes longer than a small transaction.
 inline constexpr std::uint64_t kAwakeNs = 40'000;
 
-// Waits until `word` is not `seen` and it is woken with one of `bits`, at most so long; wakes those that wait.
-inline constexpr std::uint32_t kAnyBit = UINT32_MAX;
-void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t nanoseconds,
-                     std::uint32_t bits = kAnyBit);
-void wake(std::atomic<std::uint32_t>& word, int count, std::uint32_t bits = kAnyBit);
-// The thread lets others run, or sleeps.
-void give_way();
-void sleep_ns(std::uint64_t nanoseconds);
-std::uint64_t now_ns();
-
 }  // namespace memlith::sqlite::shared

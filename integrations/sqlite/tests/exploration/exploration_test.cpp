@@ -1,18 +1,15 @@
-// Mode shared, explored: every order of the steps of small cases within a bound of deviations from the default order,
-// with a process killed or stopped at every step, over a disk that loses what was not flushed.
-//
-// MEMLITH_EXPLORE_DEVIATIONS=2 tries everything with two deviations (./dev soak sqlite-exploration); otherwise
-// everything with one, and a random part of those with two and three.
+// Mode shared, explored: every order of the steps of small cases that deviates once from the default order, and a drawn
+// part of those that deviate at two or three steps (MEMLITH_EXPLORE_SAMPLES of each case; ./dev soak
+// sqlite-exploration), over a disk that loses what was not flushed. A deviation may be the death or the stop of a
+// process.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <random>
 
+#include "lab/exploration.hpp"
 #include "mutants/mutants.hpp"
 #include "schedule.hpp"
 
@@ -42,6 +39,10 @@ void many_writes(Schedule& s, int me) {
   }
 }
 void one_write(Schedule& s, int me) { s.write(me); }
+void write_meanwhile(Schedule& s, int me) {
+  s.pause(302);  // the flush of the log's header is over, and the first process commits without one
+  s.write(me);
+}
 void deferred_writes(Schedule& s, int me) {
   s.write(me, "begin");
   s.write(me, "begin");
@@ -120,6 +121,13 @@ const std::vector<Case>& cases() {
        -1,
        9,
        false},
+      {"turns",
+       "two processes want the write lock while another one commits again and again",
+       {{0, Kind::normal, three_writes}, {1, Kind::normal, write_meanwhile}, {2, Kind::normal, write_meanwhile}},
+       -1,
+       9,
+       false,
+       true},
       {"coming and going",
        "processes open the database and close it, beside one that commits",
        {{0, Kind::shared, come_and_go, true}, {1, Kind::shared, come_and_go, true}, {2, Kind::plain, two_writes}}},
@@ -158,122 +166,6 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-struct Tally {
-  std::uint64_t schedules = 0;
-  std::uint64_t steps = 0;
-  std::uint64_t blocked_max_ns = 0;
-  std::string wrong;
-  Plan plan;
-};
-
-class Explorer {
- public:
-  explicit Explorer(const Case& its_case) : case_(its_case) {}
-
-  Tally tally;
-
-  // Everything within the bound; false when something is wrong.
-  bool explore(std::size_t deviations) {
-    if (deviations < 2) return extend({}, deviations);
-    const auto choices = choices_of({});
-    for (std::uint32_t step = 0; step < choices.size() && tally.wrong.empty(); ++step) {
-      for (const std::uint16_t option : options_at(choices[step])) extend_in_child({{step, option}}, deviations - 1);
-    }
-    return tally.wrong.empty();
-  }
-  // Tries `count` plans of two and three deviations at random.
-  bool sample(std::uint64_t count, std::uint64_t seed) {
-    std::mt19937_64 random(seed);
-    const auto first = choices_of({});
-    for (std::uint64_t i = 0; i < count && tally.wrong.empty(); ++i) {
-      Plan plan = one_more({}, first, random);
-      for (std::size_t more = 1 + random() % 2; more > 0 && tally.wrong.empty(); --more) {
-        plan = one_more(plan, choices_of(plan), random);
-      }
-      if (tally.wrong.empty()) (void)choices_of(plan);
-    }
-    return tally.wrong.empty();
-  }
-  std::vector<std::uint16_t> choices_of(const Plan& plan, std::vector<std::string>* story = nullptr) {
-    Schedule schedule(case_, stage_);
-    stage_.story = story;
-    const std::string wrong = schedule.run(plan);
-    ++tally.schedules;
-    tally.steps += schedule.outcome().choices.size();
-    tally.blocked_max_ns = std::max(tally.blocked_max_ns, schedule.blocked_max_ns());
-    if (!wrong.empty() && tally.wrong.empty()) {
-      tally.wrong = wrong;
-      tally.plan = plan;
-    }
-    return schedule.outcome().choices;
-  }
-
- private:
-  [[nodiscard]] std::vector<std::uint16_t> options_at(std::uint16_t choices) const {
-    std::vector<std::uint16_t> options;
-    for (std::uint16_t thread = 0; thread < 15; ++thread) {
-      if ((choices >> thread & 1) != 0) options.push_back(thread);
-    }
-    if ((choices & Stage::kKillable) != 0) options.push_back(kKill);
-    if ((choices & Stage::kKillable) != 0 && case_.stops) options.insert(options.end(), {kStop, kStopForLong});
-    return options;
-  }
-  // In a process of its own, whose end gives the memory of killed processes back.
-  void extend_in_child(const Plan& plan, std::size_t deviations) {
-    int ends[2];
-    ASSERT_EQ(::pipe(ends), 0);
-    std::fflush(stdout);  // or the child prints it again
-    const pid_t child = ::fork();
-    if (child == 0) {
-      tally = {};
-      const bool fine = extend(plan, deviations);
-      if (!fine) fmt::print("MEMLITH_EXPLORE_PLAN={}: {}\n", describe(tally.plan), tally.wrong);
-      std::fflush(stdout);
-      const std::uint64_t told[] = {tally.schedules, tally.steps, tally.blocked_max_ns};
-      ::_exit(::write(ends[1], told, sizeof told) == sizeof told && fine ? 0 : 1);
-    }
-    ::close(ends[1]);
-    std::uint64_t told[3] = {};
-    const bool is_told = ::read(ends[0], told, sizeof told) == sizeof told;
-    ::close(ends[0]);
-    int status = 1;
-    ::waitpid(child, &status, 0);
-    tally.schedules += told[0];
-    tally.steps += told[1];
-    tally.blocked_max_ns = std::max(tally.blocked_max_ns, told[2]);
-    if (is_told && status == 0) return;
-    tally.wrong = "as the process for this deviation said";
-    tally.plan = plan;
-  }
-  bool extend(const Plan& plan, std::size_t deviations) {
-    const auto choices = choices_of(plan);
-    if (!tally.wrong.empty()) return false;
-    if (deviations == 0) return true;
-    for (std::uint32_t step = plan.empty() ? 0 : plan.back().step + 1; step < choices.size(); ++step) {
-      for (const std::uint16_t option : options_at(choices[step])) {
-        Plan next = plan;
-        next.push_back({step, option});
-        if (!extend(next, deviations - 1)) return false;
-      }
-    }
-    return true;
-  }
-  [[nodiscard]] Plan one_more(Plan plan, const std::vector<std::uint16_t>& choices, std::mt19937_64& random) const {
-    const std::uint32_t from = plan.empty() ? 0 : plan.back().step + 1;
-    for (int i = 0; i < 50 && from < choices.size(); ++i) {
-      const auto step = static_cast<std::uint32_t>(from + random() % (choices.size() - from));
-      const auto options = options_at(choices[step]);
-      if (options.empty()) continue;
-      plan.push_back({step, options[random() % options.size()]});
-      break;
-    }
-    return plan;
-  }
-
-  const Case& case_;
-  Stage stage_;
-};
-
 std::uint64_t number_in(const char* variable, std::uint64_t otherwise) {
   const char* const text = std::getenv(variable);
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
@@ -285,30 +177,36 @@ std::string word_of(const char* name) {
   return word;
 }
 
-class Explored : public ::testing::TestWithParam<Case> {};
+lab::Explored explore(const Case& its, const lab::Act& act) {
+  return lab::explore(act, number_in("MEMLITH_EXPLORE_DEVIATIONS", its.takes_turns ? 2 : 1), UINT64_MAX);
+}
+std::uint64_t samples() { return number_in("MEMLITH_EXPLORE_SAMPLES", 300); }
 
-// With MEMLITH_EXPLORE_PLAN: runs that one, and tells each step.
-bool replayed(Explorer& explorer) {
-  const char* const text = std::getenv("MEMLITH_EXPLORE_PLAN");
-  if (text == nullptr) return false;
-  std::vector<std::string> story;
-  (void)explorer.choices_of(parse_plan(text), &story);
-  for (const std::string& line : story) fmt::print("{}\n", line);
-  return true;
+// Adds to `blocked_max_ns`, the longest time that an operation took.
+lab::Act act_of(const Case& its, std::uint64_t& blocked_max_ns) {
+  return [&](lab::Scheduler& scheduler) {
+    Schedule schedule(its, scheduler);
+    std::string wrong = schedule.run();
+    blocked_max_ns = std::max(blocked_max_ns, schedule.blocked_max_ns());
+    return wrong;
+  };
 }
 
+class Explored : public ::testing::TestWithParam<Case> {};
+
 TEST_P(Explored, KeepsItsPromisesInEveryOrder) {
-  Explorer explorer(GetParam());
-  if (!replayed(explorer)) {
-    const std::uint64_t seed = number_in("MEMLITH_SEED", std::random_device{}());
-    fmt::print("seed {}: MEMLITH_SEED={} replays the choices\n", seed, seed);
-    (void)(explorer.explore(number_in("MEMLITH_EXPLORE_DEVIATIONS", 1)) &&
-           explorer.sample(number_in("MEMLITH_EXPLORE_SAMPLES", 100), seed));
-  }
-  const Tally& tally = explorer.tally;
-  EXPECT_EQ(tally.wrong, "") << "MEMLITH_EXPLORE_PLAN=" << describe(tally.plan) << " replays it";
-  fmt::print("{} schedules, {} steps; without a stopped process no operation took longer than {} us\n", tally.schedules,
-             tally.steps, tally.blocked_max_ns / 1000);
+  std::uint64_t blocked_max_ns = 0;
+  const lab::Act act = act_of(GetParam(), blocked_max_ns);
+  const lab::Explored all = explore(GetParam(), act);
+  EXPECT_EQ(all.wrong, "");
+  const std::uint64_t seed = number_in("MEMLITH_SEED", std::random_device{}());
+  fmt::print("seed {}: MEMLITH_SEED={} replays the choices\n", seed, seed);
+  const lab::Explored some = lab::sample(act, samples(), seed);
+  EXPECT_EQ(some.wrong, "");
+  fmt::print(
+      "{} schedules and {} drawn, {} steps, {} deaths; without a stopped process no operation took longer than {} "
+      "us\n",
+      all.schedules, some.schedules, all.steps + some.steps, all.deaths + some.deaths, blocked_max_ns / 1000);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shared, Explored, ::testing::ValuesIn(cases()),
@@ -317,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(Shared, Explored, ::testing::ValuesIn(cases()),
 struct Noticed {
   const char* name;
   core::Mutant mutant;
-  const char* found_in;  // the case that is tried first
+  const char* found_in;  // a case
 };
 using core::Mutant;
 constexpr Noticed kMutants[] = {
@@ -332,7 +230,7 @@ constexpr Noticed kMutants[] = {
     {"pass_without_end", Mutant::shared_pass_without_end, "threads in line"},
     {"made_early", Mutant::shared_made_early, "commits"},
     {"skip_early_wait", Mutant::shared_skip_early_wait, "normal"},
-    {"ignore_promise", Mutant::shared_ignore_promise, "line"},
+    {"ignore_promise", Mutant::shared_ignore_promise, "turns"},
     {"promise_for_ever", Mutant::shared_promise_for_ever, "line"},
     {"close_beside_checkpoint", Mutant::shared_close_beside_checkpoint, "closing behind"},
     {"follow_without_look", Mutant::shared_follow_without_look, "commits"},
@@ -342,19 +240,18 @@ constexpr Noticed kMutants[] = {
 class Mutants : public ::testing::TestWithParam<Noticed> {};
 
 TEST_P(Mutants, AreNoticed) {
-  core::active_mutant = GetParam().mutant;
-  std::uint64_t schedules = 0;
   for (const Case& each : cases()) {
     if (std::string_view(each.name) != GetParam().found_in) continue;
-    Explorer explorer(each);
-    (void)(replayed(explorer) ||
-           (explorer.explore(1) && explorer.sample(number_in("MEMLITH_EXPLORE_SAMPLES", 100) * 10, 1)));
-    schedules += explorer.tally.schedules;
-    EXPECT_NE(explorer.tally.wrong, "") << schedules << " schedules show nothing";
-    fmt::print("schedule {} of \"{}\", {}: {}\n", schedules, each.name, describe(explorer.tally.plan),
-               explorer.tally.wrong);
+    std::uint64_t blocked_max_ns = 0;
+    const lab::Act act = act_of(each, blocked_max_ns);
+    core::active_mutant = GetParam().mutant;
+    lab::Explored found = explore(each, act);
+    if (found.wrong.empty()) found = lab::sample(act, 3 * samples(), 1);
+    core::active_mutant = core::Mutant::none;
+    EXPECT_NE(found.wrong, "");
+    fmt::print("schedule {} of \"{}\": {}\n", found.schedules, each.name,
+               found.wrong.substr(0, found.wrong.find('\n')));
   }
-  core::active_mutant = core::Mutant::none;
 }
 
 INSTANTIATE_TEST_SUITE_P(Shared, Mutants, ::testing::ValuesIn(kMutants),

@@ -50,6 +50,7 @@ struct Methods {
     if (to.bytes.size() < end) to.bytes.resize(end);
     std::memcpy(to.bytes.data() + at, source, static_cast<std::size_t>(bytes));
     for (std::size_t page = at / kKernelPageBytes; page * kKernelPageBytes < end; ++page) to.dirty.insert(page);
+    if (!is_log(to)) ++disk().changes;
     if (!is_log(to) && disk().hooks.wrote) disk().hooks.wrote(to.name);
     if (is_log(to) && disk().hooks.wrote_log) disk().hooks.wrote_log();
     return SQLITE_OK;
@@ -57,6 +58,7 @@ struct Methods {
   static int truncate(sqlite3_file* file, sqlite3_int64 bytes) {
     Inode& to = inode(file);
     to.bytes.resize(static_cast<std::size_t>(bytes));
+    ++disk().changes;
     for (auto each = to.dirty.begin(); each != to.dirty.end();) {
       each = *each * kKernelPageBytes >= to.bytes.size() ? to.dirty.erase(each) : std::next(each);
     }
@@ -65,6 +67,7 @@ struct Methods {
   // The pages that a flush, and those that began before it, took.
   static void make_durable(Inode& to, int flush) {
     const auto end = to.inside.upper_bound(flush);
+    ++disk().changes;
     for (auto each = to.inside.begin(); each != end; each = to.inside.erase(each)) {
       for (const auto& [page, bytes] : each->second) {
         const std::size_t at = page * kKernelPageBytes;
@@ -203,6 +206,7 @@ struct Methods {
     return SQLITE_OK;
   }
   static int remove(sqlite3_vfs*, const char* name, int) {
+    ++disk().changes;
     return disk().files_.erase(name) > 0 ? SQLITE_OK : SQLITE_IOERR_DELETE_NOENT;
   }
   // An empty file counts as missing, as in SQLite's own VFS.
@@ -279,6 +283,7 @@ void ModelDisk::put(const std::string& name, std::string bytes) {
   const auto inode = find(name);
   inode->bytes = bytes;
   inode->durable = std::move(bytes);
+  ++changes;
 }
 
 std::pair<std::string, std::string> ModelDisk::after_cut(const std::string& database, bool database_is_newest) {
@@ -297,18 +302,6 @@ void ModelDisk::kill(int process) {
     Methods::forget(**file->inode, file);
     each = open_.erase(each);  // its memory stays: no destructor runs in a killed process
   }
-}
-
-bool ModelDisk::holds_a_lock(int process) const {
-  for (const OpenFile* file : open_) {
-    if (file->process != process) continue;
-    for (const OpenFile* holder : (*file->inode)->exclusive) {
-      if (holder == file) return true;
-    }
-    const auto level = (*file->inode)->levels.find(file);
-    if (level != (*file->inode)->levels.end() && level->second > SQLITE_LOCK_SHARED) return true;
-  }
-  return false;
 }
 
 }  // namespace memlith::test::exploration

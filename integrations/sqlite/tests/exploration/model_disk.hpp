@@ -65,6 +65,7 @@ class ModelDisk {
   };
   Hooks hooks;
   std::uint64_t flush_ns = 300'000;
+  std::uint64_t changes = 0;  // of what a power cut may leave
   int log_flushes = 0;
   int failing_log_flush = -1;  // the number of the one that fails
 
@@ -76,7 +77,10 @@ class ModelDisk {
   // the kernel wrote by itself.
   [[nodiscard]] std::pair<std::string, std::string> after_cut(const std::string& database, bool database_is_newest);
   void put(const std::string& name, std::string bytes);
-  void remove(const std::string& name) { files_.erase(name); }
+  void remove(const std::string& name) {
+    files_.erase(name);
+    ++changes;
+  }
   // Empty: there is no such file, or it is.
   [[nodiscard]] std::string bytes_of(const std::string& name) const {
     const auto found = files_.find(name);
@@ -84,7 +88,6 @@ class ModelDisk {
   }
   // The process ends as it is: the kernel closes its files.
   void kill(int process);
-  [[nodiscard]] bool holds_a_lock(int process) const;
 
  private:
   friend struct Methods;

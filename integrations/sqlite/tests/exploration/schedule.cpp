@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -102,14 +103,14 @@ void Schedule::wrong(const std::string& what) {
 
 // ---- words ---------------------------------------------------------------------------------------------------------
 
-Schedule::Word::Word(Schedule& its, int actor) : schedule(its), begun(its.stage_.now_ns()) {
+Schedule::Word::Word(Schedule& its, int actor) : schedule(its), begun(its.now_ns()) {
   its.came_[static_cast<std::size_t>(actor)] = 0;
   its.slept_at_[static_cast<std::size_t>(actor)] = 0;
 }
 Schedule::Word::~Word() {
   // The time of a process beside a killed one, or of any where none was killed; not beside a stopped one.
-  const std::uint64_t took = schedule.stage_.now_ns() - begun;
-  if (schedule.stage_.stopped() >= 0) return;
+  const std::uint64_t took = schedule.now_ns() - begun;
+  if (schedule.scheduler_.has_stopped()) return;
   schedule.blocked_max_ns_ = std::max(schedule.blocked_max_ns_, took);
   if (took > kPatienceNs) schedule.wrong(fmt::format("an operation took {} ms", took / 1'000'000));
 }
@@ -125,7 +126,7 @@ void Schedule::open(int actor) {
        "open");
 }
 
-void Schedule::pause(std::uint64_t microseconds) { stage_.sleep(microseconds * 1000); }
+void Schedule::pause(std::uint64_t microseconds) { core::shm::sleep(std::chrono::microseconds(microseconds)); }
 
 void Schedule::close(int actor) { told(actor, db(actor).close(), "close"); }
 
@@ -135,39 +136,57 @@ void Schedule::close_last(int actor) {
 }
 
 void Schedule::make_checkpoints(int actor) {
-  constexpr std::uint64_t kLookNs = 20'000;
-  constexpr std::uint64_t kLookMaxNs = 5'000'000;  // beside a stopped process the others wait for seconds
-  for (std::uint64_t look_ns = kLookNs;;) {
-    const bool others_work = stage_.others_work();
-    if (const auto next = stage_.next_checkpoint(); next.has_value()) {
-      sqlite::shared::make_checkpoint(*next);
+  constexpr auto kLook = std::chrono::microseconds(20);
+  constexpr auto kLookMax = std::chrono::microseconds(5000);  // beside a stopped process the others wait for seconds
+  for (auto look = kLook;;) {
+    bool others_work = false;
+    for (int i = 0; i < static_cast<int>(has_ended_.size()); ++i) {
+      others_work |= i != actor && at(i).process == at(actor).process && !has_ended_[static_cast<std::size_t>(i)];
+    }
+    if (auto& wanted = here().checkpoints; !wanted.empty()) {
+      const auto next = wanted.front();
+      wanted.pop_front();
+      sqlite::shared::make_checkpoint(next);
       check_cuts(name(actor) + " made a checkpoint");
-      look_ns = kLookNs;
+      look = kLook;
     } else if (others_work) {
-      stage_.sleep(look_ns);
-      look_ns = std::min(2 * look_ns, kLookMaxNs);
+      core::shm::sleep(look);
+      look = std::min(2 * look, kLookMax);
     } else {
       return;
     }
   }
 }
 
+bool Schedule::take_checkpoint(const sqlite::shared::Checkpoint& checkpoint) {
+  if (here().has_checkpointer) here().checkpoints.push_back(checkpoint);
+  return here().has_checkpointer;
+}
+
+void Schedule::takes_write_lock(bool is_promised_to_another) {
+  if (is_promised_to_another) wrong(name(running()) + " took the write lock that was promised to another one");
+}
+
+void Schedule::tell(const std::string& line) {
+  if (scheduler_.story != nullptr) scheduler_.story->push_back(line);
+}
+
 void Schedule::told(int actor, int code, const std::string& what) {
-  if (stage_.story != nullptr) stage_.story->push_back(fmt::format("{}: {} returned {}", name(actor), what, code));
+  tell(fmt::format("{}: {} returned {}", name(actor), what, code));
   if (code == SQLITE_OK) return;
   if (code == SQLITE_IOERR_FSYNC && ModelDisk::get().log_flushes > case_.failing_log_flush &&
       case_.failing_log_flush >= 0) {
     return;
   }
   // A process that is stopped with a lock of SQLite's, or while it writes the header of the index.
-  if (((code & 0xff) == SQLITE_BUSY || code == SQLITE_PROTOCOL) && stage_.stopped() >= 0) return;
+  if (((code & 0xff) == SQLITE_BUSY || code == SQLITE_PROTOCOL) && scheduler_.has_stopped()) return;
   wrong(fmt::format("{}: {} returned {} ({})", name(actor), what, code, db(actor).message()));
 }
 
 // The kernel tells a failure to descriptors that were open. If the only process that was told is killed before it says
 // so, one that comes later believes its own flushes (docs/sqlite.md, "Mode shared").
 bool Schedule::can_know(int actor) const {
-  return !at(actor).comes_late || case_.failing_log_flush < 0 || stage_.killed() < 0;
+  return !at(actor).comes_late || case_.failing_log_flush < 0 || !scheduler_.has_died();
 }
 
 bool Schedule::write(int actor, const char* begin) {
@@ -182,7 +201,7 @@ bool Schedule::write(int actor, const char* begin) {
     code = db(actor).run(fmt::format("update {} set v = {}; update s set v = v + 1; commit", counter, begun_[me]));
   }
   if (code == SQLITE_OK) {
-    if (stage_.story != nullptr) stage_.story->push_back(fmt::format("{}: wrote {}", name(actor), begun_[me]));
+    tell(fmt::format("{}: wrote {}", name(actor), begun_[me]));
     acknowledged_[me] = begun_[me];
     if (at(actor).kind != Actor::Kind::normal && can_know(actor)) must_[me] = begun_[me];
     check_cuts(name(actor) + " acknowledged a commit");
@@ -239,9 +258,10 @@ std::vector<int> Schedule::recover(const std::pair<std::string, std::string>& im
   const std::hash<std::string> hash;
   const auto key = std::make_pair(hash(image.first), hash(image.second));
   if (const auto found = known->find(key); found != known->end()) return found->second;
-  const Stage::Aside aside(stage_);
+  const lab::Unobserved aside;
   ModelDisk& disk = ModelDisk::get();
   const auto hooks = std::exchange(disk.hooks, {});
+  const std::uint64_t changes = disk.changes;
   const std::string cut = path() + "-cut";
   disk.put(cut, image.first);
   disk.put(cut + "-wal", image.second);
@@ -253,13 +273,19 @@ std::vector<int> Schedule::recover(const std::pair<std::string, std::string>& im
   }
   for (const char* const suffix : {"", "-wal", "-journal"}) disk.remove(cut + suffix);
   disk.hooks = hooks;
+  disk.changes = changes;
   return (*known)[key] = numbers;
 }
 
 void Schedule::check_cuts(const std::string& when) {
   if (!wrong_.empty()) return;
   for (const bool newest : {false, true}) {
-    const std::vector<int> numbers = recover(ModelDisk::get().after_cut(path(), newest));
+    Cut& cut = cuts_[newest ? 1 : 0];
+    if (cut.changes != ModelDisk::get().changes) {
+      cut.numbers = recover(ModelDisk::get().after_cut(path(), newest));
+      cut.changes = ModelDisk::get().changes;
+    }
+    const std::vector<int>& numbers = cut.numbers;
     const char* const what = newest ? ", of which the kernel wrote the database" : "";
     if (numbers.empty()) return wrong(fmt::format("{}: a power cut{} damages the database", when, what));
     for (std::size_t i = 0; i < must_.size(); ++i) {
@@ -271,21 +297,27 @@ void Schedule::check_cuts(const std::string& when) {
 }
 
 void Schedule::asked_for_write_lock(bool granted) {
-  if (stage_.thread() < 0) return;
-  const auto me = static_cast<std::size_t>(stage_.thread());
-  if (came_[me] == 0) came_[me] = stage_.now_ns();
+  if (running() < 0) return;
+  const auto me = static_cast<std::size_t>(running());
+  if (came_[me] == 0) came_[me] = now_ns();
   got_it_[me] = granted;
 }
 
+void Schedule::waits() {
+  if (running() < 0) return;
+  const auto me = static_cast<std::size_t>(running());
+  if (came_[me] != 0 && slept_at_[me] == 0) slept_at_[me] = now_ns();
+}
+
 void Schedule::wrote_log() {
-  if (stage_.thread() < 0) return;
-  const auto me = static_cast<std::size_t>(stage_.thread());
+  if (running() < 0) return;
+  const auto me = static_cast<std::size_t>(running());
   if (!got_it_[me]) return;
   got_it_[me] = false;
-  if (at(stage_.thread()).kind != Actor::Kind::plain) {
+  if (at(running()).kind != Actor::Kind::plain) {
     for (std::size_t i = 0; i < came_.size(); ++i) {
       if (i != me && slept_at_[i] != 0 && slept_at_[i] < came_[me]) ++passed_[i];
-      if (passed_[i] <= case_.passed_over_max || stage_.stopped() >= 0) continue;
+      if (passed_[i] <= case_.passed_over_max || scheduler_.has_stopped()) continue;
       wrong(fmt::format("{} was passed over {} times", name(static_cast<int>(i)), passed_[i]));
     }
   }
@@ -296,7 +328,10 @@ void Schedule::wrote_log() {
 
 void Schedule::kill(int process) {
   ModelDisk::get().kill(process);
-  stage_.release(process);
+  Process& dead = processes_.at(process);
+  dead.registry->abandon_all();
+  (void)dead.registry.release();  // its lock may be held for ever
+  dead = {};
   for (std::size_t i = 0; i < dbs_.size(); ++i) {
     if (case_.actors[i].process != process) continue;
     (void)new Db(std::move(dbs_[i]));  // its memory is gone with the process
@@ -306,7 +341,7 @@ void Schedule::kill(int process) {
   }
 }
 
-std::string Schedule::run(const Plan& plan) {
+void Schedule::open_all() {
   const std::size_t count = case_.actors.size();
   ModelDisk& disk = ModelDisk::get();
   disk.hooks = {};
@@ -319,47 +354,69 @@ std::string Schedule::run(const Plan& plan) {
   came_.assign(count, 0);
   slept_at_.assign(count, 0);
   got_it_.assign(count, false);
-  stage_.begin();
-  sqlite::shared::machine = &stage_;
-  sqlite::shared::step_hook = [] { g_running->point("step"); };
-  g_running = &stage_;
-  disk.hooks.process = [this] { return stage_.process(); };
-  for (std::size_t i = 0; i < count; ++i) {
-    stage_.add_process(case_.actors[i].process, case_.actors[i].kind == Actor::Kind::checkpointer);
-    if (case_.actors[i].comes_late) continue;
-    stage_.set_process(case_.actors[i].process);
-    open(static_cast<int>(i));
-    (void)db(static_cast<int>(i)).all(select_all());
+  has_ended_.assign(count, false);
+  sqlite::shared::processes = this;
+  sqlite::shared::forget_threads();
+  disk.hooks.process = [this] { return process(); };
+  for (const Actor& each : case_.actors) {
+    processes_[each.process].has_checkpointer |= each.kind == Actor::Kind::checkpointer;
   }
+  for (for_ = 0; for_ < static_cast<int>(count); ++for_) {
+    if (at(for_).comes_late) continue;
+    open(for_);
+    (void)db(for_).all(select_all());
+  }
+  for_ = -1;
+}
+
+void Schedule::set_hooks() {
+  ModelDisk& disk = ModelDisk::get();
   disk.log_flushes = 0;
   disk.failing_log_flush = case_.failing_log_flush;
-  disk.hooks.point = [this](const char* what) { stage_.point(what); };
-  disk.hooks.sleep = [this](std::uint64_t nanoseconds) { stage_.sleep(nanoseconds); };
+  disk.hooks.point = [this](const char* what) {
+    if (core::controller != nullptr) scheduler_.here(what);
+  };
+  disk.hooks.sleep = [](std::uint64_t nanoseconds) { core::shm::sleep(std::chrono::nanoseconds(nanoseconds)); };
   disk.hooks.wrote = [this](const std::string&) { check_cuts("something was written or flushed"); };
   disk.hooks.asked_for_write_lock = [this](bool granted) { asked_for_write_lock(granted); };
   disk.hooks.wrote_log = [this] { wrote_log(); };
-  stage_.waits = [this] {
-    const auto me = static_cast<std::size_t>(stage_.thread());
-    if (came_[me] != 0 && slept_at_[me] == 0) slept_at_[me] = stage_.now_ns();
-  };
-  stage_.takes_promised = [this] {
-    wrong(fmt::format("{} took the write lock that was promised to another one", name(stage_.thread())));
-  };
-  std::vector<Stage::Thread> threads;
-  for (std::size_t i = 0; i < count; ++i) {
-    threads.push_back({case_.actors[i].process, [this, i] { case_.actors[i].act(*this, static_cast<int>(i)); }});
+}
+
+std::string Schedule::run() {
+  constexpr auto kStop = std::chrono::milliseconds(2);
+  scheduler_.keeps_time = true;
+  scheduler_.steps_max = 1'000'000;
+  if (case_.stops) scheduler_.stops = {kStop, core::kForEver};
+  if (case_.takes_turns) scheduler_.sees = [](const void*) { return false; };
+  scheduler_.waits = [this] { waits(); };
+  core::shm::sleep(std::chrono::milliseconds(1));  // no time is 0
+  open_all();
+  set_hooks();
+  std::vector<core::Thread> threads;
+  bool begins = false;
+  for (int i = 0; i < static_cast<int>(case_.actors.size()); ++i) {
+    threads.emplace_back([this, i, &begins] {
+      const int process = at(i).process;
+      const auto number = static_cast<std::uint32_t>(process) + 1;
+      if (!case_.takes_turns) scheduler_.may_die([this, process] { kill(process); }, number);
+      scheduler_.block("begin", nullptr, core::kForEver, [&begins] { return begins; });
+      at(i).act(*this, i);
+      has_ended_[static_cast<std::size_t>(i)] = true;
+    });
   }
-  outcome_ = stage_.run(std::move(threads), plan, [this](int process) { kill(process); });
-  if (!outcome_.stuck.empty()) wrong(outcome_.stuck);
+  scheduler_.let_others_run();  // a thread that has not begun is of no process yet
+  begins = true;
+  scheduler_.begin_deciding();
+  for (core::Thread& each : threads) each.join();
+  scheduler_.end_deciding();
+  ModelDisk& disk = ModelDisk::get();
   disk.hooks.point = nullptr;
   disk.hooks.sleep = nullptr;
   disk.hooks.asked_for_write_lock = nullptr;
   disk.hooks.wrote_log = nullptr;
-  if (outcome_.stuck.empty()) check_end();
-  stage_.end();
+  check_end();
   disk.hooks = {};
-  sqlite::shared::machine = nullptr;
-  sqlite::shared::step_hook = nullptr;
+  sqlite::shared::processes = nullptr;
   return wrong_;
 }
 
@@ -368,11 +425,8 @@ void Schedule::check_end() {
   // After a failed flush plain SQLite may read from the kernel's cache what is not on the medium (docs/sqlite.md).
   if (case_.failing_log_flush >= 0) ModelDisk::get().hooks.wrote = nullptr;
   ModelDisk::get().failing_log_flush = -1;
-  for (std::size_t i = 0; i < dbs_.size(); ++i) {
-    stage_.set_process(case_.actors[i].process);
-    (void)dbs_[i].close();
-  }
-  stage_.set_process(-1);
+  for (for_ = 0; for_ < static_cast<int>(dbs_.size()); ++for_) (void)db(for_).close();
+  for_ = -1;
   const Db db(path(), "model");
   const std::string verdict = integrity(db);
   if (verdict != "ok") wrong("at the end: " + verdict);

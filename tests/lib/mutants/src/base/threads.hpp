@@ -23,14 +23,19 @@
 
 namespace memlith::core {
 
+inline constexpr std::chrono::nanoseconds kForEver = std::chrono::nanoseconds::max();
+
 // Decides which of its threads runs. All calls come from the running thread.
 class Controller {
  public:
   virtual ~Controller() = default;
-  // Another thread may run first. `what` is about to be done, or has just been done, to `object`.
-  virtual void point(const char* what, const void* object) = 0;
-  // Continues when `until` holds (true), or when a timed wait times out (false), which may happen at any time.
-  virtual bool block(const char* what, const void* object, bool timed, const std::function<bool()>& until) = 0;
+  // Another thread may run first. `what` is about to be done, or has just been done, to `object`. Unless it `changes`
+  // something, a death before it is one before the next point, or the next wait.
+  virtual void point(const char* what, const void* object, bool changes = true) = 0;
+  // Continues when `until` holds (true), or when the time is over (false), which may be so at any time unless the
+  // controller keeps time.
+  virtual bool block(const char* what, const void* object, std::chrono::nanoseconds at_most,
+                     const std::function<bool()>& until) = 0;
   // Another thread runs first, if one can.
   virtual void yield() = 0;
   // Chooses which of the waiting threads is woken.
@@ -40,6 +45,10 @@ class Controller {
   virtual std::chrono::nanoseconds now() = 0;
   // The number of the thread that runs, from 1 on: several may share one thread of the system's.
   [[nodiscard]] virtual std::uint32_t thread() const = 0;
+  // It waits no more.
+  virtual void woken(std::uint32_t thread) = 0;
+  // False: it has died.
+  [[nodiscard]] virtual bool lives(std::uint32_t thread) const = 0;
 };
 
 // The controller of the calling thread; null: the machine schedules the thread.
@@ -48,26 +57,44 @@ inline thread_local Controller* controller = nullptr;
 // Threads that are blocked until another thread wakes them.
 class WaitList {
  public:
-  bool wait(const char* what, bool timed) {
+  // Those that wait may say what for, by bits, and are woken by these.
+  static constexpr std::uint32_t kAnyBit = ~std::uint32_t{0};
+  bool wait(const char* what, std::chrono::nanoseconds at_most, std::uint32_t bits = kAnyBit) {
     bool woken = false;
-    waiting_.push_back(&woken);
-    if (controller->block(what, this, timed, [&woken] { return woken; })) return true;
-    std::erase(waiting_, &woken);
+    waiting_.push_back({&woken, bits, controller->thread()});
+    if (controller->block(what, this, at_most, [&woken] { return woken; })) return true;
+    std::erase_if(waiting_, [&woken](const Waiting& each) { return each.woken == &woken; });
     return false;
   }
-  void wake_one() {
-    if (waiting_.empty()) return;
-    const std::size_t chosen = waiting_.size() == 1 ? 0 : controller->choose(waiting_.size());
-    *waiting_[chosen] = true;
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(chosen));
+  void wake_one(std::uint32_t bits = kAnyBit) {
+    const auto behind = meant(bits);
+    const auto count = static_cast<std::size_t>(waiting_.end() - behind);
+    if (count == 0) return;
+    const auto chosen = behind + static_cast<std::ptrdiff_t>(count == 1 ? 0 : controller->choose(count));
+    wake(*chosen);
+    waiting_.erase(chosen);
   }
-  void wake_all() {
-    for (bool* const each : waiting_) *each = true;
-    waiting_.clear();
+  void wake_all(std::uint32_t bits = kAnyBit) {
+    for (auto each = meant(bits); each != waiting_.end(); each = waiting_.erase(each)) wake(*each);
   }
 
  private:
-  std::vector<bool*> waiting_;
+  struct Waiting {
+    bool* woken;
+    std::uint32_t bits;
+    std::uint32_t thread;
+  };
+  // Moves those that wait for one of the bits to the end; returns the first of them. Dead threads wait no more.
+  std::vector<Waiting>::iterator meant(std::uint32_t bits) {
+    std::erase_if(waiting_, [](const Waiting& each) { return !controller->lives(each.thread); });
+    return std::stable_partition(waiting_.begin(), waiting_.end(),
+                                 [bits](const Waiting& each) { return (each.bits & bits) == 0; });
+  }
+  static void wake(const Waiting& each) {
+    *each.woken = true;
+    controller->woken(each.thread);
+  }
+  std::vector<Waiting> waiting_;
 };
 
 class MEMLITH_CAPABILITY("mutex") Mutex {
@@ -78,7 +105,7 @@ class MEMLITH_CAPABILITY("mutex") Mutex {
   void lock() MEMLITH_ACQUIRE() {
     if (controller == nullptr) return real_.lock();
     controller->point("lock", this);
-    if (held_) controller->block("wait for the lock", this, false, [this] { return !held_; });
+    if (held_) controller->block("wait for the lock", this, kForEver, [this] { return !held_; });
     held_ = true;
   }
   bool try_lock() MEMLITH_TRY_ACQUIRE(true) {
@@ -109,7 +136,7 @@ class ConditionVariable {
       if (controller == nullptr) {
         real_.wait(mutex);
       } else {
-        (void)wait_controlled(mutex, false);
+        (void)wait_controlled(mutex, kForEver);
       }
     }
   }
@@ -118,7 +145,7 @@ class ConditionVariable {
       MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
     if (controller == nullptr) return real_.wait_for(mutex, time, predicate);
     while (!predicate()) {
-      if (!wait_controlled(mutex, true)) return predicate();
+      if (!wait_controlled(mutex, std::chrono::duration_cast<std::chrono::nanoseconds>(time))) return predicate();
     }
     return true;
   }
@@ -133,10 +160,11 @@ class ConditionVariable {
 
  private:
   // A thread that does not hold the lock may run between the check of the condition and the wait.
-  bool wait_controlled(Mutex& mutex, bool timed) MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
+  bool wait_controlled(Mutex& mutex, std::chrono::nanoseconds at_most)
+      MEMLITH_REQUIRES(mutex) MEMLITH_NO_THREAD_SAFETY_ANALYSIS {
     controller->point("wait", this);
     mutex.held_ = false;
-    const bool woken = waiting_.wait("wait to be notified", timed);
+    const bool woken = waiting_.wait("wait to be notified", at_most);
     mutex.lock();
     return woken;
   }
@@ -160,7 +188,7 @@ class Thread {
   void join() {
     if (ended_ == nullptr) return real_.join();
     const std::shared_ptr<const bool> ended = std::exchange(ended_, nullptr);
-    controller->block("join", this, false, [&ended] { return *ended; });
+    controller->block("join", this, kForEver, [&ended] { return *ended; });
   }
   void detach() {
     if (ended_ == nullptr) return real_.detach();
@@ -181,7 +209,7 @@ class Atomic {
   Atomic(const Atomic&) = delete;
 
   T load(std::memory_order order = std::memory_order_seq_cst) const {
-    at("load", order);
+    at("load", order, false);
     return value_.load(order);
   }
   void store(T value, std::memory_order order = std::memory_order_seq_cst) {
@@ -214,12 +242,13 @@ class Atomic {
   }
   void wait(T old, std::memory_order order = std::memory_order_seq_cst) const {
     if (controller == nullptr) return value_.wait(old, order);
-    while (load(std::memory_order_seq_cst) == old) (void)waiting_.wait("wait for a change", false);
+    while (load(std::memory_order_seq_cst) == old) (void)waiting_.wait("wait for a change", kForEver);
   }
-  // The same, or time runs out, which may be at any time.
-  void wait_briefly(T old) const {
-    if (load(std::memory_order_seq_cst) == old) (void)waiting_.wait("wait for a change", true);
+  // The same, but not for longer, and woken by wake() with one of the bits.
+  void wait_briefly(T old, std::chrono::nanoseconds at_most, std::uint32_t bits) const {
+    if (load(std::memory_order_seq_cst) == old) (void)waiting_.wait("wait for a change", at_most, bits);
   }
+  void wake(bool all, std::uint32_t bits) { return all ? waiting_.wake_all(bits) : waiting_.wake_one(bits); }
   void notify_one() {
     if (controller == nullptr) return value_.notify_one();
     waiting_.wake_one();
@@ -230,8 +259,8 @@ class Atomic {
   }
 
  private:
-  void at(const char* what, std::memory_order order) const {
-    if (controller != nullptr && order != std::memory_order_relaxed) controller->point(what, this);
+  void at(const char* what, std::memory_order order, bool changes = true) const {
+    if (controller != nullptr && order != std::memory_order_relaxed) controller->point(what, this, changes);
   }
   std::atomic<T> value_;
   mutable WaitList waiting_;

@@ -7,12 +7,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <thread>
 #include <utility>
 
 #include "base/threads.hpp"
@@ -73,21 +75,32 @@ class Shared : public Atomic<T> {
 };
 using Word = Shared<std::uint32_t>;
 
-inline void wait_for_change(const Word& word, std::uint32_t seen, std::chrono::nanoseconds at_most) {
-  if (controller != nullptr) return word.wait_briefly(seen);
-  observe();
+inline constexpr std::uint32_t kAnyBit = ~std::uint32_t{0};
+
+inline constexpr std::chrono::nanoseconds kWaitMax = std::chrono::hours(24);  // the end of a longer one may not fit
+
+inline void wait_for_change(const Word& word, std::uint32_t seen, std::chrono::nanoseconds at_most,
+                            std::uint32_t bits = kAnyBit) {
   if (at_most.count() <= 0) return;
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
-  const timespec time{static_cast<std::time_t>(seconds.count()), static_cast<long>((at_most - seconds).count())};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+  if (controller != nullptr) return word.wait_briefly(seen, at_most, bits);
+  observe();
+  const auto until = std::chrono::steady_clock::now().time_since_epoch() + std::min(at_most, kWaitMax);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(until);
+  const timespec time{static_cast<std::time_t>(seconds.count()), static_cast<long>((until - seconds).count())};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, seen, &time, nullptr, bits);
 }
-inline void wake(Word& word, int count) {
+inline void wake(Word& word, int count, std::uint32_t bits) {
   step("wake");
-  if (controller != nullptr) return count == 1 ? word.notify_one() : word.notify_all();
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, count, nullptr, nullptr, 0);
+  if (controller != nullptr) return word.wake(count != 1, bits);
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_BITSET, count, nullptr, nullptr, bits);
 }
-inline void wake_one(Word& word) { wake(word, 1); }
-inline void wake_all(Word& word) { wake(word, INT_MAX); }
+inline void wake_one(Word& word, std::uint32_t bits = kAnyBit) { wake(word, 1, bits); }
+inline void wake_all(Word& word, std::uint32_t bits = kAnyBit) { wake(word, INT_MAX, bits); }
+
+inline void sleep(std::chrono::nanoseconds time) {
+  if (controller == nullptr) return std::this_thread::sleep_for(time);
+  (void)controller->block("sleep", nullptr, time, [] { return false; });
+}
 
 // In two steps.
 inline void copy_bytes(void* target, const void* source, std::size_t bytes) {
