@@ -11,14 +11,11 @@
 #include <utility>
 
 #include "base/host.hpp"
+#include "base/pages.hpp"
 #include "base/units.hpp"
 #include "device/line_store.hpp"
 #include "device/lines.hpp"
 #include "device/medium.hpp"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
 
 namespace memlith::core {
 

@@ -6,12 +6,9 @@
 #include <bit>
 #include <cstring>
 
+#include "base/pages.hpp"
 #include "region/mapped_array.hpp"
 #include "region/page_difference.hpp"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
 
 namespace memlith::core {
 

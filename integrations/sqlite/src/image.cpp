@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/host.hpp"
-#include "region/drop_pages.hpp"
+#include "base/pages.hpp"
 
 namespace memlith::sqlite {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/pages.hpp"
 #include "base/random.hpp"
-#include "region/drop_pages.hpp"
 #include "sqlite/src/difference.hpp"
 #include "sqlite/src/undo_log.hpp"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/host.hpp"
-#include "region/drop_pages.hpp"
+#include "base/pages.hpp"
 #include "region/region.hpp"
 
 namespace memlith::test {

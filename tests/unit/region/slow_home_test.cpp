@@ -4,13 +4,10 @@
 #include <unistd.h>
 
 #include "base/host.hpp"
+#include "base/pages.hpp"
 #include "region/region.hpp"
 #include "support/process_memory.hpp"
 #include "support/store_words.hpp"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23  // Linux 5.14
-#endif
 
 namespace memlith::test::slow_home_test {
 namespace {
