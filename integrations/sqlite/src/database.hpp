@@ -208,7 +208,7 @@ class Database final : private Used {
   core::Status check_nothing_left();
   core::Status keep_writers_out(Head& head);
   [[nodiscard]] bool in_wal_mode() const;
-  core::Result<bool> look_at_log(const Head& head, const std::string& log_name);
+  core::Result<bool> look_at_log(const Head& head);
   core::Status discard_log(const std::string& log_name);
   core::Status open_store();
   core::Status find_left_journal();

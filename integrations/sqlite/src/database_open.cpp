@@ -11,8 +11,8 @@
 #include "base/bytes.hpp"
 #include "database.hpp"
 #include "line_log.hpp"
-#include "log/log.hpp"
 #include "memlith/sqlite_file.h"
+#include "store/left_log.hpp"
 #include "tender.hpp"
 
 namespace memlith::sqlite {
@@ -23,7 +23,6 @@ using core::Errc;
 using core::fail;
 using core::file_log_name;
 using core::kOk;
-using core::Log;
 using core::OpenMode;
 using core::Result;
 using core::Status;
@@ -128,7 +127,7 @@ Status Database::open_it() {
   if (!read_only_) MEMLITH_TRY(check_log(head));
   if (!read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) MEMLITH_TRY(remove_disk_journal(*volume_, file_name_));
   if (read_only_ && !head.is(MEMLITH_SQLITE_MARKED)) {
-    if (log_there) MEMLITH_TRY(look_at_log(head, file_log_name(file_name_)).status());
+    MEMLITH_TRY(look_at_log(head).status());
     // The file is complete by itself.
     MEMLITH_TRY_ASSIGN(auto file, locks_.host()->file()->device(file_name_, Caching::buffered));
     return content_.open_plain(std::move(file), head.size);
@@ -243,24 +242,21 @@ Status Database::check_log(const Head& head) {
   }
   if (!there) return kOk;
   MEMLITH_TRY(check_free(log_name));
-  MEMLITH_TRY_ASSIGN(const bool clean, look_at_log(head, log_name));
+  MEMLITH_TRY_ASSIGN(const bool clean, look_at_log(head));
   return head.is(MEMLITH_SQLITE_PLAIN) && !clean ? discard_log(log_name) : kOk;
 }
 
 // True if the log was closed cleanly. Refuses a log as `memlith run` leaves it when its program is killed: it holds
 // acknowledged commits, and SQLite's own bytes at the beginning of the file say nothing about it.
-Result<bool> Database::look_at_log(const Head& head, const std::string& log_name) {
-  MEMLITH_TRY_ASSIGN(const auto device, volume_->open(log_name, OpenMode::read_only, Caching::buffered));
-  MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
-  if (log->closed_cleanly()) return true;
-  core::StoreHeader header;
-  std::memcpy(&header, log->superblock().client, sizeof header);
-  if (!head.is(MEMLITH_SQLITE_PLAIN) || header.by_caller == 1) return false;
+Result<bool> Database::look_at_log(const Head& head) {
+  MEMLITH_TRY_ASSIGN(const std::optional<core::LeftLog> log, core::look_at_log(*volume_, file_name_));
+  const bool was_closed = !log.has_value() || log->was_closed;
+  if (was_closed || !head.is(MEMLITH_SQLITE_PLAIN) || log->by_caller) return was_closed;
   return fail(Errc::corrupt, Detail::open,
               "{0}: its newest commits are in the log {1}, which memlith wrote without this plugin, and which was not "
               "closed. Run `memlith recover {0}`, which brings them into the database, and open it again. Nothing was "
               "changed",
-              path_, volume_->path_of(log_name));
+              path_, volume_->path_of(file_log_name(file_name_)));
 }
 
 // The file is complete by itself. A log with commits beside it is left by a crash between the last steps of closing or
@@ -285,30 +281,22 @@ Status Database::discard_log(const std::string& log_name) {
 
 Status Database::check_absent(World& world, const std::string& path) {
   MEMLITH_TRY_ASSIGN(const Place place, world.place_of(path));
-  const std::string log_name = file_log_name(place.file_name);
-  MEMLITH_TRY_ASSIGN(const bool there, place.volume->exists(log_name));
-  if (!there) return kOk;
-  MEMLITH_TRY_ASSIGN(const auto device, place.volume->open(log_name, OpenMode::read_only, Caching::buffered));
-  MEMLITH_TRY_ASSIGN(const auto log, Log::open(*device, {}));
-  if (log->closed_cleanly()) return kOk;
+  MEMLITH_TRY_ASSIGN(const auto log, core::look_at_log(*place.volume, place.file_name));
+  if (!log.has_value() || log->was_closed) return kOk;
   return fail(Errc::corrupt, Detail::open,
               "{}: the database is gone, but its log {} still holds commits for it; put the database back, or, if it "
               "was renamed, rename its log in the same way; remove the log only if you no longer need the database",
-              path, place.volume->path_of(log_name));
+              path, place.volume->path_of(file_log_name(place.file_name)));
 }
 
 bool Database::has_log_in_use(World& world, const std::string& path) {
   const core::KeptSentence why;
   const auto place = world.place_of(path);
   if (!place.ok()) return true;
-  const std::string log_name = file_log_name(place->file_name);
-  const auto there = place->volume->exists(log_name);
-  if (there.ok() && !*there) return false;
-  const auto lock = place->volume->lock(log_name, false);
-  const auto device = place->volume->open(log_name, OpenMode::read_only, Caching::buffered);
-  if (!lock.ok() || !device.ok()) return true;
-  const auto log = Log::open(**device, {});
-  return !log.ok() || !(*log)->closed_cleanly();
+  const auto lock = place->volume->lock(file_log_name(place->file_name), false);
+  if (!lock.ok()) return lock.error().category != Errc::not_found;
+  const auto log = core::look_at_log(*place->volume, place->file_name);
+  return !log.ok() || (log->has_value() && !(*log)->was_closed);
 }
 
 // ---- mapping -------------------------------------------------------------------------------------------------------
