@@ -73,10 +73,15 @@ std::uint64_t& number_at_hand() {
   thread_local std::uint64_t number = 0;
   return number;
 }
-Main& use(sqlite3_file* file) {
-  Main& state = main_of(file);
-  number_at_hand() = state.number;
-  return state;
+// Runs `body` on a connection of this process.
+template <class Body>
+int use(sqlite3_file* file, Body body) {
+  return guarded([&] {
+    Main& state = main_of(file);
+    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
+    number_at_hand() = state.number;
+    return body(state);
+  });
 }
 // The smallest page size: no other page begins below it.
 constexpr sqlite3_int64 kPageOneEnd = 512;
@@ -110,13 +115,11 @@ int read_without_lock(Main& state, void* target, int bytes, sqlite3_int64 offset
 }
 
 int main_read(sqlite3_file* file, void* target, int bytes, sqlite3_int64 offset) {
-  Main& state = use(file);
-  if (const Status own = state.check_own(); !own.ok()) return state.report(own);
-  if (!state.holder.in_use) return read_without_lock(state, target, bytes, offset);
-  if (const Status status = state.database.await_page(state.holder, offset < kPageOneEnd); !status.ok()) {
-    return state.report(status);
-  }
-  return read_database(state, target, bytes, offset);
+  return use(file, [&](Main& state) {
+    if (!state.holder.in_use) return read_without_lock(state, target, bytes, offset);
+    const Status status = state.database.await_page(state.holder, offset < kPageOneEnd);
+    return status.ok() ? read_database(state, target, bytes, offset) : state.report(status);
+  });
 }
 
 // SQLite writes under a lock. A write without a lock comes from a VFS that splits a database into several files
@@ -130,24 +133,23 @@ Status check_locked(const Main& state) {
            state.path);
 }
 
+Status begin_change(Main& state) {
+  MEMLITH_TRY(check_locked(state));
+  return state.database.await_checkpoint(state.holder);
+}
+
 int main_write(sqlite3_file* file, const void* source, int bytes, sqlite3_int64 offset) {
-  return guarded([&] {
-    Main& state = main_of(file);
-    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
-    if (const Status status = check_locked(state); !status.ok()) return state.report(status);
-    if (const Status status = state.database.await_checkpoint(state.holder); !status.ok()) return state.report(status);
+  return use(file, [&](Main& state) {
+    if (const Status status = begin_change(state); !status.ok()) return state.report(status);
     const auto count = static_cast<std::uint64_t>(bytes);
     return state.report(state.database.write(static_cast<std::uint64_t>(offset), source, count));
   });
 }
 
 int main_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
-  return guarded([&] {
-    Main& state = main_of(file);
-    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
-    if (const Status status = check_locked(state); !status.ok()) return state.report(status);
-    if (const Status status = state.database.await_checkpoint(state.holder); !status.ok()) return state.report(status);
-    return state.report(state.database.truncate(static_cast<std::uint64_t>(bytes)));
+  return use(file, [&](Main& state) {
+    const Status status = begin_change(state);
+    return state.report(status.ok() ? state.database.truncate(static_cast<std::uint64_t>(bytes)) : status);
   });
 }
 
@@ -155,11 +157,11 @@ int main_truncate(sqlite3_file* file, sqlite3_int64 bytes) {
 int main_sync(sqlite3_file*, int) { return SQLITE_OK; }
 
 int main_file_size(sqlite3_file* file, sqlite3_int64* bytes) {
-  Main& state = use(file);
-  if (const Status own = state.check_own(); !own.ok()) return state.report(own);
-  const Database::Use used(state.database, state.holder);
-  *bytes = used ? static_cast<sqlite3_int64>(state.database.content().size()) : 0;
-  return SQLITE_OK;
+  return use(file, [&](Main& state) {
+    const Database::Use used(state.database, state.holder);
+    *bytes = used ? static_cast<sqlite3_int64>(state.database.content().size()) : 0;
+    return SQLITE_OK;
+  });
 }
 
 // A lock held by another connection of this process is an ordinary answer; one held by another process is logged.
@@ -169,9 +171,7 @@ int lock_result(const Main& state, Status status) {
 }
 
 int main_lock(sqlite3_file* file, int level) {
-  return guarded([&] {
-    Main& state = use(file);
-    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
+  return use(file, [&](Main& state) {
     state.locked = true;
     const int code = lock_result(state, state.database.lock(state.holder, level));
     if (code == SQLITE_OK && level == SQLITE_LOCK_SHARED) state.find_left_journal();
@@ -186,10 +186,10 @@ int main_unlock(sqlite3_file* file, int level) {
 }
 
 int main_check_reserved(sqlite3_file* file, int* result) {
-  const Main& state = main_of(file);
-  if (const Status own = state.check_own(); !own.ok()) return state.report(own);
-  *result = state.database.reserved() ? 1 : 0;
-  return SQLITE_OK;
+  return use(file, [&](const Main& state) {
+    *result = state.database.reserved() ? 1 : 0;
+    return SQLITE_OK;
+  });
 }
 
 int pragma(Main& state, void* argument) {
@@ -295,9 +295,7 @@ bool turns_to_wal(const Main& state, const void* argument) {
 }
 
 int main_control(sqlite3_file* file, int op, void* argument) {
-  return guarded([&] {
-    Main& state = use(file);
-    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
+  return use(file, [&](Main& state) {
     if (op == SQLITE_FCNTL_PRAGMA && is_pragma(argument, "memlith_share")) {
       const bool changes = !state.locked && !state.without_locks;
       return share_pragma({state.vfs, state.path, state.name, state.flags, state.told, file,
@@ -323,9 +321,7 @@ int main_characteristics(sqlite3_file*) {
 }
 
 int main_shm_map(sqlite3_file* file, int region, int bytes, int extend, void volatile** result) {
-  return guarded([&] {
-    Main& state = main_of(file);
-    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
+  return use(file, [&](Main& state) {
     if (!state.holder.maps_index) {
       state.database.index().join();
       state.holder.maps_index = true;
@@ -336,9 +332,7 @@ int main_shm_map(sqlite3_file* file, int region, int bytes, int extend, void vol
 }
 
 int main_shm_lock(sqlite3_file* file, int first, int count, int flags) {
-  return guarded([&] {
-    Main& state = main_of(file);
-    if (const Status own = state.check_own(); !own.ok()) return state.report(own);
+  return use(file, [&](Main& state) {
     if (!state.holder.maps_index) return SQLITE_IOERR_SHMLOCK;  // as SQLite's own VFS has it
     return lock_result(state, state.database.lock_index(state.holder, first, count, flags));
   });
@@ -354,20 +348,18 @@ int main_shm_unmap(sqlite3_file* file, int) {
 }
 
 int main_fetch(sqlite3_file* file, sqlite3_int64 offset, int bytes, void** result) {
-  Main& state = use(file);
   *result = nullptr;
-  if (const Status own = state.check_own(); !own.ok()) return state.report(own);
-  if (!state.holder.in_use) return SQLITE_OK;
-  if (const Status status = state.database.await_page(state.holder, offset < kPageOneEnd); !status.ok()) {
-    return state.report(status);
-  }
-  const bool wanted = offset + bytes <= state.mmap_limit;
-  const std::byte* const found =
-      wanted ? state.database.content().fetch(static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes))
-             : nullptr;
-  *result = const_cast<std::byte*>(found);
-  if (found != nullptr) ++state.fetched;
-  return SQLITE_OK;
+  return use(file, [&](Main& state) {
+    if (!state.holder.in_use) return SQLITE_OK;
+    const Status status = state.database.await_page(state.holder, offset < kPageOneEnd);
+    if (!status.ok()) return state.report(status);
+    if (offset + bytes > state.mmap_limit) return SQLITE_OK;
+    const std::byte* const found =
+        state.database.content().fetch(static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(bytes));
+    *result = const_cast<std::byte*>(found);
+    if (found != nullptr) ++state.fetched;
+    return SQLITE_OK;
+  });
 }
 
 int main_unfetch(sqlite3_file* file, sqlite3_int64, void* page) {
