@@ -133,10 +133,10 @@ const std::byte* MemoryFile::find(std::uint64_t offset, std::uint64_t bytes) con
   return bytes <= at.left ? chunks_[at.chunk].memory + at.inside : nullptr;
 }
 
-std::shared_ptr<MemoryFile> MemoryFolder::open(const std::string& name, bool create) {
+std::shared_ptr<MemoryFile> MemoryFolder::open(std::string_view name, bool create) {
   const std::lock_guard lock(mutex_);
   if (const auto found = files_.find(name); found != files_.end()) return found->second;
-  return create ? files_[name] = std::make_shared<MemoryFile>() : nullptr;
+  return create ? files_[std::string(name)] = std::make_shared<MemoryFile>() : nullptr;
 }
 
 void MemoryFolder::put(const std::string& name, std::shared_ptr<MemoryFile> file) {

@@ -67,7 +67,7 @@ class MemoryFile {
 class MemoryFolder {
  public:
   // Null if it is not there and `create` is false.
-  std::shared_ptr<MemoryFile> open(const std::string& name, bool create);
+  std::shared_ptr<MemoryFile> open(std::string_view name, bool create);
   void put(const std::string& name, std::shared_ptr<MemoryFile> file);
   bool remove(std::string_view name);  // whether it was there
 
