@@ -101,7 +101,9 @@ TEST(Reopening, AHeapIsGivenALargerLimit) {
       auto store =
           one_file ? Store::open_file(folder / "h", {.create = true}) : Store::open(folder / "s", {.create = true});
       ASSERT_TRUE(store);
-      auto heap = Heap::open(*store, one_file ? "file" : "heap", {.create = true, .max_size = max_size});
+      // An address that memlith chooses may lie too close to the end of the addresses.
+      auto heap = Heap::open(*store, one_file ? "file" : "heap",
+                             {.create = true, .max_size = max_size, .address = 0x510000000000});
       ASSERT_TRUE(heap) << heap.error().message();
       auto root = heap->root<memlith::list<memlith::string>>();
       ASSERT_TRUE(root) << root.error().message();
