@@ -197,8 +197,9 @@ def turn(given, name, journal, side):
     folder.mkdir(parents=True)
     database = folder / "app.db"
     make_database(database, journal)
-    plugin = given.bin.parent / "lib/memlith_sqlite.so" if side == "memlith" else None
-    environment = environment_of(plugin and str(plugin), DATABASE=str(database), JOURNAL=journal)
+    environment = environment_of(None, DATABASE=str(database), JOURNAL=journal)
+    if side == "memlith":
+        environment["LD_PRELOAD"] = str(given.bin.parent / "lib/memlith_sqlite.so")
     with Servers(folder, environment) as servers:
         told = work_off(given, servers, database) if name == "huey" else serve(given, servers, name, database)
     shutil.rmtree(folder)
