@@ -7,12 +7,9 @@ adds one. The packages come from PyPI; memlith is preloaded, and nothing else is
 """
 import collections
 import http.client
-import os
 import pathlib
 import random
 import shutil
-import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -23,16 +20,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[2] / "bench/kit"), str(HERE.parent / "tests/suite")]
 import contest  # noqa: E402 pylint: disable=wrong-import-position
 from beside_plain import environment_of, python_with  # noqa: E402 pylint: disable=wrong-import-position
+from run_servers import end, free_port  # noqa: E402 pylint: disable=wrong-import-position
 
 PACKAGES = ["datasette==0.65.5", "Django==5.2.19", "fastapi==0.165.0", "gunicorn==27.0.1", "huey==3.5.4",
             "SQLAlchemy==2.1.9", "uvicorn==0.54.0"]
 WORKERS, CLIENTS, READERS, ROWS = 4, 8, 2, 20
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Client(threading.Thread):
@@ -97,13 +89,7 @@ class Servers:
 
     def __exit__(self, *_):
         for process, log in self.running:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            end(process)
             log.close()
 
 
