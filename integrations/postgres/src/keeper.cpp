@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <thread>
 
 #include "cluster.hpp"
 #include "real_log.hpp"
@@ -86,7 +88,7 @@ class Keeper {
 
   Result<void> begin() {
     if (pages_.memory().started.load() != 0) {
-      page_log_.resume();
+      page_log_.resume(pages_);
       return {};
     }
     const Result<Replayed> replayed = replay_into(cluster_, *log_, page_log_);
@@ -101,8 +103,19 @@ class Keeper {
   }
 
   Result<void> run() {
+    std::thread settler([this] { settle_behind(); });
+    const Result<void> ran = log_batches();
+    ends_.store(true);
+    pages_.announce();
+    settler.join();
+    if (!settled_ || !ran) return settled_ ? ran : settled_;
+    return finish();
+  }
+
+ private:
+  Result<void> log_batches() {
     unsigned idle_ms = 0;
-    while (pages_.memory().finish_wanted.load() == 0) {
+    while (pages_.memory().finish_wanted.load() == 0 && !ends_.load()) {
       const std::uint32_t ticket = pages_.ticket();
       const Result<bool> did = page_log_.step(pages_);
       if (!did) return did.error();
@@ -115,10 +128,23 @@ class Keeper {
       if (::flock(pages_.descriptor(), LOCK_EX | LOCK_NB) == 0) break;
       if (errno != EWOULDBLOCK && errno != EINTR) return errno_error("cannot see whether the server lives");
     }
-    return finish();
+    return {};
+  }
+  // A thread beside: what it flushes may take longer than the batches have room for.
+  void settle_behind() {
+    while (!ends_.load()) {
+      const std::uint32_t ticket = pages_.ticket();
+      const Result<bool> did = page_log_.settle(pages_);
+      if (!did) {
+        settled_ = did.error();
+        ends_.store(true);
+        pages_.announce();
+        return;
+      }
+      if (!*did) pages_.wait(ticket, kIdleMs);
+    }
   }
 
- private:
   // ORDER settled-before-differences: a difference is logged of a page that is durable. PostgreSQL's pages are so after
   // its clean stop, and those of a log after its replay; but not those of a server that was killed without memlith, nor
   // of a directory that was just restored. No process of the server writes yet. [test
@@ -143,6 +169,8 @@ class Keeper {
   std::unique_ptr<StoredLog> log_;
   FileHomes homes_;
   PageLog page_log_;
+  std::atomic<bool> ends_{false};
+  Result<void> settled_;  // of the thread beside, once it has ended
 };
 
 // A process of its own, that no signal to the server's group or terminal reaches.

@@ -10,6 +10,7 @@ namespace memlith_postgres {
 namespace {
 
 constexpr std::size_t kOpenFilesMax = 256;
+constexpr unsigned kLookMs = 50;
 
 Error damaged(const std::string& what) { return Error(MEMLITH_CORRUPT, "the page log is damaged: " + what); }
 
@@ -117,9 +118,11 @@ void PageLog::assemble(Pages& pages, const Batch& batch) {
 
 Result<void> PageLog::log_batch(Pages& pages, const Batch& batch) {
   assemble(pages, batch);
+  // Behind a checkpoint that settle() is making, if there is one.
   if (!log_.has_room(entry_.size())) {
     if (Result<void> done = checkpoint(pages); !done) return done;
   }
+  logged_.store(pages.sealed_number());
   if (Result<void> appended = log_.append(entry_); !appended) return appended;
   return log_.write();
 }
@@ -160,46 +163,63 @@ Result<void> PageLog::write_homes(Pages& pages, const Batch& batch) {
   return {};
 }
 
+void PageLog::resume(const Pages& pages) {
+  logged_.store(pages.memory().durable.load());
+  log_.want_settling();
+}
+
 Result<bool> PageLog::step(Pages& pages) {
   const Batch* batch = nullptr;
   bool is_logged = false;
-  bool checkpoint_wanted = false;
   {
     const Pages::Lock lock(pages);
     batch = pages.seal();
     is_logged = pages.memory().durable.load() >= pages.sealed_number();
-    checkpoint_wanted = pages.memory().checkpoint_wanted.load() != 0;
   }
-  if (batch == nullptr) {
-    if (!checkpoint_wanted && !log_.wants_settling()) return false;
-    if (Result<void> done = checkpoint(pages); !done) return done.error();
-    return true;
-  }
+  if (batch == nullptr) return false;
   // ORDER pages-log-before-home: a page that is torn at home is made whole from the log, so the log has to have it
   // first. [test PostgresCrash.APageIsInTheLogBeforeItGoesHome]
   if (!is_logged) {
-    if (Result<void> logged = log_batch(pages, *batch); !logged) return logged.error();
+    if (Result<void> logged = log_batch(pages, *batch); !logged) return log_.behind().fail(logged.error());
     const Pages::Lock lock(pages);
     pages.set_durable();
   }
-  if (Result<void> written = write_homes(pages, *batch); !written) return written.error();
+  if (Result<void> written = write_homes(pages, *batch); !written) return log_.behind().fail(written.error());
   const Pages::Lock lock(pages);
   pages.set_home();
   return true;
 }
 
-// ---- the log starts over ----------------------------------------------------------------------------------------
+// ---- the log gives up what is home ------------------------------------------------------------------------------
 
-Result<void> PageLog::flush_homes(Pages& pages, const std::vector<Dirty>& dirty) {
+Result<bool> PageLog::settle(Pages& pages) {
+  if (pages.memory().checkpoint_wanted.load() == 0 && !log_.wants_settling()) return false;
+  if (Result<void> done = checkpoint(pages); !done) return done.error();
+  return true;
+}
+
+// Returns when every batch that the log has is home, or step() has failed.
+Result<void> PageLog::await_home(Pages& pages) {
+  for (;;) {
+    const std::uint32_t ticket = pages.ticket();
+    if (pages.memory().home.load() >= logged_.load()) return {};
+    if (Result<void> fine = log_.check(); !fine) return fine;
+    pages.wait(ticket, kLookMs);
+  }
+}
+
+Result<void> PageLog::flush_homes(Pages& pages, const std::vector<Dirty>& dirty, std::set<std::string>& removed) {
   for (const Dirty& each : dirty) {
     Result<std::unique_ptr<HomeFile>> home = homes_.open(each.path);
     if (!home) return home.error();
-    if (*home != nullptr) {
-      if (Result<void> flushed = (*home)->flush(); !flushed) return flushed;
+    if (*home == nullptr) {
+      removed.insert(each.path);  // since it was live
+      continue;
     }
+    if (Result<void> flushed = (*home)->flush(); !flushed) return flushed;
     const Pages::Lock lock(pages);
     SharedFile* const file = pages.file(each.file);
-    if (file == nullptr || *home == nullptr) continue;
+    if (file == nullptr) continue;
     file->vouched = std::min(each.blocks, file->blocks);
     file->flushed = each.dirtied;
   }
@@ -207,28 +227,32 @@ Result<void> PageLog::flush_homes(Pages& pages, const std::vector<Dirty>& dirty)
 }
 
 Result<void> PageLog::checkpoint(Pages& pages) {
-  std::vector<Dirty> dirty;
-  std::set<std::string> removed;  // one file of each folder
   std::uint64_t number = 0;
-  {
-    const Pages::Lock lock(pages);
-    SharedMemory& memory = pages.memory();
-    number = memory.home.load();
-    std::set<std::string, std::less<>> folders;
-    for (std::uint32_t index = 0; index < memory.files; ++index) {
-      const SharedFile& file = memory.file[index];
-      const std::string_view path = file.path.data();
-      if (file.state == FileState::gone && folders.emplace(path.substr(0, path.rfind('/'))).second) {
-        removed.emplace(path);
-      }
-      if (file.state != FileState::live || file.dirtied == file.flushed) continue;
-      dirty.push_back({{index, file.serial}, std::string(path), file.blocks, file.dirtied});
-    }
-  }
-  // ORDER pages-home-before-reset: what the log gives up has to be at home, and so has the removal of a file whose
-  // pages can no longer be flushed. [test PostgresCrash.TheLogStartsOverWhenTheHomesAreFlushed]
   const Result<void> settled = log_.settle([&]() -> Result<void> {
-    if (Result<void> flushed = flush_homes(pages, dirty); !flushed) return flushed;
+    // ORDER home-before-flushes: a batch that the log gives up is home before the homes are flushed, also if step() is
+    // between the two. [mutant flushed_before_home]
+    if (Result<void> home = await_home(pages); !home) return home;
+    std::vector<Dirty> dirty;
+    std::set<std::string> removed;
+    {
+      const Pages::Lock lock(pages);
+      SharedMemory& memory = pages.memory();
+      number = memory.home.load();
+      memory.checkpoint_wanted.store(0);  // before it is made: one that is wanted meanwhile may need the next one
+      std::set<std::string, std::less<>> folders;
+      for (std::uint32_t index = 0; index < memory.files; ++index) {
+        const SharedFile& file = memory.file[index];
+        const std::string_view path = file.path.data();
+        if (file.state == FileState::gone && folders.emplace(path.substr(0, path.rfind('/'))).second) {
+          removed.emplace(path);
+        }
+        if (file.state != FileState::live || file.dirtied == file.flushed) continue;
+        dirty.push_back({{index, file.serial}, std::string(path), file.blocks, file.dirtied});
+      }
+    }
+    // ORDER pages-home-before-reset: what the log gives up has to be at home, and so has the removal of a file whose
+    // pages can no longer be flushed. [test PostgresCrash.TheLogStartsOverWhenTheHomesAreFlushed]
+    if (Result<void> flushed = flush_homes(pages, dirty, removed); !flushed) return flushed;
     for (const std::string& path : removed) {
       if (Result<void> flushed = homes_.flush_folder_of(path); !flushed) return flushed;
     }

@@ -1,16 +1,19 @@
 // The page log: what the keeper does with sealed batches. Floor: postgres.
 //
 // A batch goes to the log first; when it is durable there, its pages are written home, through the page cache and
-// without a flush. Before the log is full, the homes are flushed and the log starts over (checkpoint). After a crash,
+// without a flush. Before the log is full, the homes are flushed, and the log gives up the batches that were home then
+// (checkpoint). Flushing takes long when much is dirty, so batches go on meanwhile, in another thread. After a crash,
 // replay brings what the log has home: a page is whole then, with everything that was acknowledged.
 //
 // The log and the homes are parameters here, so that the tests run this code on the simulated disk.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,9 +65,11 @@ class PageLog {
   // Errors: CORRUPT - a batch is damaged; the log stays as it is.
   Result<Replayed> replay();
   // In the place of replay, when an earlier keeper has died and the server goes on.
-  void resume() { log_.want_settling(); }
-  // Does what there is to do: a batch, or a checkpoint. False: there was nothing.
+  void resume(const Pages& pages);
+  // Brings a batch home. False: there was none.
   Result<bool> step(Pages& pages);
+  // A checkpoint, if one is wanted. False: none was. Threads: one calls it beside the one that calls step().
+  Result<bool> settle(Pages& pages);
   // Everything home, flushed, and the log empty.
   Result<void> finish(Pages& pages);
 
@@ -86,9 +91,12 @@ class PageLog {
   Result<HomeFile*> home_of(Pages& pages, std::uint32_t index);
   void assemble(Pages& pages, const Batch& batch);
   Result<void> checkpoint(Pages& pages);
-  Result<void> flush_homes(Pages& pages, const std::vector<Dirty>& dirty);
+  Result<void> await_home(Pages& pages);
+  Result<void> flush_homes(Pages& pages, const std::vector<Dirty>& dirty, std::set<std::string>& removed);
 
   SettledLog log_;
+  // The newest batch that the log may have; set before the log gets it.
+  std::atomic<std::uint64_t> logged_{0};
   Homes& homes_;
   std::string entry_;
   std::map<FileKey, std::unique_ptr<HomeFile>> open_;                       // while the server runs

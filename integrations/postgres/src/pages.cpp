@@ -322,8 +322,7 @@ void Pages::set_home() {
 }
 
 void Pages::set_checkpointed(std::uint64_t number) {
-  memory_->checkpointed.store(number);
-  memory_->checkpoint_wanted.store(0);
+  memory_->checkpointed.store(std::max(number, memory_->checkpointed.load()));
   std::uint32_t gone = 0;
   for (std::uint32_t index = 0; index < memory_->files; ++index) {
     SharedFile& file = memory_->file[index];

@@ -190,6 +190,7 @@ class Story {
     if (random.one_in(2)) world_.pages().want(world_.memory().filling.load());
     if (random.one_in(6)) world_.memory().checkpoint_wanted.store(1);
     ASSERT_TRUE(page_log_->step(world_.pages()).ok());
+    ASSERT_TRUE(page_log_->settle(world_.pages()).ok());
   }
 
   SharedWorld world_;

@@ -125,10 +125,13 @@ class DiskAccess final : public FileAccess {
   Disk& disk_;
 };
 
+// When the log starts over: at the end, after each batch, or by a thread beside the batches; then one process writes,
+// and none dies.
+enum class Checkpoints { last, each, beside };
+
 class Case {
  public:
-  // `checkpoints`: the log starts over after each batch.
-  Case(Scheduler& scheduler, bool checkpoints) : scheduler_(scheduler), checkpoints_(checkpoints) {
+  Case(Scheduler& scheduler, Checkpoints checkpoints) : scheduler_(scheduler), checkpoints_(checkpoints) {
     disk_.cached.assign(kBlocks, page_of(0));
     disk_.flushed = disk_.cached;
     keepers_.reserve(8);  // looked at while they become more
@@ -145,9 +148,10 @@ class Case {
     keepers_.emplace_back([this] { keep(); });
     scheduler_.let_others_run();
     std::vector<Thread> threads;
-    for (std::uint32_t i = 0; i < 2; ++i) {
-      threads.emplace_back([this, i] {
-        if (i == 0) scheduler_.may_die([this] { processes_[0].reset(); });
+    const bool beside = checkpoints_ == Checkpoints::beside;
+    for (std::uint32_t i = 0; i < (beside ? 1 : 2); ++i) {
+      threads.emplace_back([this, i, beside] {
+        if (i == 0 && !beside) scheduler_.may_die([this] { processes_[0].reset(); });
         write(*processes_[i], i);
       });
     }
@@ -186,26 +190,36 @@ class Case {
   void keep() {
     const std::size_t number = keeping_.size();
     keeping_.push_back(attach());
-    if (number == 0) scheduler_.may_die([this] { keeping_[0].reset(); });
+    const bool beside = checkpoints_ == Checkpoints::beside;
+    if (number == 0 && !beside) scheduler_.may_die([this] { keeping_[0].reset(); });
     Pages& pages = *keeping_[number];
     SharedMemory& memory = pages.memory();
     if (!pages.begin_keeping()) return;
     DiskLog log(disk_);
     DiskHomes homes(disk_);
-    PageLog page_log(log, homes, checkpoints_ ? 1 : 1 << 20);
+    PageLog page_log(log, homes, checkpoints_ == Checkpoints::last ? 1 << 20 : 1);
     if (memory.started.load() != 0) {
-      page_log.resume();
+      page_log.resume(pages);
     } else {
       (void)page_log.replay();
       memory.started.store(1);
     }
-    while (memory.finish_wanted.load() == 0) {
-      const std::uint32_t ticket = pages.ticket();
-      const Result<bool> did = page_log.step(pages);
-      if (!did) wrong_ = did.error().message();
-      if (!did) break;
-      if (!*did) pages.wait(ticket, 200);
-    }
+    const auto repeat = [&](const auto& act) {
+      while (memory.finish_wanted.load() == 0) {
+        const std::uint32_t ticket = pages.ticket();
+        const Result<bool> did = act();
+        if (!did) wrong_ = did.error().message();
+        if (!did) break;
+        if (!*did) pages.wait(ticket, 200);
+      }
+    };
+    std::optional<Thread> settler;
+    if (beside) settler.emplace([&] { repeat([&] { return page_log.settle(pages); }); });
+    repeat([&] {
+      Result<bool> did = page_log.step(pages);
+      return did && !*did && !beside ? page_log.settle(pages) : std::move(did);
+    });
+    if (settler) settler->join();
     if (const Result<void> finished = page_log.finish(pages); !finished) wrong_ = finished.error().message();
     memory.finished.store(1);
     pages.announce();
@@ -240,7 +254,7 @@ class Case {
   }
 
   Scheduler& scheduler_;
-  const bool checkpoints_;
+  const Checkpoints checkpoints_;
   Disk disk_;
   Pages::Segment first_;
   std::unique_ptr<Pages> processes_[2];
@@ -262,7 +276,7 @@ class Silence {
   const memlith::core::Descriptor before_{::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)};
 };
 
-Explored explore(bool checkpoints, std::size_t preemptions, std::uint64_t schedules_max) {
+Explored explore(Checkpoints checkpoints, std::size_t preemptions, std::uint64_t schedules_max) {
   const Silence silence;
   return memlith::lab::explore([=](Scheduler& scheduler) { return Case(scheduler, checkpoints).run(); }, preemptions,
                                schedules_max);
@@ -270,20 +284,24 @@ Explored explore(bool checkpoints, std::size_t preemptions, std::uint64_t schedu
 
 TEST(PageSchedules, KeepWhatWasFlushedWhateverDies) {
   if (MEMLITH_LAB_FIBERS == 0) GTEST_SKIP() << "no death of a task with a sanitizer";
-  for (const bool checkpoints : {false, true}) {
+  for (const Checkpoints checkpoints : {Checkpoints::last, Checkpoints::each, Checkpoints::beside}) {
     const Explored explored = explore(checkpoints, 1, 100'000);
     EXPECT_EQ(explored.wrong, "");
     EXPECT_TRUE(explored.complete);
-    EXPECT_GT(explored.deaths, 100u);
+    EXPECT_EQ(explored.deaths > 100, checkpoints != Checkpoints::beside);
     std::printf("schedules: %lu, with a death %lu\n", explored.schedules, explored.deaths);
   }
 }
 
 TEST(PageSchedules, ShowMutants) {
   if (MEMLITH_LAB_FIBERS == 0) GTEST_SKIP() << "no death of a task with a sanitizer";
-  for (const Mutant mutant : {Mutant::staged_left_out, Mutant::durable_before_log, Mutant::reset_before_flush}) {
+  const std::pair<Mutant, Checkpoints> cases[] = {{Mutant::staged_left_out, Checkpoints::last},
+                                                  {Mutant::durable_before_log, Checkpoints::last},
+                                                  {Mutant::reset_before_flush, Checkpoints::each},
+                                                  {Mutant::flushed_before_home, Checkpoints::beside}};
+  for (const auto& [mutant, checkpoints] : cases) {
     active_mutant = mutant;
-    const Explored explored = explore(mutant == Mutant::reset_before_flush, 1, 100'000);
+    const Explored explored = explore(checkpoints, 1, 100'000);
     active_mutant = Mutant::none;
     EXPECT_NE(explored.wrong, "") << static_cast<int>(mutant);
     std::printf("shown after %lu schedules: %s\n", explored.schedules,

@@ -165,7 +165,7 @@ class SteppingWaiting final : public Waiting {
                                                     : memory.durable;
     if (counter.load() < batch && what != For::checkpointed) pages_.want(batch);
     while (counter.load() < batch) {
-      if (!log_.step(pages_).ok()) return false;
+      if (!log_.step(pages_).ok() || !log_.settle(pages_).ok()) return false;
     }
     return true;
   }

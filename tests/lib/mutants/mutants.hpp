@@ -344,6 +344,7 @@
   X(home_before_log, postgres, "pages are written home before the log has them")                                   \
   X(cut_before_log, postgres, "a file is cut, and the log does not say so")                                        \
   X(reset_before_flush, postgres, "the log starts over before the homes are flushed")                              \
+  X(flushed_before_home, postgres, "the log gives up a batch whose pages go home behind the flush")                \
   X(staged_left_out, postgres, "a change that a dead process has staged is not done again")                        \
   X(durable_before_log, postgres, "a batch counts as durable before the log has it")                               \
   X(wal_failure_forgotten, postgres, "halves of a page of PostgreSQL's log are left out behind a failed flush")    \
