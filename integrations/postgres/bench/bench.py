@@ -2,11 +2,12 @@
 """PostgreSQL on memlith beside stock PostgreSQL: ./dev bench postgres.
 
 pgbench's simple-update and tpcb-like, on clusters whose pages have been updated at random before (fresh rows of pgbench
-are mostly blanks, which compress unfairly well). The sides take turns, each with a cluster of its own, on an ext4 of
-their own on a loop device where that is possible. A turn begins right after a checkpoint, and is a number of
-transactions (or --seconds of them) and a CHECKPOINT. The lines tell transactions a second, latencies, bytes of the
-write-ahead log, what the block layer sees for each transaction until everything is written, and the seconds of the
-checkpoint; and then how memlith relates to each other side.
+are mostly blanks, which compress unfairly well); with --modes tpcc the five transactions of TPC-C in their mix, and its
+conditions of consistency at the end. The sides take turns, each with a cluster of its own, on an ext4 of their own on a
+loop device where that is possible. A turn begins right after a checkpoint, and is a number of transactions (or
+--seconds of them) and a CHECKPOINT. The lines tell transactions a second, latencies, bytes of the write-ahead log, what
+the block layer sees for each transaction until everything is written, and the seconds of the checkpoint; and then how
+memlith relates to each other side.
 
 Sides: on (full_page_writes=on), lz4 (on, wal_compression=lz4), memlith, off (full_page_writes=off: pages that a power
 cut tears are lost; the bound, not a choice). All but `off` are as durable as each other.
@@ -24,10 +25,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "bench/kit"), str(ROOT / "integrations/postgres/tests")]
 import contest  # noqa: E402 pylint: disable=wrong-import-position
 from disk_counts import DiskCounts  # noqa: E402 pylint: disable=wrong-import-position
-from server import BIN, Server  # noqa: E402 pylint: disable=wrong-import-position
+from server import BIN, Server, Wrong  # noqa: E402 pylint: disable=wrong-import-position
 
 SIDES = {"on": {"fpw": "on"}, "lz4": {"fpw": "on", "wal_compression": "lz4"}, "memlith": {}, "off": {"fpw": "off"}}
 MODES = {"simple-update": ["-N"], "tpcb-like": []}
+TPCC = pathlib.Path(__file__).resolve().parent / "tpcc"
+TPCC_MIX = {"new_order": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_level": 4}  # per cent
 LONGEST_S = 3600  # for one run of pgbench
 COUNTS = ("wal_bytes", "disk_bytes", "disk_writes", "disk_flushes")
 
@@ -54,9 +57,15 @@ class Bench:
         aged = self.server("on", "aged")
         aged.make().start()
         aged.sql("create database b", "postgres")
-        aged.call(BIN / "pgbench", "-h", aged.socket, "-U", "postgres", "-i", "-s", self.given.scale, "-q", "b",
-                  timeout=LONGEST_S)
-        self.pgbench(aged, "-N", "-c", 8, "-j", 2, "-t", max(self.given.age // 8, 1))
+        if set(MODES) & set(self.given.modes):
+            aged.call(BIN / "pgbench", "-h", aged.socket, "-U", "postgres", "-i", "-s", self.given.scale, "-q", "b",
+                      timeout=LONGEST_S)
+            self.pgbench(aged, "-N", "-c", 8, "-j", 2, "-t", max(self.given.age // 8, 1))
+        if "tpcc" in self.given.modes:
+            for file in TPCC.iterdir():
+                shutil.copy(file, aged.scripts)
+            aged.call(BIN / "psql", "-h", aged.socket, "-U", "postgres", "-qX", "-v",
+                      f"warehouses={self.given.warehouses}", "-f", aged.scripts / "schema.sql", "b", timeout=LONGEST_S)
         aged.stop()
         for side in self.given.sides:
             server = self.server(side)
@@ -66,12 +75,24 @@ class Bench:
         aged.remove()
         contest.sync(self.folder)
 
+    def workload(self, server, mode):
+        """The words for pgbench."""
+        if mode != "tpcc":
+            return MODES[mode]
+        scripts = []
+        for name, share in TPCC_MIX.items():
+            shutil.copy(TPCC / f"{name}.sql", server.scripts)
+            scripts += ["-f", f"{server.scripts}/{name}.sql@{share}"]
+        return ["-D", f"warehouses={self.given.warehouses}", "--max-tries=10", *scripts]
+
     def turn(self, side, mode, clients):
         server = self.server(side).start()
+        workload = self.workload(server, mode)
         try:
-            server.sql("create extension if not exists pg_prewarm; select pg_prewarm('pgbench_accounts', 'read'), "
-                       "pg_prewarm('pgbench_accounts_pkey')")
-            self.pgbench(server, *MODES[mode], "-c", clients, "-j", 2, "-t", max(self.given.warm_up // clients, 1))
+            tables = ("customer", "stock") if mode == "tpcc" else ("pgbench_accounts",)
+            server.sql("create extension if not exists pg_prewarm; select "
+                       + ", ".join(f"pg_prewarm('{name}', 'read'), pg_prewarm('{name}_pkey')" for name in tables))
+            self.pgbench(server, *workload, "-c", clients, "-j", 2, "-t", max(self.given.warm_up // clients, 1))
             server.sql("checkpoint")
             contest.sync(self.folder)
             for log in server.scripts.glob("latencies*"):
@@ -79,13 +100,15 @@ class Bench:
             position = "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
             wal, before = int(server.sql(position)), self.disk.now()
             length = ["-T", self.given.seconds] if self.given.seconds else ["-t", self.given.transactions // clients]
-            tps = self.pgbench(server, *MODES[mode], "-c", clients, "-j", 2, *length, "-l",
+            tps = self.pgbench(server, *workload, "-c", clients, "-j", 2, *length, "-l",
                                f"--log-prefix={server.scripts}/latencies")
             wal, began = int(server.sql(position)) - wal, time.monotonic()
             server.sql("checkpoint")
             checkpoint_s = time.monotonic() - began
             contest.sync(self.folder)
             counts = self.disk.since(before)
+            if mode == "tpcc" and (broken := server.sql("select condition, w_id from broken")):
+                raise Wrong(f"{side}: TPC-C's conditions do not hold: {broken[:300]}")
         finally:
             server.stop()
         latencies = [int(line.split()[2]) for log in server.scripts.glob("latencies*")
@@ -127,9 +150,10 @@ def main():
     options.add_argument("--long", action="store_true",
                          help="1, 4 and 16 clients, scale 50, 30,000 transactions a turn, 5 rounds, on 12 GiB")
     options.add_argument("--sides", type=contest.names(SIDES), default=list(SIDES))
-    options.add_argument("--modes", type=contest.names(MODES), default=list(MODES))
+    options.add_argument("--modes", type=contest.names((*MODES, "tpcc")), default=list(MODES))
     options.add_argument("--clients", type=contest.numbers)
     options.add_argument("--scale", type=int, help="of pgbench: 100,000 rows, 15 MB, each")
+    options.add_argument("--warehouses", type=int, default=10, help="of tpcc: 100 MB each")
     options.add_argument("--age", type=int, help="updates at random before")
     options.add_argument("--transactions", type=int, help="of a turn")
     options.add_argument("--seconds", type=int, help="of a turn, instead of --transactions")
@@ -152,8 +176,8 @@ def main():
                 for clients in given.clients:
                     bench.measure(mode, clients)
         finally:
-            for side in given.sides:
-                bench.server(side).remove()
+            for name in ("aged", *given.sides):
+                bench.server("on", name).remove()
             if not is_own:
                 shutil.rmtree(bench.folder, ignore_errors=True)
 

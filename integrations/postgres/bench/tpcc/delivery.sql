@@ -1,0 +1,2 @@
+\set home random(1, :warehouses)
+select deliver(:home);

@@ -1,0 +1,2 @@
+\set home random(1, :warehouses)
+select pay(:home, :warehouses);
