@@ -6,7 +6,8 @@
 // and no flush of the log has failed: the kernel may have dropped then what it says that it has. Nothing is left out
 // from there on, until the server is started anew.
 //
-// One process at a time writes the log, with PostgreSQL's WALWriteLock. It may die anywhere.
+// One process at a time writes the log, with PostgreSQL's WALWriteLock. It may die anywhere. Other processes insert
+// records into the last page meanwhile, behind the end of what is to be flushed.
 #pragma once
 
 #include <sys/types.h>
@@ -35,7 +36,16 @@ class WalTail {
   // As pwrite(2), which write(source, bytes, offset) is.
   template <class Write>
   ssize_t write(const WalPlace& place, const std::byte* source, std::size_t bytes, const Write& write) {
+    const bool is_page = bytes == kPageBytes && place.offset % kPageBytes == 0;
     const bool is_pages = bytes > 0 && bytes % kPageBytes == 0 && place.offset % kPageBytes == 0;
+    // ORDER copied-before-write: what is inserted meanwhile may be in PostgreSQL's page and not in the file, so neither
+    // the comparison nor what counts as known looks at that page again. [test
+    // WalTailTest.WhatIsInsertedBesideAWriteIsWrittenByTheNext]
+    std::array<std::byte, kPageBytes> page;
+    if (is_page) {
+      std::memcpy(page.data(), source, kPageBytes);
+      source = page.data();
+    }
     const Part part = is_pages ? changed(place, source, bytes) : Part{0, bytes};
     // ORDER unknown-before-write: a process that dies in between has written any part of it. [test
     // WalTailTest.APageIsWrittenWholeBehindAWriterThatDied]
@@ -46,7 +56,7 @@ class WalTail {
       return written;
     }
     if (static_cast<std::size_t>(written) < part.end - part.begin) return static_cast<ssize_t>(part.begin) + written;
-    if (is_pages && failed_.load() == 0) keep(place, source, bytes);
+    if (is_page && failed_.load() == 0) keep(place, page);
     return static_cast<ssize_t>(bytes);
   }
   // A write or a flush of the log has failed.
@@ -69,10 +79,9 @@ class WalTail {
     if (is_same(0)) return {kHalfBytes, bytes};
     return {0, bytes == kPageBytes && is_same(kHalfBytes) ? kHalfBytes : bytes};
   }
-  // The last page of what was written.
-  void keep(const WalPlace& place, const std::byte* source, std::size_t bytes) {
-    place_ = {place.device, place.inode, place.offset + bytes - kPageBytes};
-    std::memcpy(page_.data(), source + bytes - kPageBytes, kPageBytes);
+  void keep(const WalPlace& place, const std::array<std::byte, kPageBytes>& page) {
+    place_ = place;
+    page_ = page;
     known_.store(1);
   }
 

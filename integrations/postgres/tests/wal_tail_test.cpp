@@ -242,5 +242,23 @@ TEST(WalTailTest, HalvesAreLeftOut) {
   EXPECT_EQ(written.back(), std::pair(at, kPageBytes)) << "a failed flush is forgotten";
 }
 
+// Other processes insert records into the last page while it is written, behind the end of what is to be flushed.
+TEST(WalTailTest, WhatIsInsertedBesideAWriteIsWrittenByTheNext) {
+  for (const std::size_t pages : {1, 2}) {
+    WalTail tail;
+    std::vector<std::byte> log(pages * kPageBytes, std::byte{1});
+    std::vector<std::byte> file(log.size());
+    const auto write = [&](const std::byte* source, std::size_t bytes, std::uint64_t offset) {
+      std::copy_n(source, bytes, &file[offset]);
+      log[log.size() - kPageBytes + 200] = std::byte{2};
+      return static_cast<ssize_t>(bytes);
+    };
+    const std::uint64_t last = log.size() - kPageBytes;
+    EXPECT_EQ(tail.write({1, 2, 0}, log.data(), log.size(), write), static_cast<ssize_t>(log.size()));
+    EXPECT_EQ(tail.write({1, 2, last}, &log[last], kPageBytes, write), static_cast<ssize_t>(kPageBytes));
+    EXPECT_EQ(file, log) << pages;
+  }
+}
+
 }  // namespace
 }  // namespace memlith_postgres::test
