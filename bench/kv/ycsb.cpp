@@ -103,7 +103,9 @@ class YcsbRun {
     };
     const auto phase_ns = static_cast<std::uint64_t>(arguments_.seconds * 1e9 / static_cast<double>(arguments_.rounds));
     std::vector<Side> sides;
-    MEMLITH_TOOL_TRY(measure_workers(all, {phase.threads, arguments_.rounds, phase_ns}, act, sides));
+    MEMLITH_TOOL_TRY(measure_workers(all, {phase.threads, arguments_.rounds, phase_ns}, seed_, act, sides));
+    seed_ += kThreadsMax;  // or the next workload would meet the records of this one, in the same order
+
     const std::string window = windows ? fmt::format(", window of {} ms", phase.window_ms) : "";
     const std::string records =
         phase.transaction_records > 1 ? fmt::format(", {} records a transaction", phase.transaction_records) : "";
@@ -234,6 +236,7 @@ class YcsbRun {
   const KvBenchArguments& arguments_;
   const ScratchFolder& scratch_;
   Values values_;
+  std::uint64_t seed_ = kSeed;
   std::vector<YcsbContender> contenders_;
 };
 
