@@ -46,14 +46,14 @@ std::vector<std::string> names_of(const std::vector<KvPeer>& peers) {
   return names;
 }
 
-MaybeFailure measure_workers(const std::vector<Contender*>& contenders, const PhaseLimits& limits, const Once& once,
-                             std::vector<Side>& sides) {
+MaybeFailure measure_workers(const std::vector<Contender*>& contenders, const PhaseLimits& limits, std::uint64_t seed,
+                             const Once& once, std::vector<Side>& sides) {
   std::vector<std::vector<Worker>> crews(contenders.size());
   sides.resize(contenders.size());
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     for (std::uint64_t thread = 0; thread < limits.threads; ++thread) {
       MEMLITH_TOOL_GET(auto session, contenders[i]->store->session());
-      crews[i].push_back({std::move(session), Random(kSeed + thread), {}});
+      crews[i].push_back({std::move(session), Random(seed + thread), {}});
     }
     sides[i].round = [&once, &contender = *contenders[i], &crew = crews[i]](std::size_t thread, std::uint64_t& ns) {
       return once(contender, crew[thread], ns);

@@ -41,8 +41,9 @@ struct Worker {
 };
 using Once = std::function<MaybeFailure(Contender& contender, Worker& worker, std::uint64_t& elapsed_ns)>;
 
-// `once` again and again by several threads, each side in phases of its own. Each side has its samples on return.
+// `once` again and again by several threads, each side in phases of its own. Each side has its samples on return. The
+// workers of all sides draw the same numbers, which begin with the seed.
 [[nodiscard]] MaybeFailure measure_workers(const std::vector<Contender*>& contenders, const PhaseLimits& limits,
-                                           const Once& once, std::vector<Side>& sides);
+                                           std::uint64_t seed, const Once& once, std::vector<Side>& sides);
 
 }  // namespace memlith::tool

@@ -9,6 +9,7 @@
 #include "cli/clock.hpp"
 #include "contender.hpp"
 #include "kit/try.hpp"
+#include "memory_limit.hpp"
 #include "records.hpp"
 
 namespace memlith::tool {
@@ -27,19 +28,28 @@ class DbBench {
   DbBench(const KvBenchArguments& arguments, const ScratchFolder& scratch)
       : arguments_(arguments), scratch_(scratch), values_(arguments.value_bytes) {}
 
-  // Reads do not depend on what was durable when, so the records are put unsynchronised and not timed.
-  [[nodiscard]] Result<Line> measure(const std::string& workload, DbContender& contender) {
+  // The records that are there were put unsynchronised and not timed: nothing depends on what was durable when.
+  [[nodiscard]] Result<Line> measure(const std::string& workload, DbContender& contender, const LimitMemory& limit) {
     const bool fills = workload.starts_with("fill");
-    contender.durability = fills ? KvDurability::sync : KvDurability::none;
+    const bool puts = fills || workload == "overwrite";
+    contender.durability = puts ? KvDurability::sync : KvDurability::none;
     contender.told = name_of(contender.durability);
-    MEMLITH_TOOL_TRY(contender.make(scratch_,
-                                    {.durability = contender.durability,
-                                     .bytes_expected = arguments_.records * (kTextKeyBytes + arguments_.value_bytes),
-                                     .backend = contender.backend}));
+    KvOptions options{.durability = fills ? KvDurability::sync : KvDurability::none,
+                      .bytes_expected = arguments_.records * (kTextKeyBytes + arguments_.value_bytes),
+                      .cache_bytes = arguments_.cgroup_mib / 2 << 20,
+                      .backend = contender.backend};
+    MEMLITH_TOOL_TRY(contender.make(scratch_, options));
     for (std::uint64_t i = 0; !fills && i < arguments_.records; ++i) {
       MEMLITH_TOOL_TRY(contender.session->put(decimal_key(i), value()));
     }
     if (!fills) MEMLITH_TOOL_TRY(contender.session->finish());
+    if (puts && !fills) {
+      if (!contender.backend.device.empty()) return tool_failure(MEMLITH_INVALID, "overwrite is of files only");
+      MEMLITH_TOOL_TRY(contender.close());
+      options.durability = contender.durability;
+      MEMLITH_TOOL_TRY(contender.open(scratch_, options));
+    }
+    MEMLITH_TOOL_TRY(limit());
     Random random(kSeed);
     std::uint64_t next = 0;
     const bool in_order = workload.ends_with("seq");
@@ -48,7 +58,7 @@ class DbBench {
     std::array<Side, 1> sides;
     sides[0].round = [&](std::size_t, std::uint64_t& elapsed_ns) {
       if (scans) return scan(contender, next, elapsed_ns);
-      return fills ? put(contender, number(), elapsed_ns) : get(contender, number(), elapsed_ns);
+      return puts ? put(contender, number(), elapsed_ns) : get(contender, number(), elapsed_ns);
     };
     const auto ns = static_cast<std::uint64_t>(arguments_.seconds * 1e9);
     MEMLITH_TOOL_TRY(arguments_.rounds > 0 ? measure_in_turns(sides, {arguments_.rounds, 0})
@@ -58,7 +68,9 @@ class DbBench {
     Line line = contender.line("dbbench", workload);
     line.does = contender.peer.sync_text;
     line.found = {{"backend", contender.backend.name}};
-    line.requested = {{"records", arguments_.records}, {"value_bytes", arguments_.value_bytes}};
+    line.requested = {{"records", arguments_.records},
+                      {"value_bytes", arguments_.value_bytes},
+                      {"cgroup_mib", arguments_.cgroup_mib}};
     const std::uint64_t each = scans ? std::min(kReadAtOnce, arguments_.records) : 1;
     line.repetitions.push_back(repetition_of(sides[0], static_cast<double>(each)));
     for (std::uint64_t& sample_ns : line.repetitions.back().samples_ns) sample_ns /= each;
@@ -126,13 +138,21 @@ MaybeFailure run_dbbench(const KvBenchArguments& arguments) {
   const std::uint64_t bytes = arguments.records * (arguments.value_bytes + kTextKeyBytes) * kDbSpaceFactor;
   MEMLITH_TOOL_TRY(require_space(scratch.path(), bytes + kStoreSlackBytes));
   print_heading(arguments.format, arguments.folder,
-                fmt::format("{} records, keys of 16 bytes, values of {} bytes; fills are synchronous",
-                            arguments.records, arguments.value_bytes));
+                fmt::format("{} records, keys of 16 bytes, values of {} bytes; fills are synchronous{}",
+                            arguments.records, arguments.value_bytes, memory_text(arguments.cgroup_mib)));
   DbBench bench(arguments, scratch);
   for (const std::string& workload : arguments.workloads) {
     std::vector<Line> lines;
     for (DbContender& contender : contenders) {
-      MEMLITH_TOOL_GET(Line line, bench.measure(workload, contender));
+      if (arguments.cgroup_mib > 0) {
+        MEMLITH_TOOL_TRY(with_limited_memory(arguments.cgroup_mib << 20, [&](const LimitMemory& limit) -> MaybeFailure {
+          MEMLITH_TOOL_GET(Line line, bench.measure(workload, contender, limit));
+          print_lines(arguments.format, workload, {std::move(line)}, "memlith");
+          return {};
+        }));
+        continue;
+      }
+      MEMLITH_TOOL_GET(Line line, bench.measure(workload, contender, [] { return MaybeFailure(); }));
       lines.push_back(std::move(line));
     }
     print_lines(arguments.format, workload, lines, "memlith");

@@ -42,7 +42,9 @@ struct KvBenchArguments {
   std::string distribution = "uniform";
   std::vector<std::uint64_t> windows_ms{1000};
   std::uint64_t window_mib = 16;
-  std::uint64_t memory_mib = 0;                      // 0: as much as there is
+  std::uint64_t memory_mib = 0;  // 0: as much as there is
+  std::uint64_t cgroup_mib = 0;  // of all memory of a side, page cache included; 0: no limit
+  std::vector<std::uint64_t> transaction_records{1};
   std::uint64_t flush_delay_us = 0;                  // added to each flush of all sides
   std::vector<std::uint64_t> recovery_log_mib = {};  // not empty: opening is measured, and nothing else
   // kvcalls
@@ -75,5 +77,6 @@ struct KvBenchArguments {
 [[nodiscard]] MaybeFailure run_kvcalls(const KvBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_applog(const KvBenchArguments& arguments);
 [[nodiscard]] MaybeFailure run_processes(const KvBenchArguments& arguments);
+[[nodiscard]] MaybeFailure run_invariant(const KvBenchArguments& arguments);  // of one side, until it is killed
 
 }  // namespace memlith::tool

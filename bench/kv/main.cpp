@@ -12,6 +12,7 @@
 #include "cli/cli_words.hpp"
 #include "kv_bench.hpp"
 #include "memlith/memlith.h"
+#include "peers/peer.hpp"
 #include "ycsb.hpp"
 
 namespace memlith::tool {
@@ -19,6 +20,9 @@ namespace memlith::tool {
 namespace {
 
 constexpr std::uint64_t kMany = 1'000'000'000;
+constexpr const char* kCgroupHelp =
+    "All memory of each side, page cache included, once its records are there: each has a process and a memory control "
+    "group of its own, as root, and caches of half of it; 0: no limit";
 constexpr const char* kPeerSides = "leveldb, kyoto-tree-tran, sqlite, lmdb, rocksdb, berkeleydb, wiredtiger";
 
 using Arguments = KvBenchArguments;
@@ -134,8 +138,9 @@ void add_heap_suites(CLI::App& app, CommandLine& line) {
 
 void add_ycsb(CLI::App& app, CommandLine& line) {
   Suite(app, line, "ycsb", "The kv store beside other key-value stores", run_ycsb,
-        std::string("memlith, memlith-wait (sync: weak commits that are waited for), memlith-no-durability, "
-                    "memlith-memtable (a skip list in a region), ") +
+        std::string("memlith, memlith-wait (sync: weak commits that are waited for), memlith-group (the same, for the "
+                    "end of their window; only if it is named), memlith-no-durability, memlith-memtable (a skip list "
+                    "in a region), ") +
             kPeerSides,
         {.workloads = {"write", "read", "scan", "a", "b", "c", "d", "e", "f"},
          .durability = "relaxed",
@@ -154,6 +159,9 @@ void add_ycsb(CLI::App& app, CommandLine& line) {
       .number("--window-mib", &Arguments::window_mib, 1, 1 << 20, "The window ends earlier after so much log")
       .number("--memory-mib", &Arguments::memory_mib, 0, 1 << 24,
               "Memory of each side for its data: memlith's limit, the others' caches; 0: enough for all")
+      .number("--cgroup-mib", &Arguments::cgroup_mib, 0, 1 << 24, kCgroupHelp)
+      .number("--transaction-records", &Arguments::transaction_records, 1, 1000,
+              "Records that an update, an insert or a modify changes as one transaction; or several: 1,4,16")
       .number("--flush-delay-us", &Arguments::flush_delay_us, 0, 60'000'000,
               "A slower disk: so much longer takes each flush of all sides")
       .number("--recovery-log-mib", &Arguments::recovery_log_mib, 1, 1 << 17,
@@ -161,17 +169,22 @@ void add_ycsb(CLI::App& app, CommandLine& line) {
               "much log; or several: 64,256")
       .number("--rounds", &Arguments::rounds, 1, 1000, "Turns of each side in a workload")
       .seconds()
-      .number("--threads", &Arguments::threads, 1, 64, "Threads; or several: 1,2,4");
+      .number("--threads", &Arguments::threads, 1, kThreadsMax, "Threads; or several: 1,2,4");
 }
 
 void add_dbbench(CLI::App& app, CommandLine& line) {
-  const std::vector<std::string> workloads{"fillseq", "fillrandom", "readseq", "readrandom"};
+  const std::vector<std::string> known{"fillseq", "fillrandom", "overwrite", "readseq", "readrandom"};
   Suite(app, line, "dbbench", "Fills and reads of small records, with and without an application log", run_dbbench,
         std::string("memlith-log (an application log before the kv store), memlith (the kv store alone), ") +
             kPeerSides,
-        {.workloads = workloads, .backends = {"file", "file-uring"}, .records = 100'000, .seconds = 5})
-      .word("--workloads", &Arguments::workloads, workloads, "What is done")
+        {.workloads = {"fillseq", "fillrandom", "readseq", "readrandom"},
+         .backends = {"file", "file-uring"},
+         .records = 100'000,
+         .seconds = 5})
+      .word("--workloads", &Arguments::workloads, known,
+            "What is done; overwrite: durable puts of records that are there")
       .backends()
+      .number("--cgroup-mib", &Arguments::cgroup_mib, 0, 1 << 24, kCgroupHelp)
       .number("--records", &Arguments::records, 10, kMany, "Records that are there, or that are filled")
       .value_bytes()
       .seconds()
@@ -210,6 +223,12 @@ void add_applog(CLI::App& app, CommandLine& line) {
       .seconds("Of each side in a line");
 }
 
+void add_invariant(CLI::App& app, CommandLine& line) {
+  Suite(app, line, "invariant", "Transactions that keep an order, for a rig that cuts the power (./dev soak invariant)",
+        run_invariant, std::string("memlith, ") + kPeerSides, {})
+      .value_bytes();
+}
+
 void add_processes(CLI::App& app, CommandLine& line) {
   const std::vector<std::string> workloads{"get", "put", "weak-put"};
   Suite(app, line, "processes", "A kv store that several processes have open, beside LMDB, SQLite and redb",
@@ -246,6 +265,7 @@ int run(int count, char** words) {
   add_kvcalls(app, line);
   add_applog(app, line);
   add_processes(app, line);
+  add_invariant(app, line);
   return parse_and_run(app, count, words, line.run, line.format);
 }
 

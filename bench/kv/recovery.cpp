@@ -15,18 +15,18 @@ namespace memlith::tool {
 
 namespace {
 
-constexpr std::uint64_t kFilesFactor = 6;
+constexpr std::uint64_t kFilesFactor = 3;
 constexpr std::uint64_t kFillBatch = 1000;  // records of a transaction while the store is filled
 
 class RecoveryRun {
  public:
-  RecoveryRun(const KvBenchArguments& arguments, std::string path, std::uint64_t log_bytes)
-      : arguments_(arguments), path_(std::move(path)), log_bytes_(log_bytes), value_(arguments.value_bytes, 'v') {}
+  RecoveryRun(const KvBenchArguments& arguments, std::string path)
+      : arguments_(arguments), path_(std::move(path)), value_(arguments.value_bytes, 'v') {}
 
-  [[nodiscard]] MaybeFailure fill() const {
+  [[nodiscard]] MaybeFailure fill(std::uint64_t log_bytes) const {
     OpenedKv open;
     // Room for the wanted bytes, so that no checkpoint is needed before they are there.
-    MEMLITH_TOOL_TRY(open.open(path_, {.create = true, .log_bytes = log_bytes_ + log_bytes_ / 4 + 32 * kMiB}));
+    MEMLITH_TOOL_TRY(open.open(path_, {.create = true, .log_bytes = log_bytes + log_bytes / 4 + 32 * kMiB}));
     for (std::uint64_t i = 0; i < arguments_.records;) {
       if (interrupted()) return interrupted_failure();
       const std::uint64_t end = std::min(arguments_.records, i + kFillBatch);
@@ -40,19 +40,19 @@ class RecoveryRun {
     return {};
   }
   // Random updates at full speed, none of which a checkpoint brings home, until the log has as much as wanted.
-  [[nodiscard]] MaybeFailure crash() const {
-    return in_a_killed_process([this]() -> MaybeFailure {
+  [[nodiscard]] MaybeFailure crash(std::uint64_t log_bytes) const {
+    return in_a_killed_process([this, log_bytes]() -> MaybeFailure {
       OpenedKv open;
       MEMLITH_TOOL_TRY(open.open(path_, {.manual_checkpoint = true}));
       Random random(kSeed);
       for (std::uint64_t i = 0;; ++i) {
-        if (i % kFillBatch == 0 && open.store->info().log_used_bytes >= log_bytes_) return {};
+        if (i % kFillBatch == 0 && open.store->info().log_used_bytes >= log_bytes) return {};
         const std::string key = scattered_key(random.below(arguments_.records));
         MEMLITH_TOOL_TRY(commit(open, [&](KvTransaction& txn) { return txn.put(open.map, key, value_); }));
       }
     });
   }
-  [[nodiscard]] Result<Line> measure(const std::string& workload) const {
+  [[nodiscard]] Result<Line> measure(const std::string& workload, std::uint64_t log_mib) const {
     MEMLITH_TOOL_TRY(drop_page_cache(path_));
     OpenedKv open;
     const std::uint64_t start = now_ns();
@@ -79,7 +79,7 @@ class RecoveryRun {
     line.requested = {{"records", arguments_.records},
                       {"value_bytes", arguments_.value_bytes},
                       {"data_bytes", info.pages * info.page_bytes}};
-    line.found = {{"log_mib", workload == "after-crash" ? log_bytes_ / kMiB : 0},
+    line.found = {{"log_mib", log_mib},
                   {"open_ms", rounded(seconds_of(opened - start) * 1e3)},
                   {"first_get_us", rounded(seconds_of(read - opened) * 1e6)}};
     return line;
@@ -96,7 +96,6 @@ class RecoveryRun {
 
   const KvBenchArguments& arguments_;
   std::string path_;
-  std::uint64_t log_bytes_;
   std::string value_;
 };
 
@@ -105,16 +104,16 @@ class RecoveryRun {
 MaybeFailure run_recovery(const KvBenchArguments& arguments) {
   MEMLITH_TOOL_GET(const ScratchFolder scratch, ScratchFolder::make(arguments.folder));
   const std::uint64_t data_bytes = arguments.records * (arguments.value_bytes + kTextKeyBytes) * kFilesFactor;
+  const std::uint64_t log_mib_max = std::ranges::max(arguments.recovery_log_mib);
+  MEMLITH_TOOL_TRY(require_space(scratch.path(), data_bytes + 2 * log_mib_max * kMiB + kStoreSlackBytes));
+  const RecoveryRun run(arguments, scratch.path_of("store"));
+  MEMLITH_TOOL_TRY(run.fill(log_mib_max * kMiB));
   std::string title = fmt::format("opening {} records", arguments.records);
   for (const std::uint64_t log_mib : arguments.recovery_log_mib) {
-    MEMLITH_TOOL_TRY(require_space(scratch.path(), data_bytes + 2 * log_mib * kMiB + kStoreSlackBytes));
-    const RecoveryRun run(arguments, scratch.path_of("store"), log_mib * kMiB);
-    MEMLITH_TOOL_TRY(run.fill());
-    MEMLITH_TOOL_GET(const Line clean, run.measure("clean"));
-    MEMLITH_TOOL_TRY(run.crash());
-    MEMLITH_TOOL_GET(const Line crashed, run.measure("after-crash"));
+    MEMLITH_TOOL_GET(const Line clean, run.measure("clean", 0));
+    MEMLITH_TOOL_TRY(run.crash(log_mib * kMiB));
+    MEMLITH_TOOL_GET(const Line crashed, run.measure("after-crash", log_mib));
     print_lines(arguments.format, std::exchange(title, {}), {clean, crashed}, "memlith");
-    scratch.remove("store");
   }
   return {};
 }

@@ -165,7 +165,7 @@ class HeapRun {
     };
     const auto phases = static_cast<std::uint64_t>(std::max(1.0, arguments_.seconds * 1e9 / kPhaseNs));
     std::vector<Side> sides;
-    MEMLITH_TOOL_TRY(measure_workers(all, {threads, phases, kPhaseNs}, once, sides));
+    MEMLITH_TOOL_TRY(measure_workers(all, {threads, phases, kPhaseNs}, kSeed, once, sides));
     std::vector<Line> lines;
     for (std::size_t i = 0; i < sides.size(); ++i) {
       lines.push_back(line_of(contenders_[i], "replace"));

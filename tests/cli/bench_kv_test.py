@@ -3,7 +3,7 @@
 durable it is, and holds what it should (the program compares that itself). No test looks at a time; the counts of
 metadata, of space, and of bytes that are logged are promises, and are tested.
 
-Usage: bench_kv_test.py MEMLITH_KV_BENCH FOLDER_OF_BENCH [Heap | Ycsb | Calls | AppLog]
+Usage: bench_kv_test.py MEMLITH_KV_BENCH FOLDER_OF_BENCH [Heap | Ycsb | DbBench | Calls | AppLog | Processes]
 """
 import json
 import os
@@ -191,6 +191,63 @@ class Ycsb(Bench):
                          "--window-ms", "1,100", "--sides", "memlith,memlith-no-durability", "--window-mib", "64")
         self.assertEqual([(row["side"], row.get("window_ms")) for row in rows],
                          [("memlith", 1), ("memlith-no-durability", None), ("memlith", 100)])
+        self.assertEqual(["weak_wait_max_ms" in row for row in rows], [True, False, True])
+
+    def test_how_long_weak_commits_wait(self):
+        """Each window is counted anew; so few updates become durable at its end only. The limits are lower ones."""
+        rows = self.rows("--workloads", "b", "--records", "300", "--seconds", "0.5", "--rounds", "1",
+                         "--window-ms", "100,1,20", "--window-mib", "4096", "--sides", "memlith")
+        for row in rows:
+            waits = [row[f"weak_wait_{name}_ms"] for name in ("p50", "p99", "max")]
+            self.assertEqual(waits, sorted(waits))
+            self.assertGreaterEqual(waits[2], 0.9 * row["window_ms"], row)
+        self.assertLess(rows[1]["weak_wait_p50_ms"], rows[0]["weak_wait_max_ms"])  # nothing is left of the one before
+
+    def test_waiting_for_the_end_of_the_window(self):
+        """A transaction of memlith-group becomes durable with its window, and hurries no flush."""
+        rows = self.rows("--workloads", "write", "--records", "100", "--seconds", "0.2", "--rounds", "1",
+                         "--durability", "sync", "--sides", "memlith,memlith-group", "--window-ms", "40", "--threads",
+                         "1,100")
+        self.assertEqual([(row["threads"], row["side"], row.get("window_ms")) for row in rows],
+                         [(threads, *side) for threads in (1, 100)
+                          for side in (("memlith", None), ("memlith-group", 40))])
+        self.assertGreaterEqual(rows[1]["p50_us"], 36_000)
+
+    def test_long_transactions(self):
+        """All sides have transactions that only write; some have none that read as well."""
+        rows = self.rows("--workloads", "write,read,modify", "--records", "300", "--seconds", "0.01", "--rounds", "1",
+                         "--durability", "both", "--threads", "2", "--transaction-records", "1,5")
+        sides = {records: {(row["workload"], row["side"], row["durability"]) for row in rows
+                           if row["transaction_records"] == records} for records in (1, 5)}
+        without = ("leveldb", "rocksdb")
+        self.assertEqual(sides[5], {key for key in sides[1]
+                                    if key[0] == "write" or (key[0] == "modify" and key[1] not in without)})
+        for row in rows:
+            self.assertEqual("aborts" in row, row["workload"] == "modify" or row["transaction_records"] == 5, row)
+
+    def test_what_a_long_transaction_logs(self):
+        rows = self.rows("--workloads", "write,modify", "--records", "20000", "--seconds", "0.3", "--rounds", "1",
+                         "--sides", "memlith", "--window-ms", "5", "--transaction-records", "1,16")
+        logged = [row["logged_bytes_per_op"] for row in rows]
+        self.assertEqual(len(logged), 4)
+        for one, many in (logged[:2], logged[2:]):
+            self.assertGreater(many, 8 * one, logged)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer's memory is no side's")
+    def test_little_memory(self):
+        """Each side has a process of its own, which is killed, or not even begun, where it needs more."""
+        words = ["--workloads", "write,read", "--records", "20000", "--seconds", "0.05", "--rounds", "1", "--sides",
+                 "memlith,lmdb"]
+        done = self.run_it(*words, "--cgroup-mib", "1")
+        if "control group" in done.stderr:
+            self.skipTest("this takes root and memory control groups")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "memory cannot be limited to 1 MiB|needs more than 1 MiB")
+        rows = self.rows(*words, "--cgroup-mib", "64")
+        self.assertEqual([(row["side"], row["workload"]) for row in rows],
+                         [(side, workload) for side in dict.fromkeys(row["side"] for row in rows)
+                          for workload in ("write", "read")])
+        self.assertEqual({row["cgroup_mib"] for row in rows}, {64})
 
     def test_a_slower_disk_is_slower_for_all(self):
         """Every side that is durable waits for the flush that is slower. The limit is a lower one: load cannot break
@@ -221,6 +278,31 @@ class Ycsb(Bench):
             done = self.run_it(*words)
             self.assertEqual(done.returncode, 1)
             self.assertIn(told, done.stderr)
+
+
+class DbBench(Bench):
+    SUITE = ["dbbench"]
+    SMALL = ["--records", "2000", "--seconds", "0.02", "--backends", "file"]
+    WORKLOADS = ["fillseq", "fillrandom", "overwrite", "readseq", "readrandom"]
+
+    def test_every_workload_of_every_side(self):
+        rows = self.rows(*self.SMALL, "--workloads", ",".join(self.WORKLOADS))
+        sides = [row["side"] for row in rows if row["workload"] == "fillseq"]
+        self.assertEqual(sides[:2], ["memlith-log", "memlith"])
+        self.assertEqual([(row["workload"], row["side"]) for row in rows],
+                         [(workload, side) for workload in self.WORKLOADS for side in sides])
+        for row in rows:
+            self.assertEqual(row["durability"], "none" if row["workload"].startswith("read") else "sync")
+
+    @unittest.skipIf(SANITIZED, "a sanitizer's memory is no side's")
+    def test_little_memory(self):
+        words = [*self.SMALL, "--workloads", "overwrite,readrandom", "--sides", "memlith-log,memlith"]
+        if "control group" in self.run_it(*words, "--cgroup-mib", "128").stderr:
+            self.skipTest("this takes root and memory control groups")
+        rows = self.rows(*words, "--cgroup-mib", "128")
+        self.assertEqual([(row["workload"], row["side"], row["cgroup_mib"]) for row in rows],
+                         [(workload, side, 128) for workload in ("overwrite", "readrandom")
+                          for side in ("memlith-log", "memlith")])
 
 
 class Calls(Bench):

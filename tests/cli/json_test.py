@@ -185,7 +185,7 @@ class Fields(unittest.TestCase):
         self.check_kv_bench("threads", *short, "--keys", "20", "--threads", "1", "--durability", "sync")
         self.check_kv_bench("allocate", "--rounds", "2", "--trace-mib", "1")
         self.check_kv_bench("open", "--heap-mib", "16", "--blocks", "5000", "--repetitions", "1")
-        self.check_kv_bench("ycsb", *short, "--records", "50", "--workloads", "f")
+        self.check_kv_bench("ycsb", *short, "--records", "50", "--workloads", "f", "--window-ms", "1,2")
         self.check_kv_bench("ycsb", "--records", "50", "--recovery-log-mib", "1")
         self.check_kv_bench("applog", *short, "--rounds", "1", "--bytes", "100", "--threads", "1", "--log-mib", "1")
         self.check_kv_bench("kvcalls", *short, "--records", "1000", "--repetitions", "1")

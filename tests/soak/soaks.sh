@@ -4,7 +4,7 @@
 soaks=(persist crash power dax sqlite-suite sqlite-python sqlite-sqlalchemy sqlite-django sqlite-clients
   sqlite-diskcache sqlite-shared sqlite-servers sqlite-exploration tracking python steps redis redis-cluster
   redis-suite valkey rocksdb rocksdb-suite postgres postgres-17 postgres-suite replica openraft addresses run-suites
-  copy archive shared bbolt-suite etcd etcd-suite guests)
+  copy archive shared bbolt-suite etcd etcd-suite guests invariant)
 
 # The packages that a soak needs beside those of the build.
 need_for_soak() {
@@ -14,6 +14,7 @@ need_for_soak() {
       need "${packages_power[@]}" || return
       if has --count-records "${@:2}"; then need "${packages_kv[@]}"; fi
       ;;
+    invariant) need "${packages_kv[@]}" e2fsprogs ;;
     crash) if has --plot "${@:2}"; then need "${packages_plot[@]}"; fi ;;
     sqlite-suite) need "${packages_sqlite_suite[@]}" ;;
     sqlite-sqlalchemy | sqlite-django | sqlite-diskcache) need "${packages_pypi[@]}" ;;
@@ -221,6 +222,13 @@ soak_power() {
   "$bin/power_soak" "$@"
 }
 
+# Stores that flush nothing on a disk that loses: memlith's weak commits keep x < y, others may not.
+soak_invariant() {
+  build_preset release memlith_kv_bench power_disk || return
+  python3 -B "$root/tests/power/rig/invariant_soak.py" --program "$bin/memlith-kv-bench" --bin "$bin" \
+    --work "$root/build/invariant" "$@"
+}
+
 soak_rocksdb_suite() {
   build_preset release memlith_rocksdb || return
   python3 -B "$root/integrations/rocksdb/tests/suite/run_suite.py" \
@@ -302,7 +310,7 @@ cmd_soak() {
     sqlite-*) soak_sqlite "${name#sqlite-}" "${@:2}" ;;
     power | dax | redis | redis-cluster | redis-suite | valkey | rocksdb | rocksdb-suite | postgres | postgres-17 | \
       postgres-suite | replica | openraft | tracking | python | steps | addresses | run-suites | copy | archive | \
-      shared | bbolt-suite | etcd | etcd-suite | guests)
+      shared | bbolt-suite | etcd | etcd-suite | guests | invariant)
       "soak_${name/-/_}" "${@:2}" ;;
     *)
       build_preset release || return

@@ -92,13 +92,18 @@ class BerkeleySession final : public KvSession {
     if (found) value.assign(value_.text());
     return code == DB_NOTFOUND ? MaybeFailure() : db_result(code, "get");
   }
-  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+  MaybeFailure modify(std::span<const KvPair> pairs, std::string& seen, bool& found) override {
     return change([&](DB_TXN* transaction) {
-      DBT name = db_text(key);
-      const int code = db_->get(db_, transaction, &name, value_.item(), DB_RMW);
-      found = code == 0;
-      if (found) seen.assign(value_.text());
-      return found || code == DB_NOTFOUND ? put_in(transaction, key, value) : code;
+      int code = 0;
+      found = true;
+      for (std::size_t i = 0; i < pairs.size() && code == 0; ++i) {
+        DBT name = db_text(pairs[i].first);
+        code = db_->get(db_, transaction, &name, value_.item(), DB_RMW);
+        if (code == 0) seen.assign(value_.text());
+        found = found && code == 0;
+        if (code == 0 || code == DB_NOTFOUND) code = put_in(transaction, pairs[i].first, pairs[i].second);
+      }
+      return code;
     });
   }
   [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return aborts_; }

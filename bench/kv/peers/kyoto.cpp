@@ -75,11 +75,15 @@ class KyotoSession final : public KvSession {
     if (!found && store_.db().error() != kyotocabinet::BasicDB::Error::NOREC) return store_.failed("get");
     return {};
   }
-  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+  MaybeFailure modify(std::span<const KvPair> pairs, std::string& seen, bool& found) override {
     return store_.change([&](kyotocabinet::TreeDB& db) {
-      found = db.get(std::string(key), &seen);
-      return (found || db.error() == kyotocabinet::BasicDB::Error::NOREC) &&
-             db.set(key.data(), key.size(), value.data(), value.size());
+      found = true;
+      return std::ranges::all_of(pairs, [&](const KvPair& pair) {
+        const bool there = db.get(pair.first, &seen);
+        found = found && there;
+        return (there || db.error() == kyotocabinet::BasicDB::Error::NOREC) &&
+               db.set(pair.first.data(), pair.first.size(), pair.second.data(), pair.second.size());
+      });
     });
   }
   [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return 0; }  // writers wait for each other

@@ -84,14 +84,21 @@ class LmdbSession final : public KvSession {
       return code == MDB_NOTFOUND ? MDB_SUCCESS : code;
     });
   }
-  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+  MaybeFailure modify(std::span<const KvPair> pairs, std::string& seen, bool& found) override {
     return lmdb_change(env_, [&](MDB_txn* transaction) {
-      MDB_val name = lmdb_value(key);
-      MDB_val content{};
-      const int code = ::mdb_get(transaction, table_, &name, &content);
-      found = code == MDB_SUCCESS;
-      if (found) seen.assign(text_of(content));
-      return found || code == MDB_NOTFOUND ? lmdb_put(transaction, table_, key, value) : code;
+      int code = MDB_SUCCESS;
+      found = true;
+      for (std::size_t i = 0; i < pairs.size() && code == MDB_SUCCESS; ++i) {
+        MDB_val name = lmdb_value(pairs[i].first);
+        MDB_val content{};
+        code = ::mdb_get(transaction, table_, &name, &content);
+        if (code == MDB_SUCCESS) seen.assign(text_of(content));
+        found = found && code == MDB_SUCCESS;
+        if (code == MDB_SUCCESS || code == MDB_NOTFOUND) {
+          code = lmdb_put(transaction, table_, pairs[i].first, pairs[i].second);
+        }
+      }
+      return code;
     });
   }
   [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return 0; }  // writers wait for each other
@@ -199,6 +206,7 @@ class LmdbStore final : public KvStore {
     const unsigned flags = options.durability == KvDurability::sync ? 0 : MDB_NOSYNC;
     MEMLITH_TOOL_TRY(lmdb_result(::mdb_env_create(&env_), "create"));
     MEMLITH_TOOL_TRY(lmdb_result(::mdb_env_set_mapsize(env_, map_bytes), "mapsize"));
+    MEMLITH_TOOL_TRY(lmdb_result(::mdb_env_set_maxreaders(env_, kThreadsMax + 100), "maxreaders"));
     MEMLITH_TOOL_TRY(lmdb_result(::mdb_env_set_maxdbs(env_, kLmdbMapsMax), "maxdbs"));
     return lmdb_result(::mdb_env_open(env_, options.folder.c_str(), flags, kLmdbFileMode), "open");
   }

@@ -19,7 +19,8 @@ class LoggedStore final : public KvStore {
   [[nodiscard]] MaybeFailure open(const KvOptions& options) {
     waits_ = options.durability == KvDurability::sync;
     MEMLITH_TOOL_GET(const std::string place, options.backend.make_place(options.folder + "/store"));
-    MEMLITH_TOOL_TRY(opened_.open(place, {.create = true, .io = options.backend.io}));
+    MEMLITH_TOOL_TRY(opened_.open(place,
+                                  {.create = true, .memory_max_bytes = options.cache_bytes, .io = options.backend.io}));
     const AppLogOptions log{.create = true, .when_full = WhenFull::block, .size = kLoggedBytes};
     MEMLITH_TOOL_GET(log_, checked(AppLog::open(*opened_.store, "log", log), "opening a log"));
     mover_.start(*opened_.store, *log_, *opened_.kv, [this](KvTransaction& txn, const LogEntry& entry) {

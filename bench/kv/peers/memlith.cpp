@@ -116,15 +116,16 @@ class MemlithWithoutCalls final : public MemlithCalls {
   }
 };
 
-enum class Variant : std::uint8_t { plain, waiting, is_volatile, without_calls };
+enum class Variant : std::uint8_t { plain, waiting, group, is_volatile, without_calls };
 
 template <Variant kVariant>
 class MemlithStore final : public KvStore {
  public:
   [[nodiscard]] MaybeFailure open(const KvOptions& options) {
     const bool sync = options.durability == KvDurability::sync;
-    waits_ = sync && kVariant == Variant::waiting;
-    durability_ = sync && !waits_ ? Durability::sync : Durability::weak;
+    if (sync && kVariant == Variant::waiting) waiting_ = Waiting::hurrying;
+    if (sync && kVariant == Variant::group) waiting_ = Waiting::told;
+    durability_ = sync && waiting_ == Waiting::none ? Durability::sync : Durability::weak;
     MEMLITH_TOOL_GET(const std::string place, options.backend.make_place(options.folder + "/store"));
     const StoreOptions store{.create = true, .memory_max_bytes = options.cache_bytes, .io = options.backend.io};
     return opened_.open(place, store, kVariant == Variant::is_volatile);
@@ -149,6 +150,11 @@ class MemlithStore final : public KvStore {
       counts.data_bytes = (info->pages - info->free_pages) * info->page_bytes;
       counts.records = info->records;
     }
+    if (const auto stats = opened_.store->stats()) {
+      counts.weak_wait_p50_ns = stats->kv_weak_wait_p50_ns;
+      counts.weak_wait_p99_ns = stats->kv_weak_wait_p99_ns;
+      counts.weak_wait_max_ns = stats->kv_weak_wait_max_ns;
+    }
     return counts;
   }
   MaybeFailure set_window(std::uint64_t ms, std::uint64_t bytes) override {
@@ -156,11 +162,11 @@ class MemlithStore final : public KvStore {
   }
 
  private:
-  KvUse use_of(KvMap map) { return {&*opened_.store, &*opened_.kv, map, durability_, waits_}; }
+  KvUse use_of(KvMap map) { return {&*opened_.store, &*opened_.kv, map, durability_, waiting_}; }
 
   OpenedKv opened_;
   Durability durability_ = Durability::weak;
-  bool waits_ = false;
+  Waiting waiting_ = Waiting::none;
 };
 
 }  // namespace
@@ -200,13 +206,17 @@ MaybeFailure MemlithSession::remove(std::string_view key) {
   });
 }
 
-MaybeFailure MemlithSession::modify(std::string_view key, std::string_view value, std::string& seen, bool& found) {
+MaybeFailure MemlithSession::modify(std::span<const KvPair> pairs, std::string& seen, bool& found) {
   return change([&]() -> memlith::Result<void> {
-    const auto there = writer_.find(use_.map, key);
-    if (!there) return there.error();
-    found = there->has_value();
-    if (found) seen.assign(**there);
-    return writer_.put(use_.map, key, value);
+    found = true;
+    for (const auto& [key, value] : pairs) {
+      const auto there = writer_.find(use_.map, key);
+      if (!there) return there.error();
+      if (there->has_value()) seen.assign(**there);
+      found = found && there->has_value();
+      if (auto put = writer_.put(use_.map, key, value); !put) return put;
+    }
+    return {};
   });
 }
 
@@ -252,6 +262,13 @@ KvPeer memlith_side() {
 KvPeer waiting_side() {
   const std::string text = "each operation is a transaction with a weak commit, and waits for its ticket";
   return {"memlith-wait", memlith_version(), text, text, open_as<MemlithStore<Variant::waiting>>};
+}
+
+KvPeer group_side() {
+  const std::string text =
+      "each operation is a transaction with a weak commit, and waits until it hears that it is durable, which does not "
+      "hurry the window";
+  return {"memlith-group", memlith_version(), text, text, open_as<MemlithStore<Variant::group>>};
 }
 
 KvPeer volatile_side() {

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <functional>
+#include <future>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -24,13 +26,16 @@ struct OpenedKv {
   [[nodiscard]] MaybeFailure open(const std::string& path, const StoreOptions& options, bool is_volatile = false);
 };
 
+// For each weak commit: not at all; for its ticket, which hurries its flush; or until it is told, which does not.
+enum class Waiting : std::uint8_t { none, hurrying, told };
+
 // A kv store of memlith as a session uses it.
 struct KvUse {
   Store* store = nullptr;
   Kv* kv = nullptr;
   KvMap map = 0;
   Durability durability = Durability::weak;
-  bool waits = false;  // each weak commit is waited for
+  Waiting waiting = Waiting::none;
 
   // `act` in one transaction, which is `txn` begun again; once more if another one was in its way, which is counted.
   template <class Act>
@@ -45,7 +50,12 @@ struct KvUse {
   }
   [[nodiscard]] MaybeFailure commit(KvTransaction& txn) const {
     const auto ticket = txn.commit(durability);
-    if (!ticket || !waits) return failure_of(ticket, "committing");
+    if (!ticket || waiting == Waiting::none) return failure_of(ticket, "committing");
+    if (waiting == Waiting::hurrying) return failure_of(store->wait(*ticket), "waiting for a commit");
+    const auto told = std::make_shared<std::promise<std::int32_t>>();
+    const auto asked = kv->on_durable(*ticket, [told](std::int32_t code) { told->set_value(code); });
+    MEMLITH_TOOL_TRY(failure_of(asked, "asking for a commit"));
+    if (told->get_future().get() == MEMLITH_OK) return {};
     return failure_of(store->wait(*ticket), "waiting for a commit");
   }
   // A transaction that is to be begun again.
@@ -64,7 +74,7 @@ class MemlithSession : public KvSession {
   MaybeFailure put_all(std::span<const KvPair> pairs) override;
   MaybeFailure remove(std::string_view key) override;
   MaybeFailure get(std::string_view key, std::string& value, bool& found) override;
-  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override;
+  MaybeFailure modify(std::span<const KvPair> pairs, std::string& seen, bool& found) override;
   [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return aborts_; }
   MaybeFailure scan(std::string_view from, std::uint64_t count, const Visit& visit) override;
   MaybeFailure finish() override { return failure_of(use_.kv->persist(), "persisting"); }

@@ -23,21 +23,7 @@ class MemtableSession final : public KvSession {
     return change({&key, 1}, [value](std::size_t, std::optional<std::string>& content) { content.emplace(value); });
   }
   MaybeFailure put_all(std::span<const KvPair> pairs) override {
-    std::vector<const KvPair*> order;
-    for (const KvPair& each : pairs) order.push_back(&each);
-    std::ranges::stable_sort(order, {}, &KvPair::first);
-    std::vector<std::string_view> keys;
-    std::vector<std::string_view> values;
-    for (const KvPair* const each : order) {
-      if (keys.empty() || keys.back() != each->first) {
-        keys.push_back(each->first);
-        values.push_back(each->second);
-      }
-      values.back() = each->second;  // of several with the same key, the last
-    }
-    return change(keys, [&values](std::size_t place, std::optional<std::string>& content) {
-      content.emplace(values[place]);
-    });
+    return change_all(pairs, [](const std::optional<std::string>&) {});
   }
   MaybeFailure get(std::string_view key, std::string& value, bool& found) override {
     auto seen = list_.get(key);
@@ -45,11 +31,11 @@ class MemtableSession final : public KvSession {
     if (found) value = std::move(*seen);
     return {};
   }
-  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
-    return change({&key, 1}, [&](std::size_t, std::optional<std::string>& content) {
-      found = content.has_value();
-      if (found) seen.assign(*content);
-      content.emplace(value);
+  MaybeFailure modify(std::span<const KvPair> pairs, std::string& seen, bool& found) override {
+    found = true;
+    return change_all(pairs, [&](const std::optional<std::string>& content) {
+      found = found && content.has_value();
+      if (content) seen.assign(*content);
     });
   }
   [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return 0; }  // writers wait for each other
@@ -67,6 +53,26 @@ class MemtableSession final : public KvSession {
   MaybeFailure finish() override { return failure_of(store_.wait(newest_), "waiting for the last transaction"); }
 
  private:
+  // `look` at each old value.
+  template <class Look>
+  MaybeFailure change_all(std::span<const KvPair> pairs, const Look& look) {
+    std::vector<const KvPair*> order;
+    for (const KvPair& each : pairs) order.push_back(&each);
+    std::ranges::stable_sort(order, {}, &KvPair::first);
+    std::vector<std::string_view> keys;
+    std::vector<std::string_view> values;
+    for (const KvPair* const each : order) {
+      if (keys.empty() || keys.back() != each->first) {
+        keys.push_back(each->first);
+        values.push_back(each->second);
+      }
+      values.back() = each->second;  // of several with the same key, the last
+    }
+    return change(keys, [&](std::size_t place, std::optional<std::string>& content) {
+      look(content);
+      content.emplace(values[place]);
+    });
+  }
   MaybeFailure change(std::span<const std::string_view> keys, const SkipList::Writer::Change& act) {
     MEMLITH_TOOL_GET(newest_, checked(writer_.transact(keys, act), "changing the list"));
     return sync_ ? failure_of(store_.wait(newest_), "waiting for a transaction") : MaybeFailure();

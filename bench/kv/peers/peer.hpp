@@ -24,6 +24,8 @@ namespace memlith::tool {
 
 class Values;
 
+inline constexpr unsigned kThreadsMax = 1024;  // of a suite; some stores have to know
+
 enum class KvDurability : std::uint8_t { sync, none };
 [[nodiscard]] constexpr std::string_view name_of(KvDurability durability) {
   return durability == KvDurability::sync ? "sync" : "none";
@@ -50,11 +52,17 @@ class KvSession {
   // Each of them, as one change: after a crash all are there, or none. A heap's are, if one persist covers them.
   [[nodiscard]] virtual MaybeFailure put_all(std::span<const KvPair> pairs) = 0;
   [[nodiscard]] virtual MaybeFailure get(std::string_view key, std::string& value, bool& found) = 0;
-  // Reads a value and replaces it: one transaction, or, of a side that has none, a get and a put.
-  [[nodiscard]] virtual MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen,
-                                            bool& found) {
-    if (MaybeFailure failure = get(key, seen, found)) return failure;
-    return put(key, value);
+  // Reads each value and replaces it: one transaction, or, of a side that has none, gets and puts. `seen` is the last
+  // value, and `found` tells that all were there.
+  [[nodiscard]] virtual MaybeFailure modify(std::span<const KvPair> pairs, std::string& seen, bool& found) {
+    bool all = true;
+    for (const auto& [key, value] : pairs) {
+      if (MaybeFailure failure = get(key, seen, found)) return failure;
+      all = all && found;
+      if (MaybeFailure failure = put(key, value)) return failure;
+    }
+    found = all;
+    return {};
   }
   // How often another session was in the way of a transaction, which was aborted then and begun anew; nothing where
   // modify() is no transaction.
@@ -95,6 +103,10 @@ struct KvCounts {
   std::uint64_t data_bytes = 0;
   std::uint64_t records = 0;
   std::uint64_t checkpoints = 0;
+  // Since the store was opened: how long frames with weak commits were not durable, from the first commit on.
+  std::uint64_t weak_wait_p50_ns = 0;
+  std::uint64_t weak_wait_p99_ns = 0;
+  std::uint64_t weak_wait_max_ns = 0;
 };
 
 // An open store; closes when the object goes. Sessions of one store may be used by different threads at once.
@@ -156,11 +168,13 @@ KvPeer rocksdb_peer();
 KvPeer berkeleydb_peer();
 KvPeer wiredtiger_peer();
 
-// memlith's sides. A kv store with weak or sync commits; with weak commits, each of which is waited for; the same tree
-// without any durability; without the calls that kvcalls measures; and behind an application log: a change is durable
-// when its entry is in the log, and a thread moves the entries into the kv store.
+// memlith's sides. A kv store with weak or sync commits; with weak commits, each of which is waited for; with weak
+// commits that become durable together at the end of the window; the same tree without any durability; without the
+// calls that kvcalls measures; and behind an application log: a change is durable when its entry is in the log, and a
+// thread moves the entries into the kv store.
 KvPeer memlith_side();
 KvPeer waiting_side();
+KvPeer group_side();
 KvPeer volatile_side();
 KvPeer without_calls_side();
 KvPeer logged_side();

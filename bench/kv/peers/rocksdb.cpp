@@ -4,6 +4,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/table.h>
 #include <rocksdb/version.h>
+#include <rocksdb/write_buffer_manager.h>
 
 #include "lsm.hpp"
 
@@ -28,6 +29,9 @@ class RocksdbStore final : public LsmStore<RocksdbTypes> {
     if (options.cache_bytes != 0) {
       rocksdb::BlockBasedTableOptions table;
       table.block_cache = rocksdb::NewLRUCache(options.cache_bytes);
+      // Memtables take their memory from the cache.
+      settings.write_buffer_manager =
+          std::make_shared<rocksdb::WriteBufferManager>(options.cache_bytes / 2, table.block_cache);
       settings.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
     }
     return open_with(settings, options);

@@ -83,11 +83,16 @@ class SqliteSession final : public KvSession {
     ::sqlite3_reset(get_.get());
     return failure;
   }
-  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+  MaybeFailure modify(std::span<const KvPair> pairs, std::string& seen, bool& found) override {
     const std::lock_guard lock(writers_);
     MEMLITH_TOOL_TRY(step(begin_));
-    MEMLITH_TOOL_TRY(get(key, seen, found));
-    MEMLITH_TOOL_TRY(put_one(key, value));
+    bool all = true;
+    for (const auto& [key, value] : pairs) {
+      MEMLITH_TOOL_TRY(get(key, seen, found));
+      all = all && found;
+      MEMLITH_TOOL_TRY(put_one(key, value));
+    }
+    found = all;
     return step(commit_);
   }
   [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return 0; }  // writers wait for each other

@@ -12,7 +12,6 @@ namespace memlith::tool {
 namespace {
 
 constexpr std::uint64_t kCacheMibMin = 64;
-constexpr std::uint64_t kSessionsMax = 128;
 constexpr char kTable[] = "table:peer";
 
 MaybeFailure wt_result(int code, std::string_view doing) {
@@ -66,15 +65,20 @@ class WiredSession final : public KvSession {
     (void)cursor_->reset(cursor_);
     return code == WT_NOTFOUND ? MaybeFailure() : wt_result(code, "search");
   }
-  MaybeFailure modify(std::string_view key, std::string_view value, std::string& seen, bool& found) override {
+  MaybeFailure modify(std::span<const KvPair> pairs, std::string& seen, bool& found) override {
     return change([&] {
-      set_key(key);
-      const int code = cursor_->search(cursor_);
-      found = code == 0;
-      if (!found && code != WT_NOTFOUND) return code;
-      WT_ITEM content{};
-      if (found && cursor_->get_value(cursor_, &content) == 0) seen.assign(text_of(content));
-      return insert(key, value);
+      int code = 0;
+      found = true;
+      for (std::size_t i = 0; i < pairs.size() && code == 0; ++i) {
+        set_key(pairs[i].first);
+        code = cursor_->search(cursor_);
+        found = found && code == 0;
+        if (code != 0 && code != WT_NOTFOUND) return code;
+        WT_ITEM content{};
+        if (code == 0 && cursor_->get_value(cursor_, &content) == 0) seen.assign(text_of(content));
+        code = insert(pairs[i].first, pairs[i].second);
+      }
+      return code;
     });
   }
   [[nodiscard]] std::optional<std::uint64_t> aborts() const override { return aborts_; }
@@ -142,7 +146,7 @@ class WiredStore final : public KvStore {
     const std::string config = fmt::format(
         "create,cache_size={}MB,session_max={},log=(enabled=true),transaction_sync=(enabled={},method=fsync),"
         "checkpoint=(log_size=64MB,wait=60)",
-        cache_mib, kSessionsMax, options.durability == KvDurability::sync);
+        cache_mib, kThreadsMax + 100, options.durability == KvDurability::sync);
     return wt_result(::wiredtiger_open(options.folder.c_str(), nullptr, config.c_str(), &connection_),
                      "wiredtiger_open");
   }
