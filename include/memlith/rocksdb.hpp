@@ -11,11 +11,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace rocksdb {
+class ColumnFamilyHandle;
 class DB;
 class FileSystem;
 class Status;
+struct ColumnFamilyDescriptor;
+struct DBOptions;
 }  // namespace rocksdb
 
 namespace memlith {
@@ -40,5 +45,23 @@ NewRocksdbFileSystem(const std::shared_ptr<rocksdb::FileSystem>& base, const Roc
 // write whose wait fails stays visible until the database is reopened.
 // Null, if `db` was not opened with memlith, or with manual_wal_flush: then `db` is still the caller's.
 __attribute__((visibility("default"))) rocksdb::DB* WaitOutsideWriteQueue(rocksdb::DB* db);
+
+struct RocksdbMemtableOptions {
+  std::uint64_t bytes_max = 0;  // of all memtables; 0: enough for the memtables that the families' options allow
+};
+
+// Opens a database without a log, whose memtables lie in a store in PATH/memlith-memtables and are durable themselves.
+// DURABLE, when a write with `sync`, SyncWAL() or FlushWAL(true) has returned without an error: it and every write
+// before it. A write without `sync` may be lost by a crash of the process, too. Each batch comes back whole or not at
+// all. After a persist that failed, nothing is written any more until the database is reopened.
+// The memtable_factory and allow_concurrent_memtable_write of the options are replaced. `handles` are as those of
+// DB::Open. What it does not support is refused: docs/rocksdb.md, "Memtables in a region".
+// Errors: NotSupported - an option, or a RocksDB without memlith has opened the database after a crash. NoSpace, of a
+// write - the memtables are full, and nothing was written. Those of DB::Open.
+__attribute__((visibility("default"))) rocksdb::Status
+OpenRocksdbWithMemtables(const rocksdb::DBOptions& options, const std::string& path,
+                         const std::vector<rocksdb::ColumnFamilyDescriptor>& families,
+                         const RocksdbMemtableOptions& own, std::vector<rocksdb::ColumnFamilyHandle*>* handles,
+                         rocksdb::DB** db);
 
 }  // namespace memlith

@@ -22,7 +22,8 @@ import contest  # noqa: E402 pylint: disable=wrong-import-position
 from contest import PERCENTILES  # noqa: E402 pylint: disable=wrong-import-position
 from disk_counts import DiskCounts  # noqa: E402 pylint: disable=wrong-import-position
 
-FILL_SIDES = ["bare", "stock", "recycle", "run", "memlith", "memlith-late"]
+SIDES = ["bare", "stock", "recycle", "run", "memlith", "memlith-late", "memlith-memtable"]
+PLUGINS = {"memlith": "memlith_rocksdb.so", "memlith-memtable": "memlith_rocksdb_memtables.so"}
 MAKE = {"ext4": ["mkfs.ext4", "-qF"], "xfs": ["mkfs.xfs", "-q"]}
 
 
@@ -113,7 +114,7 @@ class Bench:
                 words += ["--benchmarks=mixgraph", "--use_existing_db=1", "--sync=1", f"--threads={threads}",
                           f"--reads={self.given.reads}"]
                 return self.counted(lambda: self.mixgraph_figures(self.run(words, **self.preload(side))))
-            self.in_turns("mixgraph", ["stock", "memlith"], "83 % get, 14 % put with sync, 3 % seek", threads, measure)
+            self.in_turns("mixgraph", self.database_sides(), "83 % get, 14 % put with sync, 3 % seek", threads, measure)
 
     @staticmethod
     def mixgraph_figures(said):
@@ -125,8 +126,11 @@ class Bench:
             sys.exit(f"db_bench says what this program does not understand: {said[-2000:]}")
         return {"ops": int(found[2]), "seconds": float(found[1]), **dict(zip(PERCENTILES, map(float, writes.groups())))}
 
+    def database_sides(self):
+        return [each for each in self.given.sides if each in ("stock", *PLUGINS)]
+
     def preload(self, side):
-        return {"LD_PRELOAD": str(self.given.bin.parent / "lib/memlith_rocksdb.so")} if side == "memlith" else {}
+        return {"LD_PRELOAD": str(self.given.bin.parent / "lib" / PLUGINS[side])} if side in PLUGINS else {}
 
     def recovery(self):
         for mib in self.given.log_mib:
@@ -135,7 +139,7 @@ class Bench:
                 self.drop_cache()
                 opening = self.own_words(side, "--open", "--fill-mib", mib)
                 return self.counted(lambda: {"ops": 1, **json.loads(self.run(opening))})
-            self.in_turns("recovery", ["stock", "memlith"], f"open, {mib} MiB of log", 1, measure)
+            self.in_turns("recovery", self.database_sides(), f"open, {mib} MiB of log", 1, measure)
 
     @staticmethod
     def drop_cache():
@@ -152,7 +156,8 @@ def main():
     options.add_argument("--fs", choices=["ext4", "xfs"], default="ext4", help="on the loop device")
     options.add_argument("--threads", type=contest.numbers, default=[1, 4, 12])
     options.add_argument("--value-bytes", type=contest.numbers, default=[100, 400])
-    options.add_argument("--sides", type=contest.names(FILL_SIDES), default=FILL_SIDES)
+    options.add_argument("--sides", type=contest.names(SIDES), default=SIDES,
+                         help="mixgraph and recovery have stock, memlith and memlith-memtable")
     options.add_argument("--seconds", type=float, default=3)
     options.add_argument("--operations", type=int, default=0, help="of fill, instead of --seconds")
     options.add_argument("--warm-up", type=int, default=50_000, help="operations before fill measures")

@@ -73,6 +73,14 @@ class Side {
       options.env = env_.get();
     }
     rocksdb::DB* db = nullptr;
+    if (given.side == "memlith-memtable") {
+      std::vector<rocksdb::ColumnFamilyHandle*> handles;
+      check(memlith::OpenRocksdbWithMemtables(options, given.folder + "/db",
+                                              {{rocksdb::kDefaultColumnFamilyName, options}}, {}, &handles, &db));
+      check(db->DestroyColumnFamilyHandle(handles.front()));
+      db_.reset(db);
+      return;
+    }
     check(rocksdb::DB::Open(options, given.folder + "/db", &db));
     db_.reset(given.side == "memlith-late" ? memlith::WaitOutsideWriteQueue(db) : db);
   }
@@ -192,7 +200,7 @@ int main(int count, char** words) {
   Given given;
   CLI::App app("Synced writes to RocksDB, stock and on memlith, and to a bare log");
   app.add_option("--side", given.side)
-      ->check(CLI::IsMember({"stock", "recycle", "memlith", "memlith-late", "bare"}))
+      ->check(CLI::IsMember({"stock", "recycle", "memlith", "memlith-late", "memlith-memtable", "bare"}))
       ->required();
   app.add_option("--dir", given.folder)->required();
   app.add_option("--threads", given.threads);

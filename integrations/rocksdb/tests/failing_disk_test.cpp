@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "memtables.hpp"
 #include "rocksdb/src/give_back.hpp"
 #include "support/child.hpp"
 #include "support/full_disk.hpp"
@@ -59,6 +60,47 @@ TEST(RocksdbFailingDisk, NothingIsAcknowledgedAfterAFailure) {
     EXPECT_EQ(acknowledged == 0, after <= 1) << after;
     std::filesystem::resize_file(kept_path(folder / "db", kept_logs(folder / "db").at(0)), 0);
     EXPECT_GE(count(*open(folder / "db", with_memlith())), acknowledged) << after;
+  }
+}
+
+// A persist that fails ends the database: nothing is acknowledged or flushed any more, and it can be read and closed.
+const Step fail_memtables{"fail-memtables", [](const std::string& folder) {
+                            Families opened = open_memtables(folder + "/db");
+                            ASSERT_FINE(opened.status);
+                            ASSERT_FINE(opened.db->Put(synced(), opened.handles[1], "first", "value"));
+                            calls_left.store(std::stoi(memlith::test::read_file(folder + "/after")));
+                            int acknowledged = 0;
+                            bool failed = false;
+                            for (int each = 0; each < 40; ++each) {
+                              rocksdb::WriteBatch batch;
+                              for (auto* family : opened.handles)
+                                ASSERT_FINE(batch.Put(family, key_of(each), value_of(each)));
+                              const bool fine = opened.db->Write(synced(), &batch).ok();
+                              EXPECT_FALSE(failed && fine) << "a write behind a failed one was acknowledged";
+                              failed = failed || !fine;
+                              if (fine) ++acknowledged;
+                            }
+                            EXPECT_EQ(opened.db->Flush({}, opened.handles[0]).ok(), !failed);
+                            std::string value;
+                            ASSERT_FINE(opened.db->Get({}, opened.handles[1], "first", &value));
+                            EXPECT_EQ(opened.close().ok(), !failed);
+                            memlith::test::write_file(folder + "/acknowledged", std::to_string(acknowledged));
+                          }};
+
+TEST(RocksdbFailingDisk, MemtablesAcknowledgeAndFlushNothingAfterAFailure) {
+  for (const int after : {0, 1, 2, 5, 20, 1000}) {
+    const TempFolder folder;
+    memlith::test::write_file(folder / "after", std::to_string(after));
+    run_step("fail-memtables", folder);
+    const int acknowledged = std::stoi(memlith::test::read_file(folder / "acknowledged"));
+    EXPECT_EQ(acknowledged == 40, after == 1000) << after;
+    Families opened = open_memtables(folder / "db");
+    ASSERT_FINE(opened.status);
+    const int found = count(*opened.db);
+    EXPECT_GE(found, acknowledged) << after;
+    EXPECT_LE(found, acknowledged + 1) << after;
+    std::string value;
+    EXPECT_TRUE(opened.db->Get({}, opened.handles[1], key_of(found), &value).IsNotFound()) << after;
   }
 }
 

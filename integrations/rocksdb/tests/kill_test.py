@@ -4,8 +4,8 @@ each batch is whole.
 
 Threads change slots of two column families, and say each operation that is acknowledged. After a kill the program that
 opens the database next computes from the number of the last operation what each slot has to be. Sessions differ: how
-they write (pipelined, two queues, two-phase commits, waiting outside of the write queue), with sync or without; some
-are killed while they open the database.
+they write (pipelined, two queues, two-phase commits, waiting outside of the write queue, memtables in a region), with
+sync or without; some are killed while they open the database.
 """
 import shutil
 import sys
@@ -52,7 +52,7 @@ class Killed(Trial):
 
 def main():
     options = options_of(__doc__, "program")
-    options.add_argument("--kills", type=int, default=12)
+    options.add_argument("--kills", type=int, default=15)
     given = options.parse_args()
     chance = seeded_random("the sessions and the times, not how threads run")
     return hold([(Killed(given, chance, name), given.kills // len(DATABASES)) for name in DATABASES], "kills", 5)

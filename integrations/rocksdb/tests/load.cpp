@@ -74,11 +74,12 @@ class Load {
     options.create_missing_column_families = true;
     options.write_buffer_size = 512 << 10;
     options.max_total_wal_size = 2 << 20;
-    options.enable_pipelined_write = given_.mode == "pipelined";
+    options.enable_pipelined_write = given_.mode == "pipelined" || given_.mode == "memtable-pipelined";
     options.two_write_queues = given_.mode == "two-queues";
     options.avoid_flush_during_recovery = given_.mode == "late";
     if (given_.absolute) options.wal_recovery_mode = rocksdb::WALRecoveryMode::kAbsoluteConsistency;
-    if (!given_.stock) {
+    const bool with_memtables = given_.mode.starts_with("memtable") && !given_.stock;
+    if (!given_.stock && !with_memtables) {
       std::shared_ptr<rocksdb::FileSystem> file_system;
       // Small enough that checkpoints happen all the time.
       const Status made = memlith::NewRocksdbFileSystem(rocksdb::FileSystem::Default(),
@@ -91,6 +92,9 @@ class Load {
       options.env = env_.get();
     }
     const std::vector<rocksdb::ColumnFamilyDescriptor> families{{"default", options}, {"second", options}};
+    if (with_memtables) {
+      return memlith::OpenRocksdbWithMemtables(options, given_.path, families, {}, &families_, &db_);
+    }
     if (given_.mode == "two-phase") {
       const Status opened =
           rocksdb::TransactionDB::Open(options, {}, given_.path, families, &families_, &transactions_);
@@ -227,7 +231,9 @@ int main(int count, char** words) {
   std::uint64_t threads = 3;
   CLI::App app("A database under load, whose content tells which writes it has");
   app.add_option("DB", given.path)->required();
-  app.add_option("--mode", given.mode)->check(CLI::IsMember({"plain", "pipelined", "two-queues", "late", "two-phase"}));
+  app.add_option("--mode", given.mode)
+      ->check(CLI::IsMember({"plain", "pipelined", "two-queues", "late", "two-phase", "memtable",
+                             "memtable-pipelined"}));
   app.add_option("--threads", threads);
   app.add_option("--operations", given.operations, "Of each thread; 0: until killed");
   app.add_option("--acknowledged", given.acknowledged, "The last operation of each thread that was acknowledged");

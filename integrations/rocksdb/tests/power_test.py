@@ -55,7 +55,7 @@ class Cutter(PowerCuts):
 
 def main():
     options = options_of(__doc__, "program", "bin")
-    options.add_argument("--cuts", type=int, default=8)
+    options.add_argument("--cuts", type=int, default=9)
     given = options.parse_args()
 
     def trials(chance):

@@ -1,105 +1,25 @@
 // The skip list in a region (rocksdb/src/skip_list.hpp): it agrees with a map; transactions of several threads come
 // back whole and in order after kills, as in MemSnap (ASPLOS 2024, section 7), and after a power cut at each operation
 // of the disk; damage is an error.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "power_cut.hpp"
 #include "rocksdb/src/skip_list.hpp"
 #include "support/child.hpp"
 #include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
-
-namespace {
-
-// Writes and flushes that the disk makes before its power is cut. Each write that was not flushed by then is kept or
-// lost by itself. Negative: the power is never cut.
-std::atomic<int> operations_left{-1};
-std::uint64_t cut_seed = 0;
-
-struct Unflushed {
-  std::string path;
-  off_t offset;
-  std::string before;
-};
-std::mutex unflushed_mutex;
-std::vector<Unflushed>& unflushed() {
-  static auto* const all = new std::vector<Unflushed>;
-  return *all;
-}
-
-std::string path_of(int file) {
-  char path[4096];
-  const ssize_t bytes = ::readlink(("/proc/self/fd/" + std::to_string(file)).c_str(), path, sizeof path);
-  return {path, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
-}
-
-[[noreturn]] void cut_the_power() {
-  std::mt19937_64 random(cut_seed);
-  for (auto lost = unflushed().rbegin(); lost != unflushed().rend(); ++lost) {
-    if (random() % 2 == 0) continue;
-    const int file = ::open(lost->path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (::pwrite(file, lost->before.data(), lost->before.size(), lost->offset) < 0) ::_exit(8);
-    ::close(file);
-  }
-  ::_exit(7);
-}
-
-void operate() {
-  if (operations_left.load() >= 0 && operations_left.fetch_sub(1) == 0) cut_the_power();
-}
-
-}  // namespace
-
-// The library's own calls go through these.
-extern "C" {
-ssize_t __real_pwritev(int file, const iovec* pieces, int count, off_t offset);
-int __real_fdatasync(int file);
-ssize_t __wrap_pwritev(int file, const iovec* pieces, int count, off_t offset) {
-  if (operations_left.load() < 0) return __real_pwritev(file, pieces, count, offset);
-  const std::lock_guard lock(unflushed_mutex);
-  operate();
-  std::size_t bytes = 0;
-  for (int i = 0; i < count; ++i) bytes += pieces[i].iov_len;
-  const int same = ::open(path_of(file).c_str(), O_RDONLY | O_CLOEXEC);
-  std::string before(bytes, '\0');
-  if (::pread(same, before.data(), bytes, offset) < 0) ::_exit(9);
-  ::close(same);
-  unflushed().push_back({path_of(file), offset, std::move(before)});
-  return __real_pwritev(file, pieces, count, offset);
-}
-// Forced to the medium by itself, where the disk has forced unit access.
-ssize_t __real_pwritev2(int file, const iovec* pieces, int count, off_t offset, int flags);
-ssize_t __wrap_pwritev2(int file, const iovec* pieces, int count, off_t offset, int flags) {
-  if (operations_left.load() >= 0) {
-    const std::lock_guard lock(unflushed_mutex);
-    operate();
-  }
-  return __real_pwritev2(file, pieces, count, offset, flags);
-}
-int __wrap_fdatasync(int file) {
-  if (operations_left.load() < 0) return __real_fdatasync(file);
-  const std::lock_guard lock(unflushed_mutex);
-  operate();
-  const std::string path = path_of(file);
-  std::erase_if(unflushed(), [&](const Unflushed& each) { return each.path == path; });
-  return __real_fdatasync(file);
-}
-}
 
 namespace memlith_rocksdb::test {
 namespace {
