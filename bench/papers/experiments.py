@@ -167,7 +167,7 @@ RUNS = (
         REDIS),
     Run("retwis", "fasl-retwis", words("bench replica retwis --sides memlith,raft-wal,memory --clients 10,60 --seconds "
                                        "21 --restarts 0"), 10, RAFT),
-    Run("retwis-replica", "fasl-retwis", words("bench replica retwis --measure recovery"), 5, RAFT),
+    Run("retwis-replica", "fasl-retwis", words("bench replica retwis --measure recovery"), 8, RAFT),
     Run("retwis-timeline", "fasl-retwis", words("bench replica retwis --measure timeline --clients 60 --seconds 50"), 3,
         RAFT),
 )

@@ -56,9 +56,9 @@ type request struct {
 
 // The result of a restart or a recovery has the time only.
 type answer struct {
-	Result   Result
+	Result  Result
 	History History
-	Error    string
+	Error   string
 }
 
 const fillBatch = 500 // keys in a transaction

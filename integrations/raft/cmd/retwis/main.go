@@ -376,6 +376,7 @@ func inRestarts(sides []*retwis.Side, restart func(*retwis.Side) (time.Duration,
 			if err != nil {
 				return nil, err
 			}
+			fmt.Fprintf(os.Stderr, "turn %d, %s: %.2f s\n", turn+1, each.Name, took.Seconds())
 			times[i] = append(times[i], took.Seconds())
 			time.Sleep(restFor)
 		}
