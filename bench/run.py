@@ -327,7 +327,7 @@ def run_copy(programs, words):
 def run_replica(programs, words):
     """Raft's storage in turns, on memlith, raft-wal and raft-boltdb: `puts` of three nodes (clusterbench), or appends
     of the `log` alone (storebench). `retwis`: transactions of three nodes on memlith, on raft-wal with bbolt, and of
-    etcd, if its modules can be had."""
+    etcd, if its modules can be had; their recovery, or a timeline, with --measure."""
     if words[:1] not in (["log"], ["puts"], ["retwis"]):
         raise Misused("./dev bench replica log, ./dev bench replica puts, or ./dev bench replica retwis")
     place, library = folder_of(None) / "replica", programs.resolve().parent / "lib"

@@ -4,7 +4,11 @@ alone and with memlith-gcc, in turns; and SQLite's speedtest1, a program that ne
 memory.
 
 Prints the time of an operation of each side, and its ratio to the side without recording. Nothing is persisted. The
-source of SQLite is Debian's; it stays in the folder. Also prints which share of the stores is recorded.
+source of SQLite is Debian's; it stays in the folder. Also prints which share of the stores in the code is recorded
+(suite `instrumented-stores`).
+
+In a region, memlith-cc has two sides more, which show where the time goes: with `empty calls` the calls behind stores
+do nothing, and with `checks only` no call is made, because the region has another tracker.
 """
 import os
 import pathlib
@@ -23,7 +27,8 @@ from debian_source import call, get_debian_source  # noqa: E402 pylint: disable=
 WORKLOADS = {"heap, YCSB A": ("heap", 50), "heap, YCSB C": ("heap", 0), "region, YCSB A": ("region", 50),
              "region, YCSB C": ("region", 0)}
 SIDES = {"clang": "clang-19", "memlith-cc": "memlith-cc", "gcc": "gcc", "memlith-gcc": "memlith-gcc"}
-PLAIN = {"memlith-cc": "clang", "memlith-gcc": "gcc"}  # what a side is compared with
+EMPTY, CHECKS = "memlith-cc, empty calls", "memlith-cc, checks only"
+PLAIN = {"memlith-cc": "clang", "memlith-gcc": "gcc", EMPTY: "clang", CHECKS: "clang"}  # what a side is compared with
 
 
 def command_of(options, side):
@@ -31,18 +36,19 @@ def command_of(options, side):
 
 
 def build(options, command, what):
-    """Compiles; of memlith-cc, tells which share of the stores it records."""
+    """Compiles; of memlith-cc, tells which share of the stores of `what` it records."""
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False,
                           env={**os.environ, "MEMLITH_TRACK_STATS": "1"})
     if done.returncode != 0:
         sys.exit(done.stderr)
     counts = [tuple(map(int, found)) for found in
               re.findall(r"(\d+) stores recorded by (\d+) checks, (\d+) go to no region", done.stderr)]
-    if not counts:
+    if not counts or not what:
         return
     recorded, checks, skipped = map(sum, zip(*counts))
-    print(f"{what}: {recorded} stores are recorded by {checks} checks, {skipped} go to no region "
-          f"({100 * skipped / (recorded + skipped):.0f} %)", file=sys.stderr if options.json else sys.stdout)
+    contest.say(options, {"suite": "instrumented-stores", "side": "memlith-cc", "workload": what, "durability": "none",
+                          "threads": 1, "recorded_stores": recorded, "checks": checks, "other_stores": skipped,
+                          "recorded_percent": round(100 * recorded / (recorded + skipped), 1)})
 
 
 def sqlite_sources(folder):
@@ -58,9 +64,9 @@ def sqlite_sources(folder):
     return made / "sqlite3.c", made.parent / "test/speedtest1.c"
 
 
-def compare(options, workload, times_of, rate_of=lambda times: round(1e6 * len(times) / sum(times))):
+def compare(options, workload, sides, times_of, rate_of=lambda times: round(1e6 * len(times) / sum(times))):
     """`times_of(side)`: the times in microseconds of a turn."""
-    runs = contest.in_turns(options.rounds, SIDES, times_of)
+    runs = contest.in_turns(options.rounds, sides, times_of)
     times = {side: [each for run in turns for each in run] for side, turns in runs.items()}
     for side, each in times.items():
         told = contest.percentiles(each)
@@ -82,21 +88,24 @@ def speedtest(options, folder):
         contest.said_by([folder / f"speedtest1-{side}", "--memdb", "--size", options.size])
         return [1e6 * (resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)]
 
-    compare(options, "speedtest1", times_of, lambda times: round(1e6 / contest.percentiles(times)["p50_us"], 3))
+    compare(options, "speedtest1", SIDES, times_of, lambda times: round(1e6 / contest.percentiles(times)["p50_us"], 3))
 
 
 def key_value_store(options, folder):
     for side in SIDES:
         build(options, [command_of(options, side), "-O2", f"-I{HERE.parents[1]}/include", HERE / "ycsb.c", "-o",
                         folder / side, *contest.linked_to(options)], "key-value store")
+    build(options, [options.bin / "memlith-cc", "-O2", f"-I{HERE.parents[1]}/include", HERE / "ycsb.c",
+                    HERE / "empty_calls.c", "-o", folder / EMPTY, *contest.linked_to(options)], None)
     for workload, (place, percent) in WORKLOADS.items():
         def times_of(side, place=place, percent=percent):
-            records = "records" if side in PLAIN else "nothing"
-            said = contest.said_by([folder / side, place, folder / "store", options.operations, percent, records])
+            records = "records" if side in PLAIN and side != CHECKS else "nothing"
+            program = folder / ("memlith-cc" if side == CHECKS else side)
+            said = contest.said_by([program, place, folder / "store", options.operations, percent, records])
             shutil.rmtree(folder / "store", ignore_errors=True)
             return [float(nanoseconds) / 1000 for nanoseconds in said.split()]
 
-        compare(options, workload, times_of)
+        compare(options, workload, [*SIDES, *((EMPTY, CHECKS) if place == "region" else ())], times_of)
 
 
 def main():

@@ -21,6 +21,7 @@ FILES = (*ENGINE, "src/files", "bench/files")
 HEAP = (*ENGINE, "src/heap", "bench/kv")
 SQLITE = (*ENGINE, "integrations/sqlite/src", "integrations/sqlite/bench")
 REDIS = (*ENGINE, "src/kv", "src/applog", "integrations/redis")
+RAFT = (*ENGINE, "src/kv", "src/applog", "bindings/go", "integrations/raft")
 PASS = (*ENGINE, "integrations/compiler", "bench/instrumented")
 
 
@@ -90,7 +91,9 @@ WINDOWS = ("bench ycsb --records 1000000 --sides memlith --workloads write --sec
            "1,10,100,1000,10000,100000 --window-mib 4096")
 LATENCY = ("bench ycsb --records 1000000 --durability both --workloads write --sides memlith,memlith-group --threads "
            "1,4,16,64,256,1024 --window-ms 10 --seconds 3")
-PMDK = "--operations 1000000 --records 5000000"
+PMDK = "--operations 1000000 --records 5000000 --sides instrumented"
+SLOW = "--slow-ns 2400 --cache-mib 128 --sides instrumented"
+REDIS_MIXES = "--keys 10000000 --value-bytes 128 --clients 1,10,40 --sides memlith-strong,aof-always --seconds 3"
 
 RUNS = (
     Run("persist-peers", "memsnap-persist", words("bench persist --peers --pages 1,4,16,64,256,1024 --rounds 2000"), 5,
@@ -160,11 +163,12 @@ RUNS = (
         KV),
     Run("soak-invariant", "acikv-argument", words("soak invariant --cuts 60"), 15, (*KV, "tests/power")),
     Run("pmdk-lines", "snapshot-pmdk", words("bench pmdk lines"), 2, ("bench/pmdk",)),
-    Run("pmdk-memory", "snapshot-pmdk", words(f"bench pmdk {PMDK} --suite list,btree,kv"), 40,
+    Run("pmdk-memory", "snapshot-pmdk", words(f"bench pmdk {PMDK} --suite list,btree,kv"), 30,
         (*ENGINE, "integrations/compiler", "bench/pmdk")),
-    Run("pmdk-slow", "snapshot-slow", words("bench pmdk --slow-ns 2400 --cache-mib 128 --operations 1000000 --records "
-                                            "5000000 --suite list,btree,kv --rounds 1"), 100,
+    Run("pmdk-slow", "snapshot-slow", words(f"bench pmdk {SLOW} --operations 1000000 --suite list,btree"), 12,
         (*ENGINE, "integrations/compiler", "bench/pmdk")),
+    Run("pmdk-slow-kv", "snapshot-slow", words(f"bench pmdk {SLOW} --operations 100000 --records 5000000 --suite kv "
+                                               "--rounds 1"), 15, (*ENGINE, "integrations/compiler", "bench/pmdk")),
     Run("kyoto-commits", "snapshot-kyoto", words("bench instrumented kyoto --rounds 6 --seconds 3"), 20,
         (*PASS, "src/files")),
     Run("stores", "snapshot-stores", words("bench instrumented"), 10, PASS),
@@ -174,16 +178,19 @@ RUNS = (
     Run("dbbench-exceeds", "fasl-dbbench",
         words("bench dbbench --records 5000000 --cgroup-mib 192 --workloads overwrite,readrandom --backends file "
               "--sides memlith-log,memlith,leveldb,lmdb,rocksdb --seconds 10"), 10, KV),
-    Run("redis-mixes", "fasl-redis", words("bench redis mixes --keys 10000000 --value-bytes 128 --clients 1,10,40 "
-                                           "--writes 10,20,40,60,80,100 --log-mib 50 --seconds 5"), 60, REDIS),
-    Run("redis-mixes-log", "fasl-redis-log", words("bench redis mixes --keys 10000000 --value-bytes 128 --clients "
-                                                   "1,10,40 --writes 10,40,100 --log-mib 1600 --seconds 5"), 40, REDIS),
-    Run("redis-start", "fasl-redis", words("bench redis start --value-bytes 128 --log-mib 1600 --start-millions 10"),
+    Run("redis-mixes", "fasl-redis", words(f"bench redis mixes {REDIS_MIXES} --writes 10,20,40,60,80,100 --log-mib 50"),
         20, REDIS),
+    Run("redis-mixes-log", "fasl-redis-log", words(f"bench redis mixes {REDIS_MIXES} --writes 10,40,100 --log-mib "
+                                                   "1600"), 15, REDIS),
+    Run("redis-start", "fasl-redis", words("bench redis start --value-bytes 128 --log-mib 1600 --start-millions 10 "
+                                           "--rounds 2"), 15, REDIS),
     Run("redis-pauses", "fasl-redis", words("bench redis pauses --keys 1000000 --value-bytes 128 --seconds 10"), 10,
         REDIS),
-    Run("retwis", "fasl-retwis", words("bench replica retwis --clients 60"), 25,
-        (*ENGINE, "src/kv", "src/applog", "bindings/go", "integrations/raft")),
+    Run("retwis", "fasl-retwis", words("bench replica retwis --sides memlith,raft-wal,memory --clients 10,60 --seconds "
+                                       "21 --restarts 0"), 10, RAFT),
+    Run("retwis-replica", "fasl-retwis", words("bench replica retwis --measure recovery"), 8, RAFT),
+    Run("retwis-timeline", "fasl-retwis", words("bench replica retwis --measure timeline --clients 60 --seconds 50"), 3,
+        RAFT),
 )
 
 
@@ -403,7 +410,8 @@ ACIKV = (
                note="Which stores are broken, and after how many cuts, is in the output of the command."),
 )
 
-HALF_SLOW = "What is mapped later, and system calls, are not slowed, which favours memlith."
+IN_MEMORY = "A region runs from a copy in memory, as in the paper, so reads of it never reach the medium."
+VARIANTS = ("memlith-cc, empty calls", "memlith-cc, checks only")
 
 SNAPSHOT = (
     Experiment("snapshot", "Stores past the cache", "non-temporal stores beside clwb",
@@ -416,10 +424,11 @@ SNAPSHOT = (
                ratios=(Ratio("p50_us", {"side": ("memlith-cc",)}, {"side": ("clang",)}, by=("workload",),
                              less_is_better=True),)),
     Experiment("snapshot", "Instrumentation, variants", "a recording call that does nothing, or only checks the range",
-               missing="The compiler's option for these variants (`-fmemlith-calls=`) is not built."),
+               run="stores", ratios=tuple(Ratio("p50_us", {"side": (side,)}, {"side": ("clang",)}, by=("workload",),
+                                                less_is_better=True, label=side) for side in VARIANTS)),
     Experiment("snapshot", "Share of stores", "stores that are recorded, of all", "10.8 % (thesis)",
-               missing="The pass says the share while it compiles (`./dev bench instrumented` prints it); no line of "
-                       "JSON has it yet."),
+               run="stores", ratios=(Ratio("recorded_percent", by=("workload",)),),
+               note="Of the stores in the code, as the compiler leaves them, in per cent."),
     Experiment("snapshot", "Figure 7 a", "a linked list beside PMDK on byte-addressable memory, 1 M operations",
                "competitive with PMDK for insert and delete, faster for traversal (thesis)", run="pmdk-memory",
                ratios=over_pmdk(("list, insert", "list, delete", "list, read all")),
@@ -435,12 +444,12 @@ SNAPSHOT = (
                note="On a disk; the paper's is Optane. The ratio grows with the updates, since the peer logs each."),
     Experiment("snapshot", "Figure 10 a", "the linked list on an emulated memory-semantic SSD",
                "insert 1.7, delete 3.2, read 171 (thesis)", 1.7, "pmdk-slow",
-               over_pmdk(("list, insert", "list, delete", "list, read all")), note=HALF_SLOW),
+               over_pmdk(("list, insert", "list, delete", "list, read all")), note=IN_MEMORY),
     Experiment("snapshot", "Figure 10 b", "the B-tree there", "insert 3.4, delete 4.1, read 364.5 (thesis)", 3.4,
-               "pmdk-slow", over_pmdk(("btree, insert", "btree, delete", "btree, read")), note=HALF_SLOW),
+               "pmdk-slow", over_pmdk(("btree, insert", "btree, delete", "btree, read")), note=IN_MEMORY),
     Experiment("snapshot", "Figure 10 c", "the key-value store there",
-               "up to 10.9, read-modify-write 0.81 (thesis)", 0.81, "pmdk-slow",
-               over_pmdk(tuple(f"kv, {mix}" for mix in "ABCDEFG")), note=HALF_SLOW),
+               "up to 10.9, read-modify-write 0.81 (thesis)", 0.81, "pmdk-slow-kv",
+               over_pmdk(tuple(f"kv, {mix}" for mix in "ABCDEFG")), note=IN_MEMORY),
     Experiment("snapshot", "boost.interprocess", "an allocator that knows of nothing survives kills",
                "no line changed (thesis)", run="kills-of-boost"),
 )
@@ -471,16 +480,24 @@ FASL = (
                ratios=(Ratio("p999_us", {"side": ("memlith-strong",), "workload": ("100% SET, nothing beside",)},
                              {"side": ("aof-always",), "workload": ("100% SET, BGREWRITEAOF",)}, less_is_better=True,
                              label="99.9th percentile"),)),
-    Experiment("fasl", "Retwis", "transactions of three replicas beside raft-wal and etcd, 60 clients", run="retwis",
-               ratios=(Ratio("tx_per_s", {"side": ("memlith",)}, {"side": ("raft-wal",)}, label="over raft-wal"),
-                       Ratio("tx_per_s", {"side": ("memlith",)}, {"side": ("etcd",)}, label="over etcd")),
-               note="Sides without persistence are not programmed."),
+    Experiment("fasl", "Retwis", "transactions of three replicas beside raft-wal, etcd, and raft without persistence, "
+               "10 and 60 clients", run="retwis",
+               ratios=tuple(Ratio("tx_per_s", {"side": ("memlith",)}, {"side": (side,)}, by=("clients",), label=label)
+                            for side, label in (("raft-wal", "over raft-wal"), ("etcd", "over etcd"),
+                                                ("memory", "over raft in memory")))),
     Experiment("fasl", "Retwis, recovery", "a replica that recovers from its disk, beside one that starts empty",
                "65 s to 1.2 s (issue)", 54.0,
-               missing="`./dev bench replica retwis` kills all three replicas; one that starts empty is not programmed "
-                       "yet."),
-    Experiment("fasl", "Retwis, timeline", "throughput while one replica and then all die",
-               missing="The benchmark tells how long a restart takes, and no throughput by time."),
+               "retwis-replica", (Ratio("seconds", {"side": ("memlith",)}, base_field="empty_seconds",
+                                        less_is_better=True, label="with its disk over empty"),
+                                  Ratio("seconds", {"side": ("memlith",)}, {"side": ("raft-wal",)},
+                                        less_is_better=True, label="with its disk, over raft-wal"))),
+    Experiment("fasl", "Retwis, timeline", "throughput while the leader and then all replicas die: the longest time "
+               "without a commit", run="retwis-timeline",
+               ratios=tuple(Ratio(f"{event}_gap_s", {"side": ("memlith",)}, {"side": ("raft-wal",)},
+                                  less_is_better=True, label=f"{label}, over raft-wal")
+                            for event, label in (("one_dies", "after the leader's death"),
+                                                 ("all_return", "after all returned"))),
+               note="Three replicas on one disk; a new leader is elected after 1 s or longer on both sides."),
 )
 
 EXPERIMENTS = (*MEMSNAP, *FAMS, *ACIKV, *SNAPSHOT, *FASL)

@@ -1,12 +1,13 @@
 // One side of `bench pmdk`: side FOLDER SUITE OPERATIONS RECORDS [DELAY-NS CACHE-MIB]. Prints a line of JSON for each
-// workload. With a delay, the files in the folder lie on a slow medium (slow_medium.hpp).
+// workload. With a delay, the files in the folder lie on a slow medium (slow_medium.hpp); a line says how many pages
+// took the delay since the line before.
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct Options {
   std::uint64_t records = 0;
   std::uint64_t delay_ns = 0;
   std::uint64_t cache_mib = 0;
+  SlowMedium* slow = nullptr;
 };
 
 std::uint64_t state = 88172645463325252u;
@@ -85,10 +87,12 @@ void measure(const Options& options, const char* workload, std::uint64_t operati
   };
   std::printf(
       "{\"suite\": \"pmdk\", \"side\": \"%s\", \"workload\": \"%s, %s\", \"durability\": \"%s\", \"threads\": 1, "
-      "\"medium\": \"%s\", \"ops_per_s\": %.0f, \"p50_us\": %.3f, \"p99_us\": %.3f, \"p999_us\": %.3f}\n",
+      "\"medium\": \"%s\", \"ops_per_s\": %.0f, \"p50_us\": %.3f, \"p99_us\": %.3f, \"p999_us\": %.3f",
       Memory::kSide, options.suite.c_str(), workload, Memory::kDurability,
-      options.delay_ns > 0 ? "slow" : Memory::kMedium, static_cast<double>(operations) / seconds, at(0.5), at(0.99),
+      options.slow != nullptr ? "slow" : Memory::kMedium, static_cast<double>(operations) / seconds, at(0.5), at(0.99),
       at(0.999));
+  if (options.slow != nullptr) std::printf(", \"slow_pages\": %" PRIu64, options.slow->take_pages());
+  std::printf("}\n");
   std::fflush(stdout);
 }
 
@@ -208,10 +212,9 @@ int run(int count, char** words) {
   }
   const std::uint64_t bytes = (256u << 20) + 512 * (options.operations + options.records);
   Memory memory(options.folder, bytes);
-  std::unique_ptr<SlowMedium> slow;
   if (options.delay_ns > 0) {
-    slow = SlowMedium::over(options.folder, options.delay_ns, options.cache_mib << 20);
-    if (slow == nullptr) return 77;
+    options.slow = SlowMedium::over(options.folder, options.delay_ns, options.cache_mib << 20);
+    if (options.slow == nullptr) return 77;
   }
   if (options.suite == "list") run_list(memory, options);
   if (options.suite == "btree") run_btree(memory, options);

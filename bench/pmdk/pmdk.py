@@ -4,8 +4,9 @@ the same structures on both (structures.hpp), on tmpfs; in turns.
 
 `lines` instead of the structures: stores past the cache against clwb, and orders of fences.
 
-Sides: `pmdk` (PMEM_IS_PMEM_FORCE=1), `memlith instrumented` (built with memlith-c++), `memlith explicit`. --slow-ns
-puts their files on an emulated slow medium (slow_medium.hpp). With --msync also a mapped file in a folder on a disk
+Sides: `pmdk` (PMEM_IS_PMEM_FORCE=1), `memlith instrumented` (built with memlith-c++), `memlith explicit`; --sides names
+those beside pmdk. --slow-ns puts their files on an emulated slow medium (slow_medium.hpp); `slow_pages` says how many
+pages took the delay, and a side without any is an error. With --msync also a mapped file in a folder on a disk
 with msync after each operation, which is not atomic: with pages of 4 KiB and of 2 MiB, and, as root, with pages of
 4 KiB on an ext4 with data=journal on a loop device. What the machine cannot do is left out with a line on standard
 error. All sides are built with clang 19 at -O2.
@@ -31,22 +32,25 @@ HUGE, JOURNAL = "msync 2 MiB", "msync data=journal"
 MSYNC = ["msync 4 KiB", HUGE, JOURNAL]
 LEFT_OUT = 77  # what a program ends with if the machine lacks something
 SUITES = ["list", "btree", "kv", "allocate"]
+BASE = "pmdk"
+OURS = ["instrumented", "explicit"]
 
 
 def build(options, folder):
     """The programs, by side: each with the compiler and what it needs."""
     ours = contest.linked_to(options)
     clang = ["clang++-19"]
-    sides = {"pmdk": (clang, ["-DPMDK_SIDE"], ["-lpmemobj"]),
+    sides = {BASE: (clang, ["-DPMDK_SIDE"], ["-lpmemobj"]),
              "memlith instrumented": ([options.bin / "memlith-c++"], ["-DMEMLITH_INSTRUMENTED"], ours),
              "memlith explicit": (clang, [], ours)}
+    sides = {side: sides[side] for side in (BASE, *(f"memlith {side}" for side in options.sides))}
     for side in MSYNC if options.msync else []:
         sides[side] = (clang, [f'-DMSYNC_SIDE="{side}"', *(["-DMSYNC_HUGE"] if side == HUGE else [])], [])
     programs = {}
     for number, (side, (compiler, defines, libraries)) in enumerate(sides.items()):
         programs[side] = folder / f"side-{number}"
         subprocess.run([*compiler, "-std=c++20", "-O2", "-Wall", "-Wextra", *defines, f"-I{HERE.parents[1]}/include",
-                        HERE / "main.cpp", "-o", programs[side], *libraries, "-lpthread"], check=True)
+                        HERE / "main.cpp", "-o", programs[side], *libraries, "-lpthread", "-rdynamic"], check=True)
     return programs
 
 
@@ -63,7 +67,10 @@ def run_side(options, side, program, suite, journal):
         return []
     if done.returncode != 0:
         sys.exit(f"{side}, {suite}: ended with {done.returncode}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    if slow and not any(line["slow_pages"] for line in lines):
+        sys.exit(f"{side}, {suite}: no page took the delay of the slow medium")
+    return lines
 
 
 def journal_of(options):
@@ -91,7 +98,7 @@ def compare(options, programs, journal):
             for line in (line for run in runs for line in run):
                 found.setdefault(line["workload"], {}).setdefault(side, []).append(line)
         for sides in found.values():
-            base, p50 = (statistics.median(line[field] for line in sides["pmdk"]) for field in ("ops_per_s", "p50_us"))
+            base, p50 = (statistics.median(line[field] for line in sides[BASE]) for field in ("ops_per_s", "p50_us"))
             for lines in sides.values():
                 line = contest.middle(lines, "ops_per_s")
                 contest.say(options, line, over_pmdk=line["ops_per_s"] / base, p50_over_pmdk=line["p50_us"] / p50)
@@ -110,6 +117,7 @@ def main():
     options = contest.options_of(__doc__, folder="for the programs that are built", rounds=3)
     options.add_argument("what", nargs="?", choices=["structures", "lines"], default="structures")
     options.add_argument("--memory", default="/dev/shm", help="a folder on tmpfs")
+    options.add_argument("--sides", type=contest.names(OURS), default=OURS, help="beside pmdk")
     options.add_argument("--suite", type=contest.names(SUITES), default=SUITES)
     options.add_argument("--operations", type=int, default=100_000)
     options.add_argument("--records", type=int, default=100_000)

@@ -64,8 +64,8 @@ class Fields(unittest.TestCase):
         del cls.fields["bench etcd"]  # integrations/etcd, by hand
         del cls.fields["bench bbolt"]  # integrations/bbolt/bboltconvert/cmd/bboltbench/main_test.go
         del cls.fields["bench files"]  # tests/run/bench_files_test.py
-        # integrations/compiler/tests/kyoto_test.py and pmdk_test.py
-        del cls.fields["bench instrumented kyoto"], cls.fields["bench pmdk"]
+        # integrations/compiler/tests/overhead_test.py, kyoto_test.py and pmdk_test.py
+        del cls.fields["bench instrumented"], cls.fields["bench instrumented kyoto"], cls.fields["bench pmdk"]
         del cls.fields["memlith format"]  # tests/cli/raw_device_test.py
         cls.seen = set()
 

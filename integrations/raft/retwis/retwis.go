@@ -154,6 +154,9 @@ type Result struct {
 	Times     [kinds][]time.Duration // of transactions that committed, with what they tried before
 	Conflicts int
 	Took      time.Duration
+
+	began time.Time
+	ends  []time.Duration // of these transactions, since the beginning
 }
 
 // Add adds what another run had.
@@ -161,6 +164,7 @@ func (r *Result) Add(other Result) {
 	for kind := range r.Times {
 		r.Times[kind] = append(r.Times[kind], other.Times[kind]...)
 	}
+	r.ends = append(r.ends, other.ends...)
 	r.Conflicts += other.Conflicts
 	r.Took += other.Took
 }
@@ -200,6 +204,7 @@ func (l Load) Run(clients []Client, zipf *Zipf, seed int64, length time.Duration
 	results, choosers := make([]Result, len(clients)), make([]*Chooser, len(clients))
 	for i := range clients {
 		choosers[i] = NewChooser(l.Keys, zipf, rand.New(rand.NewSource(seed+int64(i))))
+		results[i].began = time.Now()
 	}
 	_, took, err := contest.Clients(len(clients), length, func(i, _ int) error {
 		return results[i].one(clients[i], choosers[i], make([]byte, l.ValueBytes))
@@ -233,6 +238,7 @@ func (r *Result) one(client Client, chooser *Chooser, value []byte) error {
 		}
 		if committed {
 			r.Times[kind] = append(r.Times[kind], time.Since(began))
+			r.ends = append(r.ends, time.Since(r.began))
 			return nil
 		}
 		r.Conflicts++

@@ -1,6 +1,7 @@
 package retwis
 
 import (
+	"fmt"
 	"math"
 	"math/rand"
 	"sync"
@@ -122,5 +123,62 @@ func TestRun(t *testing.T) {
 	if uint64(commits) != store.now || writes != store.writes || commits == 0 || len(result.All()) < commits {
 		t.Fatalf("%d commits with %d writes were counted, and %d with %d were made", commits, writes, store.now,
 			store.writes)
+	}
+}
+
+// replicas is a store of which no read is answered while all of its processes are dead.
+type replicas struct {
+	memory
+	dead   sync.Mutex // held while all are dead
+	killed []string
+}
+
+func (r *replicas) Read(keys []string) ([]uint64, error) {
+	r.dead.Lock()
+	defer r.dead.Unlock()
+	return r.memory.Read(keys)
+}
+
+func (r *replicas) Clients() []Client                   { return []Client{r, r, r} }
+func (r *replicas) Restart() (time.Duration, error)     { return 0, nil }
+func (r *replicas) Recover(bool) (time.Duration, error) { return 0, nil }
+func (r *replicas) KillLeader() error                   { r.killed = append(r.killed, "leader"); return nil }
+func (r *replicas) KillAll() error {
+	r.dead.Lock()
+	r.killed = append(r.killed, "all")
+	return nil
+}
+func (r *replicas) StartAll() error {
+	if r.killed[len(r.killed)-1] == "all" {
+		r.dead.Unlock()
+	}
+	return nil
+}
+
+// First the leader and then all replicas die and return, while the clients go on.
+func TestWatch(t *testing.T) {
+	load := Load{Keys: 50, ValueBytes: 8, Theta: 0.75}
+	store := &replicas{memory: memory{versions: map[string]uint64{}}}
+	watched, err := load.Watch(store, 2, NewZipf(50, 0.75), 1, 200*time.Millisecond)
+	if err != nil || len(store.killed) != 2 || store.killed[1] != "all" {
+		t.Fatal(err, store.killed)
+	}
+	if len(watched.Events) != len(events) || len(watched.PerSecond) != 1 || watched.PerSecond[0] == 0 {
+		t.Fatalf("%+v", watched)
+	}
+}
+
+// The gap of an event is the longest time without a commit until the next event, or until the end.
+func TestGaps(t *testing.T) {
+	const s = time.Second
+	watched := History{Events: []Event{{What: "a", At: 2 * s}, {What: "b", At: 5 * s}, {What: "c", At: 8 * s}}}
+	watched.count([]time.Duration{s / 2, 9 * s, s, 2*s + s/4, 4 * s, 5*s + s/2}, 10*s)
+	for i, wanted := range []time.Duration{4*s - (2*s + s/4), 8*s - (5*s + s/2), s} {
+		if watched.Events[i].Gap != wanted {
+			t.Errorf("event %d has a gap of %v instead of %v", i, watched.Events[i].Gap, wanted)
+		}
+	}
+	if fmt.Sprint(watched.PerSecond) != "[1 1 1 0 1 1 0 0 0 1]" {
+		t.Errorf("by second: %v", watched.PerSecond)
 	}
 }

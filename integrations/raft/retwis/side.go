@@ -17,6 +17,17 @@ type Store interface {
 	Restart() (time.Duration, error) // of all, killed, until a transaction was answered
 }
 
+// Replicas is a store whose processes can be killed one by one, also while its clients go on.
+type Replicas interface {
+	Store
+	KillLeader() error
+	KillAll() error
+	StartAll() error // of those that do not run
+	// Recover kills a replica that does not lead and starts it again, with its disk or with an empty one. It returns the
+	// time from then until the replica has all that was committed before, and one transaction that was committed since.
+	Recover(empty bool) (time.Duration, error)
+}
+
 // A Side is a process that runs a store, whose client may need modules of its own. It reads a request a line of JSON,
 // and answers with a line.
 type Side struct {
@@ -30,19 +41,24 @@ const (
 	requestFill    = "fill"
 	requestRun     = "run"
 	requestRestart = "restart"
+	requestRecover = "recover"
+	requestWatch   = "watch"
 )
 
 type request struct {
-	Load   Load
-	What   string
-	Seed   int64
-	Length time.Duration
+	Load    Load
+	What    string
+	Seed    int64
+	Length  time.Duration
+	Clients int
+	Empty   bool // of a recovery
 }
 
-// The result of a restart has the time only.
+// The result of a restart or a recovery has the time only.
 type answer struct {
-	Result Result
-	Error  string
+	Result  Result
+	History History
+	Error   string
 }
 
 const fillBatch = 500 // keys in a transaction
@@ -66,10 +82,9 @@ func Start(name, program string, arguments ...string) (*Side, error) {
 	return s, s.command.Start()
 }
 
-func (s *Side) ask(asked request) (Result, error) {
-	var told answer
-	line, err := []byte(nil), json.NewEncoder(s.in).Encode(asked)
-	if err == nil {
+func (s *Side) ask(asked request) (told answer, err error) {
+	var line []byte
+	if err = json.NewEncoder(s.in).Encode(asked); err == nil {
 		line, err = s.out.ReadBytes('\n')
 	}
 	if err == nil {
@@ -81,7 +96,7 @@ func (s *Side) ask(asked request) (Result, error) {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", s.Name, err)
 	}
-	return told.Result, err
+	return told, err
 }
 
 // Fill writes all keys.
@@ -90,15 +105,28 @@ func (s *Side) Fill(load Load) error {
 	return err
 }
 
-// Run lets the clients go on for so long.
-func (s *Side) Run(load Load, seed int64, length time.Duration) (Result, error) {
-	return s.ask(request{Load: load, What: requestRun, Seed: seed, Length: length})
+// Run lets so many clients go on for so long.
+func (s *Side) Run(load Load, clients int, seed int64, length time.Duration) (Result, error) {
+	told, err := s.ask(request{Load: load, What: requestRun, Seed: seed, Length: length, Clients: clients})
+	return told.Result, err
+}
+
+// Watch lets so many clients go on for so long, while replicas die and return.
+func (s *Side) Watch(load Load, clients int, seed int64, length time.Duration) (History, error) {
+	told, err := s.ask(request{Load: load, What: requestWatch, Seed: seed, Length: length, Clients: clients})
+	return told.History, err
 }
 
 // Restart kills the processes, and returns the time from their start to the first answer.
 func (s *Side) Restart() (time.Duration, error) {
-	result, err := s.ask(request{What: requestRestart})
-	return result.Took, err
+	told, err := s.ask(request{What: requestRestart})
+	return told.Result.Took, err
+}
+
+// Recover is Replicas.Recover.
+func (s *Side) Recover(empty bool) (time.Duration, error) {
+	told, err := s.ask(request{What: requestRecover, Empty: empty})
+	return told.Result.Took, err
 }
 
 // Close ends the side.
@@ -111,20 +139,29 @@ func (s *Side) Close() {
 func Serve(store Store) error {
 	var zipf *Zipf
 	var of Load
-	one := func(asked request) (result Result, err error) {
+	one := func(asked request) (told answer, err error) {
+		replicas, _ := store.(Replicas)
+		if replicas == nil && (asked.What == requestRecover || asked.What == requestWatch) {
+			return told, errors.New("the replicas of this store cannot be killed one by one")
+		}
+		if (asked.What == requestRun || asked.What == requestWatch) && of != asked.Load {
+			of, zipf = asked.Load, NewZipf(asked.Load.Keys, asked.Load.Theta)
+		}
 		switch asked.What {
 		case requestFill:
-			return result, asked.Load.Fill(store.Clients()[0], fillBatch)
+			err = asked.Load.Fill(store.Clients()[0], fillBatch)
 		case requestRun:
-			if of != asked.Load {
-				of, zipf = asked.Load, NewZipf(asked.Load.Keys, asked.Load.Theta)
-			}
-			return asked.Load.Run(store.Clients(), zipf, asked.Seed, asked.Length)
+			told.Result, err = asked.Load.Run(store.Clients()[:asked.Clients], zipf, asked.Seed, asked.Length)
+		case requestWatch:
+			told.History, err = asked.Load.Watch(replicas, asked.Clients, zipf, asked.Seed, asked.Length)
 		case requestRestart:
-			result.Took, err = store.Restart()
-			return result, err
+			told.Result.Took, err = store.Restart()
+		case requestRecover:
+			told.Result.Took, err = replicas.Recover(asked.Empty)
+		default:
+			err = fmt.Errorf("there is no request %q", asked.What)
 		}
-		return result, fmt.Errorf("there is no request %q", asked.What)
+		return told, err
 	}
 	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
 	for in.Scan() {
@@ -132,9 +169,8 @@ func Serve(store Store) error {
 		if err := json.Unmarshal(in.Bytes(), &asked); err != nil {
 			return err
 		}
-		var told answer
-		var err error
-		if told.Result, err = one(asked); err != nil {
+		told, err := one(asked)
+		if err != nil {
 			told.Error = err.Error()
 		}
 		if err := out.Encode(told); err != nil {

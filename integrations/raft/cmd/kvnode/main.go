@@ -53,6 +53,7 @@ type settings struct {
 	planted            string
 	join, quick        bool
 	election           time.Duration
+	snapshots          time.Duration
 }
 
 func main() {
@@ -62,10 +63,12 @@ func main() {
 	flag.StringVar(&s.peers, "peers", "", "all nodes: NAME=RAFT-ADDRESS=HTTP-ADDRESS,...")
 	flag.StringVar(&s.via, "via", "", "other addresses to reach nodes by: RAFT-ADDRESS=ADDRESS,...")
 	flag.StringVar(&s.storage, "storage", "memlith",
-		"to measure others: raft-wal or raft-boltdb, with a state in bbolt, or -map behind the name: in memory")
+		"to measure others: raft-wal or raft-boltdb, with a state in bbolt, or -map behind the name: in memory; memory: "+
+			"log and state, so that nothing survives")
 	flag.StringVar(&s.planted, "planted", "", "a fault for tests: see planted.go")
 	flag.BoolVar(&s.join, "join", false, "a new node waits until the others add it, and does not found a group")
 	flag.DurationVar(&s.election, "election", 0, "the time without a leader after which nodes elect one; 0: raft's (1s)")
+	flag.DurationVar(&s.snapshots, "snapshots", 0, "the time between snapshots; 0: raft's (120s)")
 	flag.BoolVar(&s.quick, "quick", false, "short timeouts and logs, as tests on one machine want them")
 	flag.Parse()
 	if err := run(s); err != nil {
@@ -147,6 +150,9 @@ func (n *node) start(s settings, configuration raft.Configuration, transport raf
 	}
 	if s.election > 0 {
 		config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = s.election, s.election, s.election/2
+	}
+	if s.snapshots > 0 {
+		config.SnapshotInterval = s.snapshots
 	}
 	config.Logger = hclog.New(&hclog.LoggerOptions{Name: string(s.id), Level: level, Output: os.Stderr})
 	known, err := raft.HasExistingState(n.store.logs, n.store.stable, n.store.snapshots)

@@ -29,13 +29,19 @@ type storage struct {
 	close     func() error
 }
 
-// The suffix of a storage whose state is in maps of Go.
-const mapSuffix = "-map"
+const (
+	mapSuffix = "-map"   // of a storage whose state is in maps of Go
+	noDisk    = "memory" // log and state: a restart has neither
+)
 
 // openStorage opens it, or makes it; redoBytes is the size of memlith's redo log at first, 0: small.
 func openStorage(kind, folder string, redoBytes uint64, options txn.Options) (*storage, error) {
 	if kind == "memlith" {
 		return openMemlith(folder, redoBytes, options)
+	}
+	if kind == noDisk {
+		log, state := raft.NewInmemStore(), newMemory(options)
+		return &storage{log, log, raft.NewInmemSnapshotStore(), state, true, state.view, func() error { return nil }}, nil
 	}
 	type logStore interface {
 		raft.LogStore

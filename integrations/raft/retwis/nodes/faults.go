@@ -118,15 +118,21 @@ func (c *Cluster) Drop(i int, seed uint64) error {
 	return c.disks[i].unmount()
 }
 
-// Replace gives a dropped node a new disk and a new name: the others remove the old node, and add the new one, which
-// gets everything from them. docs/replication.md ("one disk is lost") says the same.
+// Replace gives a node that was dropped, or killed, an empty disk and a new name: the others remove the old node, and
+// add the new one, which gets everything from them. docs/replication.md ("one disk is lost") says the same.
 func (c *Cluster) Replace(i int, within time.Duration) error {
 	old := c.name(i)
-	if err := c.disks[i].format(); err != nil {
-		return err
-	}
-	if err := c.disks[i].on(); err != nil {
-		return err
+	if c.disks[i] == nil {
+		if err := os.RemoveAll(c.storeOf(i)); err != nil {
+			return err
+		}
+	} else {
+		if err := c.disks[i].format(); err != nil {
+			return err
+		}
+		if err := c.disks[i].on(); err != nil {
+			return err
+		}
 	}
 	c.replaced[i]++
 	if err := c.change(http.MethodDelete, old, "", within); err != nil {
@@ -164,22 +170,42 @@ func (c *Cluster) change(method, name, body string, within time.Duration) (err e
 	return fmt.Errorf("%s %s: %w", method, name, err)
 }
 
+// State of a node, as the node says.
+type State struct {
+	Role                 string
+	First, Last, Applied uint64 // indexes of its log, and of the newest entry that its state has
+}
+
 // Stored returns the newest index of a node's log, and false for a node that does not answer.
 func (c *Cluster) Stored(i int) (uint64, bool) {
+	state, ok := c.State(i)
+	return state.Last, ok
+}
+
+// Find returns a node of that role, Leader or Follower, as soon as there is one.
+func (c *Cluster) Find(role string, within time.Duration) (int, error) {
+	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(breath) {
+		for i := range c.HTTP {
+			if state, ok := c.State(i); ok && state.Role == role {
+				return i, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("no node is a %s", role)
+}
+
+// State returns false for a node that does not answer. Of kvnode only.
+func (c *Cluster) State(i int) (state State, ok bool) {
 	web := &http.Client{Timeout: time.Second}
 	defer web.CloseIdleConnections()
 	response, err := web.Get("http://" + c.HTTP[i] + "/status")
 	if err != nil {
-		return 0, false
+		return state, false
 	}
 	defer response.Body.Close()
 	said, err := io.ReadAll(response.Body)
-	var role, log string
-	var first, last uint64
-	if _, err2 := fmt.Sscanf(string(said), "%s %s %d-%d", &role, &log, &first, &last); err != nil || err2 != nil {
-		return 0, false
-	}
-	return last, true
+	_, err2 := fmt.Sscanf(string(said), "%s log %d-%d applied %d", &state.Role, &state.First, &state.Last, &state.Applied)
+	return state, err == nil && err2 == nil
 }
 
 // ---- clocks --------------------------------------------------------------------------------------------------------
