@@ -25,6 +25,7 @@ packages_format=(clang-format-19)
 packages_plot=(python3-matplotlib) # bench persist --plot, soak crash --plot
 # Peers of the benchmarks: key-value stores, and allocators.
 packages_kv=(libdb5.3-dev libkyotocabinet-dev libleveldb-dev liblmdb-dev librocksdb-dev libwiredtiger-dev)
+packages_peers=(btrfs-progs xfsprogs) # bench persist --peers
 packages_files_bench=(e2fsprogs libevent-dev libkyotocabinet-dev xfsprogs) # bench files
 packages_heap_bench=(libboost-dev libpmemobj-dev python3-matplotlib)
 packages_sqlite_suite=(dpkg-dev tcl-dev zlib1g-dev) # soak sqlite-suite, bench instrumented
