@@ -477,7 +477,7 @@ def packages_of(name):
               "ycsb": ("kv",), "dbbench": ("kv",),
               "kvcalls": ("kv",), "processes": ("kv",), "transparent": ("pass", "kv"),
               "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"),
-              "redis": ("redis",), "rocksdb": ("rocksdb",), "postgres": ("postgres",),
+              "redis": ("redis",), "rocksdb": ("rocksdb", "perf"), "postgres": ("postgres",),
               "bytes": ("redis", "rocksdb", "postgres"),
               "pmdk": ("pass", "heap_bench")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)

@@ -119,6 +119,9 @@ RUNS = (
     Run("rocksdb-mixgraph", "memsnap-rocksdb", words("bench rocksdb mixgraph --here --keys 20000000 --threads 12 "
                                                      "--reads 100000 --rounds 3"), 60,
         (*ENGINE, "src/applog", "integrations/rocksdb/src", "integrations/rocksdb/bench")),
+    Run("rocksdb-profile", "memsnap-rocksdb", words("bench rocksdb profile --here --keys 1000000 --threads 12 --reads "
+                                                    "20000"), 3,
+        (*ENGINE, "src/applog", "integrations/rocksdb/src", "integrations/rocksdb/bench")),
     Run("soak-power", "fams-cuts", words("soak power --cuts 300"), 90, (*ENGINE, "src/files", "tests/power")),
     Run("files-msync", "fams-files", words("bench files msync --seconds 5"), 20, FILES),
     Run("files-msync-light", "fams-files", words("bench files msync --seconds 10 --think-ms 10"), 30, FILES),
@@ -203,9 +206,10 @@ NO_TPCC = "TPC-C is not programmed yet; `./dev bench postgres` has pgbench's wor
 SIZES = ("pattern", "transaction_kib")
 
 MEMSNAP = (
-    Experiment("memsnap", "Table 1", "a processor profile of RocksDB, of which its log and its files are a part",
-               missing="A profile is no ratio; `perf record` with `./dev bench rocksdb fill` shows it, and no command "
-                       "makes a table of it yet."),
+    Experiment("memsnap", "Table 1", "a processor profile of RocksDB with MixGraph, stock and on memlith: shares of "
+               "calls that write or flush, and of the program's parts", run="rocksdb-profile",
+               ratios=tuple(Ratio(f"{part}_share", by=("side",))
+                            for part in ("log_calls", "other_calls", "rocksdb", "memlith", "other"))),
     Experiment("memsnap", "Table 2", "a persist within RocksDB beside Aurora's checkpoint of a region",
                missing=NO_MEMTABLE),
     Experiment("memsnap", "Table 5", "the steps of a persist of 64 KiB", run="persist-steps",
