@@ -10,14 +10,16 @@ NAME is `all`, `sqlite`, `heap`, `ycsb`, `dbbench`, `kvcalls`, `files`, `copy`, 
 `memlith bench`. Files go to build/bench unless --dir names another folder. What a benchmark prints is all there is on
 standard output, so that --json can be piped.
 
-`persist --peers` also measures on an XFS, which is made for it on a loop device where that is possible (as root, with
-mkfs.xfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `kvcalls`, `files`, `applog`, `pmdk`, `python`,
-`transparent`, `sqlite writers` and `instrumented kyoto` take it, too, and write their lines to FILE.jsonl. `all` runs
-every benchmark of the engine once and writes Markdown (--out FILE.md), with --report FILE.html a page with pictures,
-and then those of the heap (heap.md beside it). `heap SUITE`, `ycsb`, `dbbench`, `kvcalls`, `applog` and `processes`
-are suites of `memlith-kv-bench`, and `transparent` ends with one; `heap` and `heap all`, all of the heap as Markdown.
+`persist --peers` also measures on an XFS and a Btrfs, which are made for it on loop devices where that is possible (as
+root, with mkfs.xfs and mkfs.btrfs). --plot FILE.png draws the peers; `ycsb`, `dbbench`, `kvcalls`, `files`, `applog`,
+`pmdk`, `python`, `transparent`, `sqlite writers` and `instrumented kyoto` take it, too, and write their lines to
+FILE.jsonl. `all` runs every benchmark of the engine once and writes Markdown (--out FILE.md), with --report FILE.html a
+page with pictures, and then those of the heap (heap.md beside it). `heap SUITE`, `ycsb`, `dbbench`, `kvcalls`, `applog`
+and `processes` are suites of `memlith-kv-bench`, and `transparent` ends with one; `heap` and `heap all`, all of the
+heap as Markdown.
 """
 import argparse
+import contextlib
 import os
 import pathlib
 import shutil
@@ -46,12 +48,14 @@ def say(text):
     print(text, file=sys.stderr)
 
 
-def on_xfs(parent, mib, command):
-    """Runs the command with `--fsync-dir FOLDER`, an XFS of so many MiB on a loop device; without root or mkfs.xfs, as
-    it is."""
-    with loop_device(parent, mib, ["mkfs.xfs", "-q", "-f"], "loop", say) as folder:
-        more = ["--fsync-dir", folder] if folder else []
-        return subprocess.run([*command, *more], check=False).returncode
+def on_further_file_systems(parent, mib, command):
+    """Runs the command with `--fsync-dir FOLDER` for an XFS and a Btrfs of so many MiB on loop devices; without those
+    that cannot be made."""
+    with contextlib.ExitStack() as mounted:
+        for make in ("mkfs.xfs", "mkfs.btrfs"):
+            folder = mounted.enter_context(loop_device(parent, mib, [make, "-q", "-f"], "loop", say))
+            command = [*command, *(["--fsync-dir", folder] if folder else [])]
+        return subprocess.run(command, check=False).returncode
 
 
 def plotting_python():
@@ -100,7 +104,7 @@ def run_engine(programs, words):
 
 
 def run_persist(programs, words):
-    """`memlith bench persist`; with --peers or --plot, with an XFS beside it, and drawn."""
+    """`memlith bench persist`; with --peers or --plot, with further file systems beside it, and drawn."""
     options, rest = Options("plot", "dir", "record", "region-mib").split(words)
     if "--help" in words or not (options.plot or "--peers" in words):
         return run_engine(programs, ["persist", *words])
@@ -113,8 +117,14 @@ def run_persist(programs, words):
     if any(word.split("=")[0] == "--fsync-dir" for word in rest):
         status = subprocess.run(command, check=False).returncode
     else:
-        status = on_xfs(folder, 512 + int(options.region_mib or 64), command)
+        status = on_further_file_systems(folder, 512 + int(options.region_mib or 64), command)
     return draw(record, options.plot) if status == 0 and options.plot else status
+
+
+def run_protect(programs, words):
+    """`memlith bench protect`, which writes no file."""
+    return subprocess.run([programs / "memlith", "bench", "protect", *Options("dir").split(words)[1]],
+                          check=False).returncode
 
 
 def run_all(programs, words):
@@ -122,9 +132,9 @@ def run_all(programs, words):
     options, rest = Options("plot", "dir", "out", "report").split(words)
     folder = folder_of(options.dir)
     out, record, rows = options.out or folder / "performance.md", folder / "peers.jsonl", folder / "performance.jsonl"
-    status = on_xfs(folder, 768, [sys.executable, "-B", ROOT / "bench/engine/all.py", "--bench",
-                                  programs / "memlith", "--dir", folder, "--out", out, "--record", record, "--rows",
-                                  rows, *rest])
+    status = on_further_file_systems(folder, 768, [
+        sys.executable, "-B", ROOT / "bench/engine/all.py", "--bench", programs / "memlith", "--dir", folder, "--out",
+        out, "--record", record, "--rows", rows, *rest])
     say(f"the figures: {out}")
     if options.report:
         status = subprocess.run([sys.executable, "-B", ROOT / "bench/engine/report.py", rows, options.report],
@@ -437,6 +447,7 @@ def paper_subjects(words):
 
 # Each subject: the build targets, and what runs it. A new one gets a line here.
 SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memlith", run_persist),
+            "protect": ("bin/memlith", run_protect),
             "heap": (KV_TARGET, run_heap),
             **{suite: (KV_TARGET, run_kv(suite)) for suite in ("ycsb", "dbbench", "kvcalls", "applog")},
             "files": ("memlith_cli memlith_run memlith_files_msync memlith_files_size memlith_files_http "
@@ -462,10 +473,11 @@ SUBJECTS = {"all": (f"bin/memlith {KV_TARGET}", run_all), "persist": ("bin/memli
 
 def packages_of(name):
     """The packages that cmake/packages.sh names for the peers, or for memlith-cc."""
-    groups = {"all": ("kv", "heap_bench"), "heap": ("kv", "heap_bench"), "ycsb": ("kv",), "dbbench": ("kv",),
+    groups = {"all": ("kv", "heap_bench", "peers"), "persist": ("peers",), "heap": ("kv", "heap_bench"),
+              "ycsb": ("kv",), "dbbench": ("kv",),
               "kvcalls": ("kv",), "processes": ("kv",), "transparent": ("pass", "kv"),
               "files": ("files_bench",), "instrumented": ("pass", "sqlite_suite"),
-              "redis": ("redis",), "rocksdb": ("rocksdb",), "postgres": ("postgres",),
+              "redis": ("redis",), "rocksdb": ("rocksdb", "perf"), "postgres": ("postgres",),
               "bytes": ("redis", "rocksdb", "postgres"),
               "pmdk": ("pass", "heap_bench")}.get(name, ())
     command = 'source "$1" && echo ' + " ".join(f'"${{packages_{group}[@]}}"' for group in groups)

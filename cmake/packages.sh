@@ -25,6 +25,7 @@ packages_format=(clang-format-19)
 packages_plot=(python3-matplotlib) # bench persist --plot, soak crash --plot
 # Peers of the benchmarks: key-value stores, and allocators.
 packages_kv=(libdb5.3-dev libkyotocabinet-dev libleveldb-dev liblmdb-dev librocksdb-dev libwiredtiger-dev)
+packages_peers=(btrfs-progs xfsprogs) # bench persist --peers
 packages_files_bench=(e2fsprogs libevent-dev libkyotocabinet-dev xfsprogs) # bench files
 packages_heap_bench=(libboost-dev libpmemobj-dev python3-matplotlib)
 packages_sqlite_suite=(dpkg-dev tcl-dev zlib1g-dev) # soak sqlite-suite, bench instrumented
@@ -44,6 +45,7 @@ packages_guests=(bc bison btrfs-progs bubblewrap e2fsprogs flex g++-aarch64-linu
   qemu-system-arm qemu-system-x86 xfsprogs)
 packages_docs=(python3-venv) # docs
 packages_rocksdb=(librocksdb-dev rocksdb-tools) # RocksDB on memlith: its tests, bench rocksdb
+packages_perf=(linux-perf) # bench rocksdb profile
 packages_postgres=(postgresql-15 strace) # PostgreSQL on memlith: its tests, bench postgres, soak postgres
 packages_rocksdb_suite=(dpkg-dev libbz2-dev libgflags-dev liblz4-dev libsnappy-dev zlib1g-dev) # soak rocksdb-suite
 packages_power=(btrfs-progs busybox-static e2fsprogs qemu-system-x86 xfsprogs) # soak power, dax

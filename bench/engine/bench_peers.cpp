@@ -1,5 +1,5 @@
-// memlith bench persist --peers: 4 KiB to 4 MiB of random dirty pages, made durable in every way there is, side by
-// side.
+// memlith bench persist --peers: 4 KiB to 4 MiB of dirty pages, random ones or one behind the other, made durable in
+// every way there is, side by side.
 //
 // Each turn does one round of every side: memlith with each tracker, pwrite + fsync on each file system, msync, raw.
 // The stores to the pages count everywhere, since a pwrite copies them too. All sides are durable; only memlith is
@@ -22,6 +22,7 @@
 #include "kit/scratch.hpp"
 #include "kit/stats.hpp"
 #include "peers/peers.hpp"
+#include "region_rounds.hpp"
 
 namespace memlith::tool {
 
@@ -32,7 +33,7 @@ constexpr std::uint64_t kAloneTurnsMax = 300;
 struct Ours {
   std::string tracker;
   StoreHandle store;
-  std::vector<Workload> workload;  // one
+  std::unique_ptr<RegionRounds> rounds;
   std::string detail;
   memlith_store_info before{};
 };
@@ -109,7 +110,7 @@ class Comparison {
   MaybeFailure add_file(const std::string& name, const std::string& folder, const ScratchFolder& scratch) {
     Result<FileSystem> file_system = file_system_of(folder);
     if (!file_system.ok()) return std::move(file_system.failure());
-    Result<PeerFile> made = PeerFile::create(scratch.path_of(name), region_bytes());
+    Result<PeerFile> made = PeerFile::create(scratch.path_of(name), region_bytes(), order());
     if (!made.ok()) return std::move(made.failure());
     const auto file = std::make_shared<PeerFile>(std::move(*made));
     Peer peer{name, *file_system, {}};
@@ -159,14 +160,14 @@ class Comparison {
     Ours ours;
     ours.tracker = tracker;
     RoundShape shape;
-    shape.pages = pages_max();
-    shape.bytes_per_page = arguments_.bytes_per_page;
     shape.tracker = tracker_of(tracker);
-    shape.scope = Scope::stores;
-    Result<Workload> workload = make_workload(store->get(), 0, arguments_.region_mib, shape, ours.detail);
-    if (!workload.ok()) return std::move(workload.failure());
+    Result<memlith_region*> region = make_bench_region(store->get(), 0, arguments_.region_mib, shape, ours.detail);
+    if (!region.ok()) return std::move(region.failure());
     ours.store = std::move(*store);
-    ours.workload.push_back(std::move(*workload));
+    ours.rounds =
+        std::make_unique<RegionRounds>(*region, shape.tracker, MEMLITH_SCOPE_PROCESS,
+                                       PageStores(static_cast<std::byte*>(memlith_region_address(*region)),
+                                                  region_bytes() / kPageBytes, arguments_.bytes_per_page, order()));
     ours_.push_back(std::move(ours));
     return {};
   }
@@ -203,9 +204,8 @@ class Comparison {
   MaybeFailure measure_size(std::uint64_t pages) {
     std::vector<Side> sides;
     for (Ours& ours : ours_) {
-      ours.workload.front().set_pages(pages);
       Side side;
-      side.round = [&ours](std::size_t, std::uint64_t& ns) { return ours.workload.front().round(ns); };
+      side.round = [&ours, pages](std::size_t, std::uint64_t& ns) { return ours.rounds->round(pages, ns); };
       sides.push_back(std::move(side));
     }
     for (Side& side : peer_sides(pages)) sides.push_back(std::move(side));
@@ -258,11 +258,13 @@ class Comparison {
   void write_heading() const {
     write_line(fmt::format("memlith {}, kernel {}, folder {} ({}), {}", memlith_version(), kernel_release(),
                            printable(arguments_.folder), peers_.front().file_system.name, utc_now()));
-    write_line(
-        fmt::format("{} bytes in each page, random ones of {} MiB, stores included, one round of each side in turn",
-                    arguments_.bytes_per_page, arguments_.region_mib));
+    write_line(fmt::format("{} bytes in each page, {} of {} MiB, stores included, one round of each side in turn",
+                           arguments_.bytes_per_page, arguments_.sequential ? "one behind the other" : "random ones",
+                           arguments_.region_mib));
     for (const Ours& ours : ours_) write_line(fmt::format("# {}: memlith_persist(); {}", ours.tracker, ours.detail));
-    write_line("# pwrite+fsync: a pwrite of 4096 bytes for each page, then one fsync, on a preallocated, written file");
+    write_line(fmt::format("# pwrite+fsync: {}, then one fsync, on a preallocated, written file",
+                           arguments_.sequential ? "one pwritev for all pages"
+                                                 : "a pwrite of 4096 bytes for each page"));
     write_line("# msync: stores to a shared mapping of such a file, then one msync(MS_SYNC) of the whole mapping");
     write_line(
         fmt::format("# raw: one write of as many bytes in one piece + fdatasync{}; the pages are not in their places",
@@ -292,6 +294,7 @@ class Comparison {
                        {"kib", row.pages * kPageBytes / kKiB},
                        {"pages", row.pages},
                        {"bytes_per_page", arguments_.bytes_per_page},
+                       {"order", arguments_.sequential ? "sequential" : "random"},
                        {"region_mib", arguments_.region_mib},
                        {"rounds", row.rounds},
                        {"p50_us", rounded(row.latency.p50_us)},
@@ -316,6 +319,7 @@ class Comparison {
                            peer ? us(row.alone.p50_us) : "-", row.over_raw, row.over_raw_alone, row.rounds));
   }
 
+  [[nodiscard]] PageOrder order() const { return arguments_.sequential ? PageOrder::sequential : PageOrder::random; }
   [[nodiscard]] std::uint64_t region_bytes() const { return arguments_.region_mib * kMiB; }
   [[nodiscard]] std::uint64_t pages_max() const {
     return *std::max_element(arguments_.pages.begin(), arguments_.pages.end());

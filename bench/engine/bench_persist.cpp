@@ -167,7 +167,10 @@ Json json_of(std::string_view tracker, const BenchPersistArguments& arguments, c
 MaybeFailure check(const BenchPersistArguments& arguments) {
   const std::uint64_t region_pages = arguments.region_mib * kMiB / kPageBytes;
   const std::uint64_t pages_max = *std::max_element(arguments.pages.begin(), arguments.pages.end());
-  if (pages_max <= region_pages) return {};
+  // Each thread beside checkpoints has a page of its own.
+  const std::uint64_t beside =
+      arguments.checkpoints ? *std::max_element(arguments.thread_counts.begin(), arguments.thread_counts.end()) : 0;
+  if (pages_max + beside <= region_pages) return {};
   Failure failure =
       tool_failure(MEMLITH_INVALID, fmt::format("{} distinct pages do not fit a region of {} MiB, {} pages", pages_max,
                                                 arguments.region_mib, region_pages));
@@ -259,6 +262,7 @@ MaybeFailure run_bench_persist(const BenchPersistArguments& arguments) {
   if (MaybeFailure failure = check(arguments)) return failure;
   catch_interrupts();
   if (arguments.peers) return run_bench_peers(arguments);
+  if (arguments.checkpoints) return run_bench_checkpoints(arguments);
   if (arguments.breakdown) return run_bench_breakdown(arguments);
   if (arguments.one_region) return run_bench_one_region(arguments);
   for (const std::uint64_t threads : arguments.thread_counts) {

@@ -38,16 +38,35 @@ void add_peers(CLI::App* command, const std::shared_ptr<BenchPersistArguments>& 
         if (command->count("--pages") == 0) arguments.pages = {1, 4, 16, 64, 256, 1024};
         if (command->count("--tracker") == 0) arguments.trackers = {"explicit", "fault", "scan"};
       },
-      "Instead: compare memlith with each tracker, pwrite + fsync, msync and raw, for 4 KiB to 4 MiB of random pages");
+      "Instead: compare memlith with each tracker, pwrite + fsync, msync and raw, for 4 KiB to 4 MiB of pages");
   for (const char* other :
        {"--threads", "--scope", "--async", "--raw", "--same-pages", "--breakdown", "--one-region", "--io"})
     peers->excludes(command->get_option(other));
+  command
+      ->add_flag("--sequential", arguments.sequential,
+                 "With --peers: the pages of a round lie one behind the other, from a random one on")
+      ->needs(peers);
   command
       ->add_option("--fsync-dir", arguments.fsync_folders,
                    "With --peers: also measure pwrite + fsync in this folder, on another file system; may be repeated")
       ->needs(peers);
   command->add_option("--record", arguments.record, "With --peers: write the JSON lines to this file, too")
       ->needs(peers);
+}
+
+void add_checkpoints(CLI::App* command, BenchPersistArguments& arguments) {
+  CLI::Option* const checkpoints = command->add_flag_callback(
+      "--checkpoints",
+      [command, &arguments] {
+        arguments.checkpoints = true;
+        if (command->count("--pages") == 0) arguments.pages = {1, 4, 16, 64, 256, 1024};
+        if (command->count("--tracker") == 0) arguments.trackers = {"explicit", "fault"};
+      },
+      "Instead: compare a thread's persists with checkpoints that stop all threads, of a region and of a forked "
+      "process; --threads is the number of threads that store beside, whose pause is measured");
+  for (const char* other : {"--scope", "--async", "--raw", "--same-pages", "--hot-pages", "--process-scope", "--io",
+                            "--breakdown", "--one-region", "--peers"})
+    checkpoints->excludes(command->get_option(other));
 }
 
 void add_one_region(CLI::App* command, BenchPersistArguments& arguments) {
@@ -137,7 +156,21 @@ void add_bench_persist(CLI::App* bench, CommandLine& line) {
   }
   add_one_region(command, arguments);
   add_peers(command, shared);
+  add_checkpoints(command, arguments);
   add_command(command, line, shared, run_bench_persist);
+}
+
+void add_bench_protect(CLI::App* bench, CommandLine& line) {
+  const auto arguments = std::make_shared<BenchProtectArguments>();
+  CLI::App* command =
+      bench->add_subcommand("protect",
+                            "Time ways to protect pages of memory again, and the fault of the next store to each");
+  add_number(command, "--region-mib", arguments->region_mib, 1, kRegionMibMax, "Size of the memory");
+  // With mprotect, each page that was stored to may be a mapping of its own, and the kernel has a limit on these.
+  add_number(command, "--pages", arguments->pages, 1, 16'384, "Pages stored to in a round; or several: 1,16,256,4096")
+      ->delimiter(',');
+  add_number(command, "--rounds", arguments->rounds, 1, 1'000'000'000, "Rounds of each way and number of pages");
+  add_command(command, line, arguments, run_bench_protect);
 }
 
 void add_bench_tail(CLI::App* bench, CommandLine& line) {
@@ -242,6 +275,7 @@ void add_bench_commands(CLI::App& app, CommandLine& line) {
   bench->require_subcommand(1);
   add_json(bench, line);
   add_bench_persist(bench, line);
+  add_bench_protect(bench, line);
   add_bench_tail(bench, line);
   add_bench_transparent(bench, line);
   add_bench_recovery(bench, line);

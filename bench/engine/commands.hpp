@@ -40,9 +40,18 @@ struct BenchPersistArguments {
   bool breakdown = false;   // the steps of a persist instead
   bool one_region = false;  // threads that share a region instead
   std::vector<Whose> whose{Whose::thread, Whose::process};
+  bool checkpoints = false;                // persists beside checkpoints of all threads instead
   bool peers = false;                      // the table with all peers instead
+  bool sequential = false;                 // --peers: the pages of a round lie one behind the other
   std::vector<std::string> fsync_folders;  // --peers: where else pwrite + fsync is measured
   std::string record;                      // --peers: a file that takes the JSON lines too; may be empty
+  Format format = Format::text;
+};
+
+struct BenchProtectArguments {
+  std::vector<std::uint64_t> pages{1, 16, 256, 4096};
+  std::uint64_t region_mib = 1024;
+  std::uint64_t rounds = 300;
   Format format = Format::text;
 };
 
@@ -104,6 +113,8 @@ struct BenchEngineArguments {
 [[nodiscard]] MaybeFailure run_bench_peers(const BenchPersistArguments& arguments);       // called by run_bench_persist
 [[nodiscard]] MaybeFailure run_bench_breakdown(const BenchPersistArguments& arguments);   // likewise
 [[nodiscard]] MaybeFailure run_bench_one_region(const BenchPersistArguments& arguments);  // likewise
+[[nodiscard]] MaybeFailure run_bench_checkpoints(const BenchPersistArguments& arguments);  // likewise
+[[nodiscard]] MaybeFailure run_bench_protect(const BenchProtectArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_tail(const BenchTailArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_transparent(const BenchTransparentArguments& arguments);
 [[nodiscard]] MaybeFailure run_bench_recovery(const BenchRecoveryArguments& arguments);

@@ -16,6 +16,7 @@ UNKNOWN = "unknown"
 PEERS = ("leveldb", "kyoto-tree-tran", "sqlite", "lmdb", "rocksdb", "berkeleydb", "wiredtiger")
 # The floors below every benchmark: a change of them makes every figure one of an older build.
 ENGINE = ("src/base", "src/device", "src/log", "src/store", "src/region", "bench/kit")
+PEER_WAYS = (*ENGINE, "bench/engine", "bench/peers")
 KV = (*ENGINE, "src/shm", "src/kv", "src/applog", "bench/kv")
 FILES = (*ENGINE, "src/files", "bench/files")
 HEAP = (*ENGINE, "src/heap", "bench/kv")
@@ -97,13 +98,20 @@ REDIS_MIXES = "--keys 10000000 --value-bytes 128 --clients 1,10,40 --sides memli
 
 RUNS = (
     Run("persist-peers", "memsnap-persist", words("bench persist --peers --pages 1,4,16,64,256,1024 --rounds 2000"), 5,
-        (*ENGINE, "bench/engine", "bench/peers")),
+        PEER_WAYS),
     Run("persist-async", "memsnap-persist", words("bench persist --tracker explicit,fault,scan --async --pages 1,4,16,"
                                                   "64,256,1024 --seconds 5"), 3, (*ENGINE, "bench/engine"),
         words("bench persist --tracker explicit --async --pages 1 --rounds 2 --region-mib 1 --log-mib 1")),
     Run("persist-steps", "memsnap-persist", words("bench persist --breakdown --tracker explicit,fault,scan --pages 16"),
         1, (*ENGINE, "bench/engine"),
         words("bench persist --breakdown --tracker explicit --pages 2 --rounds 3 --region-mib 1 --log-mib 1")),
+    Run("persist-sequential", "memsnap-persist", words("bench persist --peers --sequential --tracker explicit --pages "
+                                                       "1,4,16,64,256,1024 --rounds 1000"), 3, PEER_WAYS),
+    Run("persist-checkpoints", "memsnap-persist", words("bench persist --checkpoints --tracker explicit --pages "
+                                                        "1,4,16,64,256,1024 --threads 1,8 --rounds 1000"), 4, PEER_WAYS,
+        words("bench persist --checkpoints --tracker explicit --pages 1 --rounds 2 --region-mib 1 --log-mib 1")),
+    Run("protect", "memsnap-persist", words("bench protect --region-mib 1024 --pages 1,16,256,4096 --rounds 100"), 3,
+        ("bench/kit", "bench/engine", "bench/peers"), words("bench protect --region-mib 1 --pages 1 --rounds 2")),
     Run("isolation", "memsnap-tests", words("test rocksdb -- -R rocksdb.skip_list|rocksdb.memtable_crash"), 4,
         (*ENGINE, "integrations/rocksdb/src", "integrations/rocksdb/tests")),
     Run("memtable", "memsnap-memtable", words("bench ycsb --records 1000000 --durability sync --threads 1,12 "
@@ -126,6 +134,9 @@ RUNS = (
                                                               "--threads 1,12 --keys 2000000 --rounds 3 "
                                                               "--sides stock,memlith,memlith-late,memlith-memtable"),
         15, (*ENGINE, "src/applog", "integrations/rocksdb/src", "integrations/rocksdb/bench")),
+    Run("rocksdb-profile", "memsnap-rocksdb", words("bench rocksdb profile --here --keys 1000000 --threads 12 --reads "
+                                                    "20000"), 3,
+        (*ENGINE, "src/applog", "integrations/rocksdb/src", "integrations/rocksdb/bench")),
     Run("soak-power", "fams-cuts", words("soak power --cuts 300"), 90, (*ENGINE, "src/files", "tests/power")),
     Run("files-msync", "fams-files", words("bench files msync --seconds 5"), 20, FILES),
     Run("files-msync-light", "fams-files", words("bench files msync --seconds 10 --think-ms 10"), 30, FILES),
@@ -216,8 +227,9 @@ def over_wal_full(field: str, by: tuple[str, ...], label: str = "") -> tuple[Rat
                   less_is_better=field != "operations_per_s"),)
 
 
-NO_AURORA = ("Aurora is a kernel for FreeBSD and cannot run here; sides of its classes (a whole process, a region with "
-             "stopped threads) are not programmed yet.")
+NOT_IN_ROCKSDB = ("Checkpoints of Aurora's classes are no sides of the benchmark of RocksDB's memtable; Figure 3 has "
+                  "them by size.")
+CHECKPOINTS = (("region", "a region's checkpoint"), ("process", "a process's checkpoint"))
 SIZES = ("pattern", "transaction_kib")
 TPCC = ("10 warehouses, 1 GB, with 128 MB of shared buffers and a checkpoint each 30 s. The paper maps PostgreSQL's "
         "files into its regions; the plugin keeps the files and the write-ahead log.")
@@ -230,11 +242,12 @@ def over_full_pages(field: str) -> tuple[Ratio, ...]:
 
 
 MEMSNAP = (
-    Experiment("memsnap", "Table 1", "a processor profile of RocksDB, of which its log and its files are a part",
-               missing="A profile is no ratio; `perf record` with `./dev bench rocksdb fill` shows it, and no command "
-                       "makes a table of it yet."),
+    Experiment("memsnap", "Table 1", "a processor profile of RocksDB with MixGraph, stock and on memlith: shares of "
+               "calls that write or flush, and of the program's parts", run="rocksdb-profile",
+               ratios=tuple(Ratio(f"{part}_share", by=("side",))
+                            for part in ("log_calls", "other_calls", "rocksdb", "memlith", "other"))),
     Experiment("memsnap", "Table 2", "a persist within RocksDB beside Aurora's checkpoint of a region",
-               missing=NO_AURORA),
+               missing=NOT_IN_ROCKSDB),
     Experiment("memsnap", "Table 5", "the steps of a persist of 64 KiB", run="persist-steps",
                ratios=tuple(Ratio(f"steps.{step}.p50_us", by=("tracker",), ours={"persist": ("asynchronous",)})
                             for step in ("stores", "touch", "call", "wait")),
@@ -246,8 +259,15 @@ MEMSNAP = (
     Experiment("memsnap", "Table 6, direct", "the same beside a direct write and flush",
                "within a factor of 2 of direct I/O (abstract)", 0.5, "persist-peers",
                (Ratio("p50_us", {"side": ("explicit",)}, {"side": ("raw",)}, by=("kib",), less_is_better=True),)),
-    Experiment("memsnap", "Table 6, sequential", "the same with pages one after the other",
-               missing="`./dev bench persist` changes random pages only; pages in order are not programmed yet."),
+    Experiment("memsnap", "Table 6, sequential", "pages one after the other made durable, beside one pwritev + fsync",
+               run="persist-sequential",
+               ratios=(Ratio("p50_us", {"side": ("explicit",)}, {"side": ("pwrite+fsync",)}, by=("kib", "file_system"),
+                             less_is_better=True),)),
+    Experiment("memsnap", "Table 6, copy-on-write", "random pages beside pwrite + fsync on a copy-on-write file system",
+               run="persist-peers",
+               ratios=(Ratio("p50_us", {"side": ("explicit",)}, {"side": ("pwrite+fsync",), "file_system": ("btrfs",)},
+                             by=("kib",), less_is_better=True),),
+               note="Btrfs lies on a loop device of the same disk."),
     Experiment("memsnap", "Table 6, asynchronous", "the time until an asynchronous persist has captured its pages, "
                "beside a durable write of as many bytes", run="persist-async",
                ratios=(Ratio("p50_us", base_field="raw_p50_us", by=("tracker", "pages"), less_is_better=True),)),
@@ -260,12 +280,22 @@ MEMSNAP = (
                "rocksdb-mixgraph",
                (Ratio("ops_per_s", {"side": ("memlith",)}, {"side": ("stock",)}, by=("threads",)),)),
     Experiment("memsnap", "Table 10", "latencies of a persist within RocksDB, MemSnap beside Aurora",
-               "4 times Aurora's throughput (abstract)", missing=NO_AURORA),
-    Experiment("memsnap", "Figure 1", "ways to protect the pages of 1 GiB again",
-               missing="The trackers' parts are known (`./dev bench persist --breakdown`); one command that times all "
-                       "ways to protect again is not programmed yet."),
-    Experiment("memsnap", "Figure 3", "checkpoints of 4 KiB to 4 MiB, MemSnap beside Aurora, and the pause of threads",
-               missing=NO_AURORA),
+               "4 times Aurora's throughput (abstract)", missing=NOT_IN_ROCKSDB),
+    Experiment("memsnap", "Figure 1", "ways to protect the pages of 1 GiB again, with the faults of 1 to 4,096 stores",
+               run="protect",
+               ratios=tuple(Ratio("together_p50_us", {"side": (ours,)}, {"side": (base,)}, by=("pages",),
+                                  less_is_better=True, label=f"{ours} over {base}")
+                            for ours, base in (("scan", "mprotect, all"), ("scan", "mprotect, each"),
+                                               ("uffd, each", "mprotect, each"))),
+               note="memlith protects by `scan`, or by `uffd, each` with the tracker `fault`."),
+    Experiment("memsnap", "Figure 3", "4 KiB to 4 MiB beside checkpoints of Aurora's classes, with 1 and 8 threads "
+               "that store; and how long these cannot", run="persist-checkpoints",
+               ratios=(*(Ratio(field, {"side": ("explicit",)}, {"side": (side,)}, by=("kib", "threads"),
+                               less_is_better=True, label=f"{what} over {text}")
+                         for field, what in (("p50_us", "time"), ("pause_us", "pause")) for side, text in CHECKPOINTS),
+                       Ratio("p50_us", {"side": ("explicit",)}, {"side": ("raw",)}, by=("kib", "threads"),
+                             less_is_better=True, label="time over raw")),
+               note="Aurora is a kernel for FreeBSD; the checkpoints are the least of their classes."),
     Experiment("memsnap", "Figure 4", "SQLite's dbbench: 2 M writes in transactions of 4 KiB to 1 MiB",
                "5 times file APIs (abstract)", 5.0, "sqlite-dbbench", over_wal_full("operations_per_s", SIZES)),
     Experiment("memsnap", "Figure 5", "TATP on SQLite, four sizes, 60 s a turn", run="sqlite-tatp",

@@ -9,7 +9,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <fstream>
 
@@ -67,12 +69,12 @@ Result<FileSystem> file_system_of(const std::string& folder) {
   return result;
 }
 
-PeerFile::PeerFile(std::string path, int descriptor, std::uint64_t bytes, HugeBuffer source)
+PeerFile::PeerFile(std::string path, int descriptor, std::uint64_t bytes, HugeBuffer source, PageOrder order)
     : path_(std::move(path)),
       descriptor_(descriptor),
       bytes_(bytes),
       source_(std::move(source)),
-      pages_(bytes / kPageBytes),
+      pages_(bytes / kPageBytes, order),
       random_(kSeed) {}
 
 PeerFile::PeerFile(PeerFile&& other) noexcept
@@ -89,12 +91,12 @@ PeerFile::~PeerFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-Result<PeerFile> PeerFile::create(const std::string& path, std::uint64_t bytes) {
+Result<PeerFile> PeerFile::create(const std::string& path, std::uint64_t bytes, PageOrder order) {
   Result<HugeBuffer> source = HugeBuffer::random(kSourceBytes);
   if (!source.ok()) return std::move(source.failure());
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (descriptor < 0) return errno_failure(errno, fmt::format("cannot create {}", path));
-  PeerFile file(path, descriptor, bytes, std::move(*source));
+  PeerFile file(path, descriptor, bytes, std::move(*source), order);
   const int allocated = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
   if (allocated == ENOSPC) return errno_failure(allocated, fmt::format("cannot reserve {} bytes for {}", bytes, path));
   // Page by page: a write of more may make large folios in the page cache (Linux 6.16 and later on ext4), and a store
@@ -123,6 +125,24 @@ MaybeFailure PeerFile::write(std::uint64_t offset, std::span<const std::byte> so
   return {};
 }
 
+// Pages behind each other. A page that was written in part is written again.
+MaybeFailure PeerFile::write_run(std::span<const std::uint32_t> pages) {
+  while (!pages.empty()) {
+    pieces_.clear();
+    for (std::size_t i = 0; i < std::min<std::size_t>(pages.size(), IOV_MAX); ++i) {
+      pieces_.push_back({const_cast<std::byte*>(content()), kPageBytes});
+    }
+    const ssize_t written = ::pwritev(descriptor_, pieces_.data(), static_cast<int>(pieces_.size()),
+                                      static_cast<off_t>(pages.front() * kPageBytes));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < static_cast<ssize_t>(kPageBytes)) {
+      return errno_failure(written < 0 ? errno : EIO, fmt::format("cannot write to {}", path_));
+    }
+    pages = pages.subspan(static_cast<std::size_t>(written) / kPageBytes);
+  }
+  return {};
+}
+
 MaybeFailure PeerFile::flush() const {
   if (::fdatasync(descriptor_) == 0) return {};
   return errno_failure(errno, fmt::format("cannot flush {}", path_));
@@ -131,8 +151,12 @@ MaybeFailure PeerFile::flush() const {
 MaybeFailure PeerFile::pwrite_round(std::uint64_t pages, std::uint64_t& elapsed_ns) {
   const std::span<const std::uint32_t> chosen = pages_.choose(random_, pages);
   const std::uint64_t start = now_ns();
-  for (const std::uint64_t page : chosen) {
-    if (MaybeFailure failure = write(page * kPageBytes, {content(), kPageBytes})) return failure;
+  if (pages_.sequential()) {
+    if (MaybeFailure failure = write_run(chosen)) return failure;
+  } else {
+    for (const std::uint64_t page : chosen) {
+      if (MaybeFailure failure = write(page * kPageBytes, {content(), kPageBytes})) return failure;
+    }
   }
   if (::fsync(descriptor_) != 0) return errno_failure(errno, fmt::format("cannot flush {}", path_));
   elapsed_ns = now_ns() - start;

@@ -5,6 +5,8 @@
 // once, as those of programs in use are, so that a round changes no block map.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,7 +14,7 @@
 
 #include "cli/failure.hpp"
 #include "kit/raw_device.hpp"
-#include "kit/workload.hpp"
+#include "page_stores.hpp"
 
 namespace memlith::tool {
 
@@ -27,7 +29,7 @@ Result<FileSystem> file_system_of(const std::string& folder);
 class PeerFile {
  public:
   // Creates `path`, which must not exist, of `bytes`, a multiple of 1 MiB.
-  static Result<PeerFile> create(const std::string& path, std::uint64_t bytes);
+  static Result<PeerFile> create(const std::string& path, std::uint64_t bytes, PageOrder order = PageOrder::random);
   PeerFile(PeerFile&& other) noexcept;
   PeerFile& operator=(PeerFile&&) = delete;
   ~PeerFile();
@@ -36,22 +38,24 @@ class PeerFile {
   [[nodiscard]] MaybeFailure write(std::uint64_t offset, std::span<const std::byte> source) const;
   [[nodiscard]] MaybeFailure flush() const;  // fdatasync
 
-  // Each of `pages` random pages with a pwrite of its own, then one fsync.
+  // Each of `pages` random pages with a pwrite of its own, or sequential ones with one pwritev; then one fsync.
   [[nodiscard]] MaybeFailure pwrite_round(std::uint64_t pages, std::uint64_t& elapsed_ns);
-  // Stores `bytes_per_page` bytes to each of `pages` random pages of a shared mapping, then one msync(MS_SYNC) of it.
+  // Stores `bytes_per_page` bytes to each of `pages` pages of a shared mapping, then one msync(MS_SYNC) of it.
   [[nodiscard]] MaybeFailure msync_round(std::uint64_t pages, std::uint64_t bytes_per_page, std::uint64_t& elapsed_ns);
 
  private:
-  PeerFile(std::string path, int descriptor, std::uint64_t bytes, HugeBuffer source);
+  PeerFile(std::string path, int descriptor, std::uint64_t bytes, HugeBuffer source, PageOrder order);
   [[nodiscard]] const std::byte* content();
+  [[nodiscard]] MaybeFailure write_run(std::span<const std::uint32_t> pages);
 
   std::string path_;
   int descriptor_;
   std::uint64_t bytes_;
   std::byte* mapping_ = nullptr;  // made by the first msync_round
   HugeBuffer source_;
-  RandomPages pages_;
+  ChosenPages pages_;
   Random random_;
+  std::vector<iovec> pieces_;  // of a pwritev
 };
 
 }  // namespace memlith::tool

@@ -75,7 +75,7 @@ def set_marks(axes, values, candidates, text_of):
 
 def draw(series, path):
     figure, (times, ratios) = pyplot.subplots(1, 2, figsize=(14, 7.2))
-    pwrites = []
+    pwrites, first = [], next(iter(series.values()))[0]
     sizes = sorted({row["kib"] for rows in series.values() for row in rows})
     for index, (label, rows) in enumerate(series.items()):
         style = {"linestyle": "-", "linewidth": 1.7, "markersize": 6, **style_of(rows[0], pwrites)}
@@ -92,7 +92,7 @@ def draw(series, path):
         axes.set_yscale("log")
         axes.set_xticks(sizes, [size_text(kib) for kib in sizes])
         axes.minorticks_off()
-        axes.set_xlabel("random dirty pages of 4 KiB, together")
+        axes.set_xlabel(f"{first['order']} dirty pages of 4 KiB, together")
         axes.grid(alpha=0.3)
     times.set_ylabel("time until durable: median, bar up to the 99th percentile")
     set_marks(times, [row[key] for rows in series.values() for row in rows for key in ("p50_us", "p99_us")],
@@ -102,11 +102,10 @@ def draw(series, path):
     set_marks(ratios, [row["ratio_p50"] for rows in series.values() for row in rows],
               [0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100], lambda mark: f"{mark:g}×")
     ratios.set_title("Against the device")
-    first = next(iter(series.values()))[0]
     where = (f"region of {first['region_mib']} MiB on {first['file_system']}, Linux {first['kernel']}, "
              f"{first['rounds']} rounds, {first['time']}")
     changed = "" if first["bytes_per_page"] == 4096 else f"{first['bytes_per_page']} bytes stored in each page; "
-    figure.suptitle(f"Making random dirty pages durable, one thread\n{changed}{where}", fontsize=12)
+    figure.suptitle(f"Making {first['order']} dirty pages durable, one thread\n{changed}{where}", fontsize=12)
     # Under both, where no line runs.
     figure.legend(*times.get_legend_handles_labels(), loc="lower center", ncols=3, frameon=False)
     rows_of_legend = (len(series) + 2) // 3

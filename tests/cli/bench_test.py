@@ -163,6 +163,15 @@ class Peers(Bench):
         self.check_nothing_left("other")
         self.assertEqual(list(other.iterdir()), [])
 
+    def test_pages_one_behind_the_other(self):
+        rows = [json.loads(line) for line in run(self.folder, "persist", "--peers", "--sequential", "--json", "--pages",
+                                                 "1,256", "--rounds", "3", *SMALL)]  # 256 pages: the whole region
+        self.assertEqual([(row["kib"], row["side"]) for row in rows],
+                         [(kib, side) for kib in (4, 1024) for side in self.SIDES])
+        self.assertEqual({(row["order"], row["rounds"]) for row in rows}, {("sequential", 3)})
+        for row in rows[:3]:
+            self.assertGreaterEqual(row["bytes_logged"], 3 * row["kib"] * 1024)
+
     def test_the_text_states_durability_and_atomicity(self):
         text = run(self.folder, "persist", "--peers", "--pages", "1", "--rounds", "2", *SMALL)
         titles = next(line.split() for line in text if line.startswith("side"))
@@ -172,7 +181,8 @@ class Peers(Bench):
         self.assertEqual(found, {side: ["yes", "yes" if side in self.SIDES[:3] else "no"] for side in self.SIDES})
 
     def test_what_does_not_go_with_it_is_refused(self):
-        for arguments in ["--peers", "--threads", "2"], ["--peers", "--async"], ["--record", "x"], ["--fsync-dir", "."]:
+        for arguments in ["--peers", "--threads", "2"], ["--peers", "--async"], ["--record", "x"], ["--sequential"], \
+                ["--fsync-dir", "."]:
             done = subprocess.run([MEMLITH, "bench", "persist", *arguments], capture_output=True, text=True,
                                   check=False)
             self.assertEqual(done.returncode, 1, arguments)
@@ -192,6 +202,51 @@ class Peers(Bench):
             self.assertEqual(done.returncode, 1)
             self.assertIn("python3-matplotlib", done.stderr)
         self.skipTest("no Python with matplotlib: nothing was drawn, and the script said so")
+
+
+class Checkpoints(Bench):
+    def test_every_side_has_a_pause(self):
+        done = subprocess.run([MEMLITH, "bench", "persist", "--checkpoints", "--json", "--pages", "1,200", "--threads",
+                               "1,2", "--rounds", "3", *SMALL, "--dir", self.folder], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        sides = [side for side in ("explicit", "fault", "region", "process", "raw")
+                 if f"# {side} is left out" not in done.stderr]
+        self.assertEqual([(row["threads"], row["pages"], row["side"]) for row in rows],
+                         [(threads, pages, side) for threads in (1, 2) for pages in (1, 200) for side in sides])
+        for row in rows:
+            self.check_rising(row, PERCENTILES)
+            self.check_rising(row, ["pause_us", "pause_p99_us"])
+            self.assertEqual(row["rounds"], 3)
+        self.check_nothing_left()
+
+    def test_what_does_not_fit_is_refused(self):
+        for arguments in ["--pages", "255", "--threads", "2"], ["--tracker", "scan"], ["--async"], ["--peers"]:
+            done = subprocess.run([MEMLITH, "bench", "persist", "--checkpoints", *arguments, *SMALL, "--dir",
+                                   self.folder], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1, arguments)
+        self.check_nothing_left()
+
+
+class Protect(Bench):
+    WAYS = ["mprotect, all", "mprotect, each", "uffd, all", "uffd, each", "uffd async, all", "uffd async, each", "scan"]
+
+    def test_every_way_has_its_stores(self):
+        done = subprocess.run([MEMLITH, "bench", "protect", "--json", "--region-mib", "1", "--pages", "1,256",
+                               "--rounds", "3"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        ways = [way for way in self.WAYS if f"# {way} is left out" not in done.stderr]
+        self.assertEqual([(row["side"], row["pages"]) for row in rows], [(way, pages) for way in ways
+                                                                          for pages in (1, 256)])
+        for row in rows:
+            self.assertEqual(row["rounds"], 3)
+            for what in "protect", "store", "together":
+                self.check_rising(row, [f"{what}_p50_us", f"{what}_p99_us"])
+            self.assertGreaterEqual(row["together_p50_us"], row["protect_p50_us"])
+        self.assertEqual(subprocess.run([MEMLITH, "bench", "protect", "--region-mib", "1", "--pages", "257"],
+                                        capture_output=True, check=False).returncode, 1)
 
 
 class OneRegion(Bench):

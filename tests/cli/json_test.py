@@ -274,6 +274,8 @@ class Fields(unittest.TestCase):
         self.check("memlith bench persist --breakdown", "bench", "persist", "--breakdown", *SMALL, *where)
         self.check("memlith bench persist --one-region", "bench", "persist", "--one-region", "--threads", "2",
                    "--tracker", "fault", *SMALL, *where)
+        self.check("memlith bench persist --checkpoints", "bench", "persist", "--checkpoints", *SMALL, *where)
+        self.check("memlith bench protect", "bench", "protect", "--pages", "1", "--region-mib", "1", "--rounds", "3")
         self.check("memlith bench tail", "bench", "tail", "--phases", "1", *SMALL, *where)
         self.check("memlith bench transparent", "bench", "transparent", *SMALL, *where)
         self.check("memlith bench recovery", "bench", "recovery", "--log-mib", "16", "--region-mib", "1", *where)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """RocksDB on memlith beside stock RocksDB and a bare log: ./dev bench rocksdb [SUITE ...].
 
-SUITE is fill (random keys with sync), mixgraph (83 % get, 14 % put, 3 % seek), recovery (an open after a kill); none:
-all three. Every side is as durable as the others: a write returns when it is flushed. The sides take turns, on an ext4
-of their own (--fs xfs: an XFS) on a loop device where that is possible: then the lines also tell what its block layer
-sees for each operation.
+SUITE is fill (random keys with sync), mixgraph (83 % get, 14 % put, 3 % seek), recovery (an open after a kill), profile
+(where mixgraph's processor time goes; takes perf); none: all four. Every side is as durable as the others: a write
+returns when it is flushed. The sides take turns, on an ext4 of their own (--fs xfs: an XFS) on a loop device where that
+is possible: then the lines also tell what its block layer sees for each operation.
 """
 import contextlib
 import json
@@ -24,6 +24,10 @@ from disk_counts import DiskCounts  # noqa: E402 pylint: disable=wrong-import-po
 
 SIDES = ["bare", "stock", "recycle", "run", "memlith", "memlith-late", "memlith-memtable"]
 PLUGINS = {"memlith": "memlith_rocksdb.so", "memlith-memtable": "memlith_rocksdb_memtables.so"}
+# A frame of the kernel within a call that writes or flushes; and parts of the program, by the end of a frame's file.
+LOG_CALL = re.compile(r" (vfs_(iter_)?writev?|vfs_fsync\w*|do_fsync|\w*sys_f(data)?sync|\w*sync_file_range|"
+                      r"\w*sys_io_uring_enter) ")
+PARTS = (("memlith", re.compile(r"/memlith_rocksdb\.so\)$")), ("rocksdb", re.compile(r"/librocksdb\.so[.\d]*\)$")))
 MAKE = {"ext4": ["mkfs.ext4", "-qF"], "xfs": ["mkfs.xfs", "-q"]}
 
 
@@ -97,24 +101,59 @@ class Bench:
                                              self.given.operations, "--warm-up", self.given.warm_up)
                 self.in_turns("fill", self.given.sides, f"{value_bytes} B, sync", threads, measure)
 
-    def mixgraph(self):
-        """With the settings of the paper that MixGraph is from (FAST 2020), and its distributions."""
+    def mixgraph_words(self, side):
+        """The words of db_bench for mixgraph, on a database that is there: with the settings of the paper that MixGraph
+        is from (FAST 2020), and its distributions."""
         settings = ["--key_size=48", "--keyrange_dist_a=14.18",
                     "--keyrange_dist_b=-2.917", "--keyrange_dist_c=0.0164", "--keyrange_dist_d=-0.08082",
                     "--keyrange_num=30", "--value_k=0.2615", "--value_sigma=25.45", "--iter_k=2.517",
                     "--iter_sigma=14.236", "--mix_get_ratio=0.83", "--mix_put_ratio=0.14", "--mix_seek_ratio=0.03",
                     "--sine_mix_rate_interval_milliseconds=5000", "--sine_a=1000", "--sine_b=0.000073",
                     "--sine_d=4500", "--use_direct_reads=false", "--cache_size=268435456", "--histogram=1"]
+        words = ["db_bench", *settings, f"--db={self.folder}/db", f"--num={self.given.keys}",
+                 *(["--fs_uri=memlith://"] if side == "memlith" else [])]
+        # Filled without sync, or filling would take longer than measuring.
+        self.run([*words, "--benchmarks=fillrandom"], **self.preload(side))
+        return [*words, "--benchmarks=mixgraph", "--use_existing_db=1", "--sync=1", f"--reads={self.given.reads}"]
+
+    def mixgraph(self):
         for threads in self.given.threads:
             def measure(side, threads=threads):
-                words = ["db_bench", *settings, f"--db={self.folder}/db", f"--num={self.given.keys}",
-                         *(["--fs_uri=memlith://"] if side == "memlith" else [])]
-                # Filled without sync, or filling would take longer than measuring.
-                self.run([*words, "--benchmarks=fillrandom"], **self.preload(side))
-                words += ["--benchmarks=mixgraph", "--use_existing_db=1", "--sync=1", f"--threads={threads}",
-                          f"--reads={self.given.reads}"]
+                words = [*self.mixgraph_words(side), f"--threads={threads}"]
                 return self.counted(lambda: self.mixgraph_figures(self.run(words, **self.preload(side))))
             self.in_turns("mixgraph", self.database_sides(), "83 % get, 14 % put with sync, 3 % seek", threads, measure)
+
+    def profile(self):
+        """Shares of mixgraph's processor time: in the kernel's calls that write or flush, and in its others; in user
+        mode in RocksDB, in memlith, and elsewhere (db_bench, the C library)."""
+        if not shutil.which("perf"):
+            contest.say_aside("(profile is left out: it takes perf)")
+            return
+        record = self.given.dir / "perf.data"
+        for threads in self.given.threads:
+            for side in "stock", "memlith":
+                self.clear()
+                words = [*self.mixgraph_words(side), f"--threads={threads}"]
+                environment = [f"{name}={value}" for name, value in self.preload(side).items()]
+                self.run(["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "-g", "-o", str(record), "--", "env",
+                          *environment, *words])
+                stacks = re.split(r"\n{2,}", self.run(["perf", "script", "-i", record, "-F", "ip,sym,dso"]).strip())
+                parts = [self.part_of(stack.splitlines()) for stack in stacks]
+                if not {"log_calls", "rocksdb"} <= set(parts):
+                    sys.exit(f"perf says what this program does not understand: {stacks[0]}")
+                contest.say(self.given, {
+                    "suite": "rocksdb-profile", "side": side, "workload": "83 % get, 14 % put with sync, 3 % seek",
+                    "durability": "durable", "threads": threads, "samples": len(parts),
+                    **{f"{part}_share": round(parts.count(part) / len(parts), 4)
+                       for part in ("log_calls", "other_calls", "rocksdb", "memlith", "other")}})
+        record.unlink()
+
+    @staticmethod
+    def part_of(frames):
+        """The part of a sample's stack, whose first line is the innermost frame."""
+        if "([kernel.kallsyms])" in frames[0]:
+            return "log_calls" if any(map(LOG_CALL.search, frames)) else "other_calls"
+        return next((part for part, file in PARTS if file.search(frames[0])), "other")
 
     @staticmethod
     def mixgraph_figures(said):
@@ -149,7 +188,7 @@ class Bench:
 
 
 def main():
-    suites = {"fill": Bench.fill, "mixgraph": Bench.mixgraph, "recovery": Bench.recovery}
+    suites = {"fill": Bench.fill, "mixgraph": Bench.mixgraph, "recovery": Bench.recovery, "profile": Bench.profile}
     options = contest.options_of(__doc__, folder="where the databases, or the disk's image, go", rounds=3,
                                  suites=suites)
     contest.disk_options(options, 4096)
