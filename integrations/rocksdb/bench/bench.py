@@ -27,7 +27,8 @@ PLUGINS = {"memlith": "memlith_rocksdb.so", "memlith-memtable": "memlith_rocksdb
 # A frame of the kernel within a call that writes or flushes; and parts of the program, by the end of a frame's file.
 LOG_CALL = re.compile(r" (vfs_(iter_)?writev?|vfs_fsync\w*|do_fsync|\w*sys_f(data)?sync|\w*sync_file_range|"
                       r"\w*sys_io_uring_enter) ")
-PARTS = (("memlith", re.compile(r"/memlith_rocksdb\.so\)$")), ("rocksdb", re.compile(r"/librocksdb\.so[.\d]*\)$")))
+PARTS = (("memlith", re.compile(r"/memlith_rocksdb(_memtables)?\.so\)$")),
+         ("rocksdb", re.compile(r"/librocksdb\.so[.\d]*\)$")))
 MAKE = {"ext4": ["mkfs.ext4", "-qF"], "xfs": ["mkfs.xfs", "-q"]}
 
 
