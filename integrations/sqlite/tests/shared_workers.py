@@ -180,7 +180,7 @@ class Worker:
             if self.kind == "d" and error.sqlite_errorname in ("SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT"):
                 board.store(me, REFUSED, board.load(me, REFUSED) + 1)
             else:
-                self.fault(f"{error}")
+                self.fault(f"{error.sqlite_errorname}: {error}")
             if db.in_transaction:
                 db.execute("rollback")
             return
@@ -201,7 +201,7 @@ class Worker:
             try:
                 self.read(db)
             except sqlite3.Error as error:
-                self.fault(f"{error}")
+                self.fault(f"{error.sqlite_errorname}: {error}")
 
     def act(self, db):
         if self.kind == "o":
