@@ -381,5 +381,34 @@ TEST(RocksdbMemtable, CallsThatAreRefusedChangeNothing) {
   EXPECT_EQ(count_in(opened, 0), 10);
 }
 
+// As RocksDB encodes a put: the key with sequence number and type, and the value, each behind its length.
+void put_entry(NodeStore::List& list, std::uint64_t sequence) {
+  const std::uint64_t tag = sequence << 8 | 1;
+  std::string entry = "\x09k";
+  entry.append(reinterpret_cast<const char*>(&tag), sizeof tag);
+  entry += "\x01v";
+  char* const place = list.take(static_cast<std::uint32_t>(entry.size()));
+  ASSERT_NE(place, nullptr);
+  entry.copy(place, entry.size());
+  list.add(place);
+}
+
+// An opening takes nothing of a batch that was in the memtables in part when they were made durable.
+TEST(RocksdbMemtable, EntriesBehindTheNumberOfAPersistAreNotTaken) {
+  const TempFolder folder;
+  const auto open = [&] { return std::move(*NodeStore::open(folder / "nodes", 4 * NodeStore::kBlockBytes)); };
+  {
+    const auto nodes = open();
+    ASSERT_TRUE(nodes->begin(0));
+    NodeStore::List list(*nodes, 0);
+    for (std::uint64_t sequence = 1; sequence <= 3; ++sequence) put_entry(list, sequence);
+    ASSERT_TRUE(nodes->persist(2, true));
+    nodes->stop();
+  }
+  const auto nodes = open();
+  ASSERT_EQ(nodes->left().size(), 2u);
+  EXPECT_EQ(nodes->left()[1].sequence, 2u);
+}
+
 }  // namespace
 }  // namespace memlith_rocksdb::test
