@@ -22,8 +22,8 @@ import paper  # noqa: E402
 from experiments import EXPERIMENTS, PAPERS, RUNS, Ratio  # noqa: E402
 
 SECTION_MINUTES_MAX = 120
-SUBJECTS = ("persist", "sqlite", "rocksdb", "files", "heap", "ycsb", "dbbench", "pmdk", "instrumented", "redis",
-            "replica", "protect")
+SUBJECTS = ("persist", "sqlite", "rocksdb", "postgres", "files", "heap", "ycsb", "dbbench", "pmdk", "instrumented",
+            "redis", "replica", "protect")
 
 
 class List(unittest.TestCase):
