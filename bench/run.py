@@ -49,8 +49,8 @@ def say(text):
 
 
 def on_further_file_systems(parent, mib, command):
-    """Runs the command with `--fsync-dir FOLDER` for an XFS and a Btrfs of so many MiB on loop devices; without those
-    that cannot be made."""
+    """Runs the command with `--fsync-dir FOLDER` for an XFS and a Btrfs of `mib` on loop devices; without those that
+    cannot be made."""
     with contextlib.ExitStack() as mounted:
         for make in ("mkfs.xfs", "mkfs.btrfs"):
             folder = mounted.enter_context(loop_device(parent, mib, [make, "-q", "-f"], "loop", say))

@@ -11,8 +11,8 @@ namespace memlith::tool {
 
 using LimitMemory = std::function<MaybeFailure()>;
 
-// Runs `act` in a child process with a memory control group of its own, which `act` limits to so many bytes when it
-// calls `limit`. The calling process has no store open and no other threads. Takes root.
+// Runs `act` in a child process with a memory control group of its own. When `act` calls `limit`, the group may have
+// `bytes` of memory from then on. The calling process has no store open and no other threads. Takes root.
 // Errors: UNSUPPORTED: no such group can be made. NO_MEMORY: the kernel killed the child, because it needed more.
 [[nodiscard]] MaybeFailure with_limited_memory(std::uint64_t bytes,
                                                const std::function<MaybeFailure(const LimitMemory& limit)>& act);

@@ -105,13 +105,13 @@ func (s *Side) Fill(load Load) error {
 	return err
 }
 
-// Run lets so many clients go on for so long.
+// Run has the clients work for that time.
 func (s *Side) Run(load Load, clients int, seed int64, length time.Duration) (Result, error) {
 	told, err := s.ask(request{Load: load, What: requestRun, Seed: seed, Length: length, Clients: clients})
 	return told.Result, err
 }
 
-// Watch lets so many clients go on for so long, while replicas die and return.
+// Watch has the clients work for that time, while replicas die and return.
 func (s *Side) Watch(load Load, clients int, seed int64, length time.Duration) (History, error) {
 	told, err := s.ask(request{Load: load, What: requestWatch, Seed: seed, Length: length, Clients: clients})
 	return told.History, err

@@ -20,7 +20,7 @@ constexpr std::uint64_t kTagBytes = 8;                           // of a key: se
 constexpr std::uint64_t kSmallMax = NodeStore::kBlockBytes / 4;  // of entries that waste at most so much of a block
 constexpr std::uint64_t kLogBytes = 32 << 20;
 
-// A varint32 and so many bytes; false if they do not lie in `rest`, which loses them.
+// Takes a length, a varint32, and as many bytes as it says from `rest`. False: `rest` has fewer.
 bool read_prefixed(std::string_view& rest, std::string_view& bytes) {
   std::uint64_t length = 0;
   for (int shift = 0;; shift += 7) {
@@ -222,7 +222,8 @@ void NodeStore::give_up(List& list) {
   for (const Block& each : list.blocks_) {
     auto* const header = reinterpret_cast<Header*>(each.address);
     header->epoch = 0;
-    (void)region_.touch(header);
+    // The older values of a list that only seems to be given up would come back after a crash.
+    if (auto told = region_.touch(header); !told) failure_ = told.error();
   }
   gave_up_ = true;
 }
@@ -264,6 +265,7 @@ Result<void> NodeStore::persist(std::uint64_t sequence, bool wait) {
     const std::lock_guard lock(mutex_);
     if (failure_) return *failure_;
     give_up_flushed();
+    if (failure_) return *failure_;
     if (gave_up_ || !captured_ || *captured_ < sequence) {
       sequence = std::max(sequence, captured_.value_or(0));
       auto captured = capture(sequence);

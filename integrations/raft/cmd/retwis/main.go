@@ -286,7 +286,7 @@ func transactions(sides []*retwis.Side, load retwis.Load, counts []int) error {
 	return serveAgain(sides, load)
 }
 
-// start starts each side, in a folder of its own, with at most so many clients.
+// start starts each side, in a folder of its own, for at most `most` clients.
 func start(place string, most int) (sides []*retwis.Side, err error) {
 	add := func(name, program string, arguments ...string) {
 		if err != nil {
