@@ -169,6 +169,34 @@ TEST(FileCallsTest, AFileThatWasCutAndRemovedComesBack) {
   EXPECT_EQ(world.records(), 0u);
 }
 
+// While a checkpoint flushes, the file is removed, and a process wants another checkpoint.
+class ChangingHomes final : public Homes {
+ public:
+  explicit ChangingHomes(SharedMemory& memory) : memory_(memory) {}
+  Result<std::unique_ptr<HomeFile>> open(const std::string&) override {
+    memory_.checkpoint_wanted.store(1);
+    return std::unique_ptr<HomeFile>();
+  }
+  Result<void> flush_folder_of(const std::string& path) override {
+    flushed.push_back(path);
+    return {};
+  }
+  std::vector<std::string> flushed;
+
+ private:
+  SharedMemory& memory_;
+};
+
+TEST(FileCallsTest, ACheckpointMissesNothingThatComesWhileItFlushes) {
+  CallsWorld world;
+  world.write(0, 1);
+  ASSERT_EQ(world.calls.bring_home(), 0);
+  ChangingHomes homes(world.shared.memory());
+  ASSERT_TRUE(PageLog(*world.log, homes, 1).finish(world.shared.pages()));
+  EXPECT_EQ(homes.flushed, std::vector{world.path}) << "the removal is not durable";
+  EXPECT_EQ(world.shared.memory().checkpoint_wanted.load(), 1u) << "the next checkpoint is forgotten";
+}
+
 TEST(NamesTest, AnUnloggedRelationIsKnownByTheFileBesideIt) {
   for (const char* const path : {"base/5/16384", "base/5/16384.2", "base/5/16384_fsm", "base/5/16384_vm.1"}) {
     EXPECT_EQ(init_of(path), "base/5/16384_init") << path;
