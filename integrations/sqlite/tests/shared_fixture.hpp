@@ -73,6 +73,14 @@ class SharedPage : public ::testing::Test {
                 "insert into n values(0); pragma wal_checkpoint(truncate)");
     return db;
   }
+  // The index of its write-ahead log.
+  static volatile unsigned char* index_of(const Db& db) {
+    sqlite3_file* file = nullptr;
+    volatile void* index = nullptr;
+    EXPECT_EQ(sqlite3_file_control(db.get(), "main", SQLITE_FCNTL_FILE_POINTER, &file), SQLITE_OK);
+    EXPECT_EQ(file->pMethods->xShmMap(file, 0, 32768, 0, &index), SQLITE_OK);
+    return static_cast<volatile unsigned char*>(index);
+  }
   static std::string transfer(int to) {
     return "begin immediate; update a set v = v - 1; update b set v = v + 1; update n set v = " + std::to_string(to) +
            "; commit";

@@ -495,11 +495,7 @@ TEST_F(SharedPage, AForeseenTransactionThatCannotBeginLeavesNoLock) {
     ASSERT_RUNS(db, "update n set v = 1; commit");
   }
   // The index is damaged, and the log cannot be read.
-  sqlite3_file* file = nullptr;
-  volatile void* index = nullptr;
-  ASSERT_EQ(sqlite3_file_control(other.get(), "main", SQLITE_FCNTL_FILE_POINTER, &file), SQLITE_OK);
-  ASSERT_EQ(file->pMethods->xShmMap(file, 0, 32768, 0, &index), SQLITE_OK);
-  auto* const header = static_cast<volatile unsigned char*>(index);
+  volatile unsigned char* const header = index_of(other);
   header[16] = static_cast<unsigned char>(header[16] ^ 1);
   Medium::get().reads_fail = true;
   EXPECT_EQ(db.run(begins), SQLITE_IOERR_READ);
@@ -536,6 +532,48 @@ TEST_F(SharedPage, WhatAnotherLeaderWasToldIsNotLost) {
       EXPECT_EQ(page->control().doubt.load(), 0u);
       ASSERT_RUNS(late, transfer(4));
       EXPECT_EQ(after_cut() == 4, mutant == Mutant::none);
+    }
+  }
+}
+
+// Another process was killed meanwhile, while it changed the index: one copy of the header is whole. The leader needs
+// to know where the log ends, and no reader makes the index anew before it has answered.
+TEST_F(SharedPage, ALeaderWritesAgainBesideAHalfChangedIndex) {
+  constexpr int kCopyBytes = 48;
+  int round = 0;
+  for (const int copy : {0, 1}) {
+    for (const bool is_held : {false, true}) {
+      path_ = folder_ / ("app" + std::to_string(++round) + ".db");
+      Db db = make();
+      Db normal = open("", "normal");
+      ASSERT_RUNS(db, transfer(1));
+      ASSERT_RUNS(normal, transfer(2));
+      volatile unsigned char* const header = index_of(db) + copy * kCopyBytes;
+      const auto page = attach(path_);
+      page->control().flights[0].number.store(page->control().begun.fetch_add(1) + 1);
+      Medium::get().forget(path_ + "-wal");
+      Db late = open();
+      ASSERT_RUNS(late, "begin");
+      const std::uint64_t begun = page->control().begun.load();
+      int refused = is_held ? 3 : 0;  // a live process has the lock, for a moment
+      Medium::get().at_lock = [&](int first, int flags) {
+        const bool writes = first == 0 && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE);
+        return writes && refused-- > 0 ? SQLITE_BUSY : SQLITE_OK;
+      };
+      bool is_changed = false;
+      at_step() = [&] {
+        if (is_changed || page->control().begun.load() == begun) return;
+        is_changed = true;
+        header[16] = static_cast<unsigned char>(header[16] ^ 1);
+      };
+      EXPECT_EQ(late.all("select v from n"), "2");
+      at_step() = nullptr;
+      Medium::get().at_lock = nullptr;
+      EXPECT_TRUE(is_changed);
+      EXPECT_EQ(after_cut(), 2);
+      EXPECT_EQ(page->control().doubt.load(), 0u);
+      ASSERT_RUNS(late, "commit; " + transfer(3));
+      EXPECT_EQ(after_cut(), 3);
     }
   }
 }

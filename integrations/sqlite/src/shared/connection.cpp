@@ -25,6 +25,8 @@ constexpr std::size_t kNameAt = 4;
 
 constexpr int kLockExclusive = SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE;
 constexpr int kUnlockExclusive = SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE;
+constexpr int kLockShared = SQLITE_SHM_LOCK | SQLITE_SHM_SHARED;
+constexpr int kUnlockShared = SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED;
 
 std::uint32_t number_at(const unsigned char* bytes) {
   std::uint32_t number = 0;
@@ -138,16 +140,51 @@ bool Connection::end_committed() {
 
 // ---- the index -----------------------------------------------------------------------------------------------------
 
+namespace {
+
+using Header = std::array<unsigned char, kHeaderBytes>;
+
+Header header_at(const volatile unsigned char* from) {
+  Header header{};
+  for (std::size_t at = 0; at < kHeaderBytes; ++at) header[at] = from[at];
+  return header;
+}
+
+Position position_in(const Header& header) {
+  return {number_at(&header[kSaltAt]), number_at(&header[kIndexPublishedAt])};
+}
+
+// Its checksum is right.
+bool is_intact(const Header& header) {
+  constexpr std::size_t kSumAt = kHeaderBytes - 8;
+  std::uint32_t one = 0;
+  std::uint32_t other = 0;
+  for (std::size_t at = 0; at < kSumAt; at += 8) {
+    one += number_at(&header[at]) + other;
+    other += number_at(&header[at + 4]) + one;
+  }
+  return header[kInitialisedAt] != 0 && one == number_at(&header[kSumAt]) && other == number_at(&header[kSumAt + 4]);
+}
+
+}  // namespace
+
 std::optional<Position> Connection::newest() const {
   if (header_ == nullptr) return std::nullopt;
-  std::array<unsigned char, kHeaderBytes> first{};
-  std::array<unsigned char, kHeaderBytes> second{};
   for (int i = 0; i < 100; ++i) {
-    for (std::size_t at = 0; at < kHeaderBytes; ++at) first[at] = header_[at];
+    const Header first = header_at(header_);
     std::atomic_thread_fence(std::memory_order_acquire);
-    for (std::size_t at = 0; at < kHeaderBytes; ++at) second[at] = header_[kHeaderBytes + at];
+    const Header second = header_at(header_ + kHeaderBytes);
     if (first != second || first[kInitialisedAt] == 0) continue;  // SQLite writes it, or was killed there
-    return Position{number_at(&first[kSaltAt]), number_at(&first[kIndexPublishedAt])};
+    return position_in(first);
+  }
+  return std::nullopt;
+}
+
+// SQLite writes the second copy first, and connections see what both say.
+std::optional<Position> Connection::newest_intact() const {
+  if (header_ == nullptr) return std::nullopt;
+  for (const auto* const copy : {header_ + kHeaderBytes, header_}) {
+    if (const Header header = header_at(copy); is_intact(header)) return position_in(header);
   }
   return std::nullopt;
 }
@@ -187,13 +224,13 @@ int Connection::lock_index(int first, int count, int flags) {
     if (flags == kLockExclusive) return lock_ahead();
     if (flags == kUnlockExclusive) return unlock_write();
   }
-  if (first >= kFirstReadLock && flags == (SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED)) {
+  if (first >= kFirstReadLock && flags == kUnlockShared) {
     return end_reading(first, count, flags);
   }
   if (first == kCheckpointLock && count == 1) return flags == kLockExclusive ? lock_checkpoint() : end_checkpoint();
   if (first >= kFirstReadLock && flags == kLockExclusive) return lock_readers_out(first, count);
   const int code = real_lock(first, count, flags);
-  const bool begins = first >= kFirstReadLock && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_SHARED);
+  const bool begins = first >= kFirstReadLock && flags == kLockShared;
   if (begins && code != SQLITE_OK) give_up_ahead();
   if (!begins || code != SQLITE_OK) return code;
   forget_line();
@@ -513,25 +550,36 @@ void Connection::note_wal_opened() {
   if (node_ != nullptr) wal_opened_at_ = node_->group.number();
 }
 
-// SQLite begins no other generation while a reader looks into the log, or a writer has the lock.
+// SQLite begins no other generation while a reader looks into the log, or a writer has the lock. The lock is taken
+// where the index cannot be read: a live process changes the index for a moment only, and of a killed one the log has
+// what SQLite will find when it makes the index anew, so that is written again, too.
 int Connection::write_again() {
   if (!wal_.is_open()) return SQLITE_IOERR_FSYNC;
-  int held = -1;
-  const std::uint64_t begun = now_ns();
+  const Position durable = Position::of(node_->sidecar->control().durable.load(std::memory_order_acquire));
+  const auto under_write_lock = [&] {
+    const auto end = newest_intact();
+    return end.has_value() ? shared::write_again(wal_.file(), durable, *end, true) : SQLITE_BUSY;
+  };
+  if (has_lock()) return under_write_lock();
+  const bool reads = reading_lock_ > kFirstReadLock;
   constexpr std::uint64_t kPatienceNs = 5'000'000'000;  // SQLite holds these locks of readers for moments only
-  while (!has_lock() && reading_lock_ <= kFirstReadLock && held < 0) {
-    for (int lock = kFirstReadLock + 1; lock < SQLITE_SHM_NLOCK && held < 0; ++lock) {
-      if (real_lock(lock, 1, SQLITE_SHM_LOCK | SQLITE_SHM_SHARED) == SQLITE_OK) held = lock;
+  for (const std::uint64_t begun = now_ns(); now_ns() - begun <= kPatienceNs;) {
+    int lock = kFirstReadLock + 1;
+    while (!reads && lock < SQLITE_SHM_NLOCK && real_lock(lock, 1, kLockShared) != SQLITE_OK) ++lock;
+    if (lock < SQLITE_SHM_NLOCK) {
+      const auto end = newest();
+      const int code = end.has_value() ? shared::write_again(wal_.file(), durable, *end, false) : SQLITE_BUSY;
+      if (!reads) (void)real_lock(lock, 1, kUnlockShared);
+      if (end.has_value()) return code;
     }
-    if (held >= 0) break;
-    if (now_ns() - begun > kPatienceNs) return SQLITE_BUSY;
+    if (real_lock(kWriteLock, 1, kLockExclusive) == SQLITE_OK) {
+      const int code = under_write_lock();
+      (void)real_lock(kWriteLock, 1, kUnlockExclusive);
+      return code;
+    }
     core::shm::sleep(std::chrono::microseconds(500));
   }
-  const auto end = newest();
-  const Position durable = Position::of(node_->sidecar->control().durable.load(std::memory_order_acquire));
-  const int code = end.has_value() ? shared::write_again(wal_.file(), durable, *end) : SQLITE_BUSY;
-  if (held >= 0) (void)real_lock(held, 1, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
-  return code;
+  return SQLITE_BUSY;
 }
 
 // SQLite asks for a flush when it has written the header of a new generation, which has to be on the medium before the

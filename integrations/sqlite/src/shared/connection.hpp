@@ -173,6 +173,8 @@ class Connection final : public Log, public std::enable_shared_from_this<Connect
   int real_lock(int first, int count, int flags);
   void note_snapshot();
   [[nodiscard]] bool is_seen_durable() const;
+  // Under the write lock: the same as newest(), also where a process was killed while it changed the index.
+  [[nodiscard]] std::optional<Position> newest_intact() const;
 
   sqlite3_vfs& vfs_;  // a SQLite's own
   const bool foreign_;

@@ -46,13 +46,14 @@ struct Sum {
 
 }  // namespace
 
-int write_again(sqlite3_file* log, Position durable, Position newest) {
+int write_again(sqlite3_file* log, Position durable, Position newest, bool rest) {
   const std::uint32_t first = durable.generation == newest.generation ? durable.frame + 1 : 1;
-  if (first > newest.frame) return SQLITE_OK;
+  if (first > newest.frame && !rest) return SQLITE_OK;
+  const int code_of_no_log = newest.frame == 0 ? SQLITE_OK : SQLITE_CORRUPT;  // a generation may have no frame yet
   const auto& methods = *log->pMethods;
   std::array<unsigned char, kWalHeaderBytes> head{};
   if (const int code = methods.xRead(log, head.data(), static_cast<int>(head.size()), 0); code != SQLITE_OK) {
-    return code == SQLITE_IOERR_SHORT_READ ? SQLITE_CORRUPT : code;
+    return code == SQLITE_IOERR_SHORT_READ ? code_of_no_log : code;
   }
   const std::uint32_t magic = big_endian(head.data());
   const std::uint32_t page_bytes = big_endian(&head[kPageBytesAt]);
@@ -60,7 +61,7 @@ int write_again(sqlite3_file* log, Position durable, Position newest) {
   std::memcpy(&generation, &head[kSaltsAt], sizeof generation);  // as it is in the index
   const bool is_log = (magic & ~1u) == kWalMagic && std::has_single_bit(page_bytes) && page_bytes >= 512 &&
                       page_bytes <= 65536 && generation == newest.generation;
-  if (!is_log) return SQLITE_CORRUPT;
+  if (!is_log) return code_of_no_log;
 
   const std::size_t frame_bytes = kFrameHeaderBytes + page_bytes;
   const std::unique_ptr<unsigned char[]> frame(new (std::nothrow) unsigned char[frame_bytes]);
@@ -76,13 +77,15 @@ int write_again(sqlite3_file* log, Position durable, Position newest) {
   } else {
     code = methods.xWrite(log, head.data(), static_cast<int>(head.size()), 0);
   }
-  for (std::uint32_t number = first; code == SQLITE_OK && number <= newest.frame; ++number) {
+  for (std::uint32_t number = first; code == SQLITE_OK && (rest || number <= newest.frame); ++number) {
     code = methods.xRead(log, frame.get(), static_cast<int>(frame_bytes), offset_of(number));
+    const bool is_rest = number > newest.frame;
+    if (code == SQLITE_IOERR_SHORT_READ && is_rest) return SQLITE_OK;
     if (code != SQLITE_OK) break;
     sum.add(frame.get(), kSummedBytes, (magic & 1) != 0);
     sum.add(&frame[kFrameHeaderBytes], page_bytes, (magic & 1) != 0);
     const bool same_salts = std::memcmp(&frame[kFrameSaltsAt], &head[kSaltsAt], 8) == 0;
-    if (!same_salts || sum != Sum::at(&frame[kFrameSumAt])) return SQLITE_CORRUPT;
+    if (!same_salts || sum != Sum::at(&frame[kFrameSumAt])) return is_rest ? SQLITE_OK : SQLITE_CORRUPT;
     code = methods.xWrite(log, frame.get(), static_cast<int>(frame_bytes), offset_of(number));
   }
   return code == SQLITE_IOERR_SHORT_READ ? SQLITE_CORRUPT : code;

@@ -12,8 +12,10 @@
 
 namespace memlith::sqlite::shared {
 
-// The frames behind `durable` up to `newest`. The caller keeps SQLite from restarting the log meanwhile. SQLITE_CORRUPT
-// if they are not what SQLite wrote: the kernel read them again from the medium. SQLITE_NOMEM.
-int write_again(sqlite3_file* log, Position durable, Position newest);
+// The frames behind `durable` up to `newest`, and where the caller has the write lock also the `rest`: what a killed
+// process has written behind them, as far as SQLite would believe it. The caller keeps SQLite from restarting the log
+// meanwhile. SQLITE_CORRUPT if frames up to `newest` are not what SQLite wrote: the kernel read them again from the
+// medium. SQLITE_NOMEM.
+int write_again(sqlite3_file* log, Position durable, Position newest, bool rest);
 
 }  // namespace memlith::sqlite::shared
