@@ -37,19 +37,22 @@ class DbBench {
     KvOptions options{.durability = fills ? KvDurability::sync : KvDurability::none,
                       .bytes_expected = arguments_.records * (kTextKeyBytes + arguments_.value_bytes),
                       .cache_bytes = arguments_.cgroup_mib / 2 << 20,
+                      .memory_bytes = arguments_.cgroup_mib << 20,
                       .backend = contender.backend};
     MEMLITH_TOOL_TRY(contender.make(scratch_, options));
     for (std::uint64_t i = 0; !fills && i < arguments_.records; ++i) {
       MEMLITH_TOOL_TRY(contender.session->put(decimal_key(i), value()));
     }
     if (!fills) MEMLITH_TOOL_TRY(contender.session->finish());
-    if (puts && !fills) {
-      if (!contender.backend.device.empty()) return tool_failure(MEMLITH_INVALID, "overwrite is of files only");
+    if ((puts && !fills) || arguments_.cgroup_mib > 0) {
+      if (!contender.backend.device.empty()) {
+        return tool_failure(MEMLITH_INVALID, "overwrite and --cgroup-mib are of files only");
+      }
       MEMLITH_TOOL_TRY(contender.close());
+      MEMLITH_TOOL_TRY(limit());
       options.durability = contender.durability;
       MEMLITH_TOOL_TRY(contender.open(scratch_, options));
     }
-    MEMLITH_TOOL_TRY(limit());
     Random random(kSeed);
     std::uint64_t next = 0;
     const bool in_order = workload.ends_with("seq");

@@ -61,13 +61,17 @@ class YcsbRun {
                            std::make_unique<std::atomic<std::uint64_t>>(arguments_.records)});
   }
   // Each side with the first records, put there without a flush for each.
-  [[nodiscard]] MaybeFailure load() {
+  // Where memory is limited, the limit begins before the stores are opened for what is measured.
+  [[nodiscard]] MaybeFailure load(const LimitMemory& limit) {
     for (YcsbContender& each : contenders_) {
       KvOptions options = options_of(KvDurability::none);
-      if (arguments_.cgroup_mib > 0) options.cache_bytes = 0;
+      if (arguments_.cgroup_mib > 0) options.cache_bytes = options.memory_bytes = 0;
       MEMLITH_TOOL_TRY(each.make(scratch_, options));
       MEMLITH_TOOL_TRY(load(each));
-      if (each.durability != KvDurability::none || arguments_.cgroup_mib > 0) MEMLITH_TOOL_TRY(reopen(each));
+      if (each.durability == KvDurability::none && arguments_.cgroup_mib == 0) continue;
+      MEMLITH_TOOL_TRY(each.close());
+      MEMLITH_TOOL_TRY(limit());
+      MEMLITH_TOOL_TRY(each.open(scratch_, options_of(each.durability)));
     }
     return {};
   }
@@ -134,7 +138,8 @@ class YcsbRun {
     const std::uint64_t cache_mib = arguments_.cgroup_mib > 0 ? arguments_.cgroup_mib / 2 : arguments_.memory_mib;
     return {.durability = durability,
             .bytes_expected = arguments_.records * (arguments_.value_bytes + kTextKeyBytes) * 2,
-            .cache_bytes = cache_mib << 20};
+            .cache_bytes = cache_mib << 20,
+            .memory_bytes = arguments_.cgroup_mib << 20};
   }
   [[nodiscard]] MaybeFailure reopen(YcsbContender& contender) const {
     MEMLITH_TOOL_TRY(contender.close());
@@ -265,8 +270,7 @@ MaybeFailure measure_ycsb(const KvBenchArguments& arguments, const ScratchFolder
                           std::span<const YcsbSide> sides, const LimitMemory& limit) {
   YcsbRun run(arguments, scratch);
   for (const YcsbSide& side : sides) run.add(side);
-  MEMLITH_TOOL_TRY(run.load());
-  MEMLITH_TOOL_TRY(limit());
+  MEMLITH_TOOL_TRY(run.load(limit));
   slow_flushes_down(arguments.flush_delay_us);  // from here on; loading flushes nothing that is measured
   for (const std::uint64_t threads : arguments.threads) {
     for (const std::string& name : arguments.workloads) {

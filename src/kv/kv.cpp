@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/memory_budget.hpp"
 #include "base/no_throw.hpp"
 #include "kv/change.hpp"
 #include "region/participant.hpp"
@@ -16,6 +17,10 @@ constexpr PageNumber kReleasedAtOnce = 256;  // pages, while commits wait
 // The most log of a commit that changes leaves alone and cannot be undone: a bound for each write is far too high for
 // many.
 constexpr std::uint64_t kInLeavesBytesMax = 256 * kKiB;
+
+// Keys lead anywhere: what is read ahead would fill the memory that is short. Where memory has room for everything, it
+// makes a cold store warm sooner.
+void read_no_page_ahead(const Region& region) { (void)::madvise(region.address(), region.size(), MADV_RANDOM); }
 }  // namespace
 
 bool holds_kv(const Region& region) {
@@ -57,6 +62,7 @@ Result<std::unique_ptr<Kv>> Kv::open(Region& region, const KvOptions& options) {
       options.board->head().log_bytes_max = kv->log_bytes_max();
     }
   }
+  if (kv->header().pages * kPageBytes > memory_for_stores()) read_no_page_ahead(region);
   if (kv->read_only()) return kv;
   kv->stopped_ = false;
   kv->weak_commits_.start(options.window, kv->manual_);
@@ -114,8 +120,7 @@ Status Kv::stop() {
 Status Kv::release_for_limit(Region& region) {
   const LockGuard alone(stop_mutex_);
   if (read_only() || is_volatile() || stopped_ || pages_.words.is_shared()) return kOk;
-  // Released pages are read again wherever a key leads: to read ahead of them would fill the memory that is short.
-  (void)::madvise(region.address(), region.size(), MADV_RANDOM);
+  read_no_page_ahead(region);
   const Stamp newest_home = pages_.kept.newest();
   MEMLITH_TRY(persist());
   MEMLITH_TRY(region.store().bring_home(region.newest_commit()));

@@ -9,8 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cinttypes>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
 
@@ -267,6 +269,46 @@ TEST(MemoryByDefault, ALargeLogIsRecovered) {
         int status = 0;
         ASSERT_EQ(::waitpid(child, &status, 0), child);
         ASSERT_EQ(status, 0);
+      });
+}
+
+// The flags of the largest mapping of a file of the store, as proc(5) names them.
+std::string flags_of_largest(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  std::uint64_t most = 0;
+  bool is_largest = false;
+  std::string flags;
+  for (std::string line; std::getline(maps, line);) {
+    std::uint64_t from = 0;
+    std::uint64_t to = 0;
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " ", &from, &to) == 2) {
+      is_largest = line.find(path) != std::string::npos && to - from > most;
+      if (is_largest) most = to - from;
+    } else if (is_largest && line.starts_with("VmFlags:")) {
+      flags = line + " ";
+    }
+  }
+  return flags;
+}
+
+// The kernel would read up to the device's read-ahead around each page that a key leads to.
+TEST(MemoryByDefault, AKvStoreReadsNoPageAheadWhereMemoryIsShort) {
+  live_in_group(
+      [](const std::string& path) {
+        Shop shop(path);
+        if (!shop.ok || flags_of_largest(path).find(" rr ") == std::string::npos) return 1;
+        if (shop.value(Shop::key(59'999)) != std::string(2000, 'f')) return 2;
+        return shop.close() ? 0 : 3;
+      },
+      [](const std::string& path) {
+        Shop filled(path);
+        ASSERT_TRUE(filled.ok && filled.fill(60'000, 2000) && filled.close());
+        Shop shop(path);
+        ASSERT_TRUE(shop.ok);
+        const std::string flags = flags_of_largest(path);
+        EXPECT_NE(flags, "");
+        EXPECT_EQ(flags.find(" rr "), std::string::npos) << "memory has room: " << flags;
+        ASSERT_TRUE(shop.close());
       });
 }
 

@@ -203,7 +203,9 @@ class LmdbStore final : public KvStore {
 
   [[nodiscard]] MaybeFailure open(const KvOptions& options) {
     const std::uint64_t map_bytes = std::max(kLmdbMapBytesMin, options.bytes_expected * 4);
-    const unsigned flags = options.durability == KvDurability::sync ? 0 : MDB_NOSYNC;
+    unsigned flags = options.durability == KvDurability::sync ? 0 : MDB_NOSYNC;
+    const bool is_larger = options.memory_bytes != 0 && options.bytes_expected > options.memory_bytes;
+    if (is_larger) flags |= MDB_NORDAHEAD;  // as its documentation advises for data larger than memory
     MEMLITH_TOOL_TRY(lmdb_result(::mdb_env_create(&env_), "create"));
     MEMLITH_TOOL_TRY(lmdb_result(::mdb_env_set_mapsize(env_, map_bytes), "mapsize"));
     MEMLITH_TOOL_TRY(lmdb_result(::mdb_env_set_maxreaders(env_, kThreadsMax + 100), "maxreaders"));

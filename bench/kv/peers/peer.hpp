@@ -36,6 +36,7 @@ struct KvOptions {
   KvDurability durability = KvDurability::sync;
   std::uint64_t bytes_expected = 0;  // of keys and values together
   std::uint64_t cache_bytes = 0;     // 0: the side's own default, or room for all that is expected
+  std::uint64_t memory_bytes = 0;    // what the process may have, page cache included; 0: no limit
   Backend backend = {};              // of memlith's sides
 };
 
