@@ -22,8 +22,8 @@ KINDS = "sscodnprr"
 OPERATIONS_MAX = (20, 100, 500)  # of the disk until the cut
 CHAIN_CUTS = 25  # then the file system is made anew
 SAY_EVERY_S = 60.0
-# The mutants' plugin has the laboratory's whole engine in it, with more thread-locals than the C library leaves room for
-# in a library that is opened late. The program begins with that room.
+# The mutants' plugin has the laboratory's whole engine in it, with more thread-locals than the C library leaves room
+# for in a library that is opened late. The program begins with that room.
 ROOM = "glibc.rtld.optional_static_tls=8192"
 
 
