@@ -33,7 +33,7 @@ puts "FILES [join [dict get $::testspec(veryquick) -files] |]"
 # one process. Without this the first would end the file before the second. SQLite itself has it for its VFS unix-excl.
 CLIENTS = ("""$tn==1 && [permutation]=="unix-excl\"""",
            """$tn==1 && ([permutation]=="unix-excl" || ([info exists ::env(MEMLITH_SQLITE_PLUGIN)] && """
-           """![info exists ::env(MEMLITH_SQLITE_SHARE)]))""")
+           """$::env(MEMLITH_SQLITE_SHARE)=="0"))""")
 
 
 def get_source(work):
