@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from common import Unable
+from common import PATIENCE_S, Unable
 from foreign import PowerCuts, Wrong, hold, options_of, seeded_random, skip
 
 PEERS = "leveldb,kyoto-tree-tran,sqlite,lmdb,rocksdb,berkeleydb,wiredtiger"
@@ -33,7 +33,7 @@ class Writer(PowerCuts):
         self.processes = [subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)]
         said = self.processes[0].stdout.readline()
         if not re.fullmatch(r"\d+ \d+\n", said):
-            raise Wrong(said + self.processes[0].stdout.read())
+            raise Wrong(said + self.rest())
         self.acknowledged = max(self.acknowledged, int(said.split()[0]))
         if last:
             self.give_up()
@@ -42,6 +42,14 @@ class Writer(PowerCuts):
         self.processes.append(subprocess.Popen(["sh", "-c", 'while sync -f "$0"; do :; done', self.folder.target],
                                                stderr=subprocess.DEVNULL))
         time.sleep(self.chance.random() / 2)
+
+    def rest(self):
+        """The lines until it ends. WiredTiger may wait for ever for its own transaction, which failed."""
+        try:
+            self.processes[0].wait(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.processes[0].kill()
+        return self.processes[0].stdout.read()
 
     def last_words(self):
         return None if self.processes[0].poll() is None else self.processes[0].stdout.read()
