@@ -17,8 +17,8 @@ FUNCTION_LINES_MAX = 70  # of the body of a function in src/
 COLUMNS_MAX = 120
 # Their lines cannot be wrapped: documents that a benchmark writes, notebooks, lists of regular expressions, checksums,
 # the interface of a version, lines of our text with a character in front.
-WIDE = re.compile(r"results/(figures.*|papers)\.md|.*\.ipynb|.*/(go|stock)\.sum|tests/golden/.*/abi\.json|"
-                  r"integrations/sqlite/tests/suite/known.*\.txt|tests/lib/mutants/.*\.patch")
+WIDE = re.compile(r"results/(figures.*|papers)\.md|results/papers/.*\.json|.*\.ipynb|.*/(go|stock)\.sum|"
+                  r"tests/golden/.*/abi\.json|integrations/sqlite/tests/suite/known.*\.txt|tests/lib/mutants/.*\.patch")
 # Files in src/ that are still longer. The list only shrinks: an entry that is not needed any more is a violation too.
 STILL_LONG = set()
 CODE_FOLDERS = ["src", "include", "bindings", "integrations", "tools", "examples", "tests", "bench"]
