@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <fstream>
@@ -576,6 +577,41 @@ TEST_F(SharedPage, ALeaderWritesAgainBesideAHalfChangedIndex) {
       EXPECT_EQ(after_cut(), 3);
     }
   }
+}
+
+// The process was killed when its frames were in the log, and before the index says so. SQLite will find its commit
+// when it makes the index anew, so the flush that ends the doubt has to be about these frames, too.
+TEST_F(SharedPage, ALeaderWritesAgainWhatTheIndexDoesNotSayYet) {
+  constexpr int kCopyBytes = 48;
+  Db db = make();
+  Db normal = open("", "normal");
+  ASSERT_RUNS(db, transfer(1));
+  ASSERT_RUNS(normal, transfer(2));
+  volatile unsigned char* const header = index_of(db);
+  const auto page = attach(path_);
+  page->control().flights[0].number.store(page->control().begun.fetch_add(1) + 1);
+  Medium::get().forget(path_ + "-wal");
+  Db late = open();
+  ASSERT_RUNS(late, "begin");
+  const std::uint64_t begun = page->control().begun.load();
+  bool is_changed = false;
+  at_step() = [&] {
+    if (is_changed || page->control().begun.load() == begun) return;
+    is_changed = true;
+    std::array<unsigned char, kCopyBytes> before{};
+    for (int i = 0; i < kCopyBytes; ++i) before[static_cast<std::size_t>(i)] = header[i];
+    EXPECT_RUNS(normal, transfer(3));
+    Medium::get().forget(path_ + "-wal");
+    for (int i = 0; i < kCopyBytes; ++i) header[i] = before[static_cast<std::size_t>(i)];
+    header[kCopyBytes + 16] = static_cast<unsigned char>(header[kCopyBytes + 16] ^ 1);
+  };
+  EXPECT_EQ(late.all("select v from n"), "2");
+  at_step() = nullptr;
+  EXPECT_TRUE(is_changed);
+  EXPECT_EQ(page->control().doubt.load(), 0u);
+  ASSERT_RUNS(late, "commit");
+  EXPECT_EQ(late.all("select v from n"), "3");
+  EXPECT_EQ(after_cut(), 3);
 }
 
 // The kernel has let such a page go, and has read what is on the medium.

@@ -575,7 +575,7 @@ int Connection::write_again() {
     if (real_lock(kWriteLock, 1, kLockExclusive) == SQLITE_OK) {
       const int code = under_write_lock();
       (void)real_lock(kWriteLock, 1, kUnlockExclusive);
-      return code;
+      if (code != SQLITE_BUSY) return code;
     }
     core::shm::sleep(std::chrono::microseconds(500));
   }
