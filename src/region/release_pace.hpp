@@ -1,4 +1,4 @@
-// Slows commits down while another thread releases memory. Floor: region.
+// Slows commits down while another thread releases memory, and not a moment longer. Floor: region.
 //
 // A release brings home what the copies have, which takes as long as the disk needs. Commits go on meanwhile, and copy
 // pages. Without a pace, the copies would be too many long before the release has ended, and a commit would have to
@@ -29,6 +29,22 @@ class ReleasePace {
   // From this number of copied bytes on, a commit waits for its turn, however long that takes.
   static constexpr std::uint64_t too_many(std::uint64_t bytes_max) { return bytes_max / 4 * 5; }
 
+  // A release begins. What was copied since the last one is no commit's own.
+  void begin(std::uint64_t copied_bytes) {
+    const LockGuard lock(mutex_);
+    seen_ = copied_bytes;
+    due_ = {};
+    under_way_ = true;
+  }
+  // The release has ended, and with it all rests.
+  void end() {
+    {
+      const LockGuard lock(mutex_);
+      under_way_ = false;
+    }
+    ended_.notify_all();
+  }
+
   // A commit has ended: of `bytes_max`, so much is copied by now. Returns how long it rests.
   Rest after(std::uint64_t copied_bytes, std::uint64_t bytes_max, Time now) {
     const LockGuard lock(mutex_);
@@ -47,9 +63,16 @@ class ReleasePace {
     if (copied_bytes < too_many(bytes_max)) due_ = std::min(due_, now + most);
     return due_ - now >= kRestMin ? due_ - now : Rest{0};
   }
+  // Takes the rest, or what of it the release lasts.
+  void take(Rest rest) {
+    const LockGuard lock(mutex_);
+    (void)ended_.wait_for(mutex_, rest, [this]() MEMLITH_REQUIRES(mutex_) { return !under_way_; });
+  }
 
  private:
   Mutex mutex_;
+  ConditionVariable ended_;
+  bool under_way_ MEMLITH_GUARDED_BY(mutex_) = false;
   std::uint64_t seen_ MEMLITH_GUARDED_BY(mutex_) = 0;
   Time due_ MEMLITH_GUARDED_BY(mutex_);
 };

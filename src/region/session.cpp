@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "base/no_throw.hpp"
@@ -298,8 +297,13 @@ std::optional<Workers::Time> Session::run_release() {
   const KeptSentence sentence;
   const LockGuard lock(regions_mutex_);
   release_now();
-  releasing_.store(false, std::memory_order_relaxed);
+  end_release();
   return std::nullopt;
+}
+
+void Session::end_release() {
+  releasing_.store(false, std::memory_order_relaxed);
+  release_pace_.end();
 }
 
 // Regions of a program are released by its own threads: their tracker may stop stores meanwhile.
@@ -309,16 +313,17 @@ bool Session::releases_in_background() const {
 
 bool Session::release_in_background() {
   if (background_ == nullptr) background_ = Background::of_process();
+  release_pace_.begin(copied_beside());
   releasing_.store(true, std::memory_order_relaxed);
   const bool asked = background_->checkpoints.want(release_job_, SteadyClock::now());
-  if (!asked) releasing_.store(false, std::memory_order_relaxed);
+  if (!asked) end_release();
   return asked;
 }
 
 void Session::release_if_used_up() {
   if (releasing_.load(std::memory_order_relaxed)) {
     const auto rest = release_pace_.after(copied_beside(), memory_budget_.copied_max(), SteadyClock::now());
-    if (rest.count() > 0) std::this_thread::sleep_for(rest);
+    if (rest.count() > 0) release_pace_.take(rest);
     return;
   }
   // A thread that releases, opens or closes a region holds the lock; the next persist checks again.

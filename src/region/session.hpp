@@ -152,6 +152,7 @@ class Session {
   // False: there is no thread for it.
   bool release_in_background() MEMLITH_REQUIRES(regions_mutex_);
   std::optional<Workers::Time> run_release();
+  void end_release();
   void stop_releases();
   // The copies of key-value stores and application logs, also while another thread releases them.
   [[nodiscard]] std::uint64_t copied_beside();

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 namespace memlith::test {
 namespace {
 
@@ -63,6 +65,29 @@ TEST_F(Pace, ALargeCommitRestsInProportion) {
   commit(kMost, kCommit);
   copied_ += 10 * ReleasePace::kSmallBytes;
   EXPECT_EQ(pace_.after(copied_, kMost, now_ + std::chrono::hours(1)), 10 * ReleasePace::kRestMax);
+}
+
+// A release that is asked for late: the commits before it did not rest, and the next one does not make up for them.
+TEST_F(Pace, WhatWasCopiedBetweenTwoReleasesIsNoCommitsOwn) {
+  commit(kMost / 8 * 7, kCommit);
+  copied_ = kMost / 64;  // given back, seen by a commit beside that
+  (void)pace_.after(copied_, kMost, now_);
+  copied_ = kMost;
+  pace_.begin(copied_);
+  EXPECT_LE(commit(kMost + 10 * kCommit, kCommit), ReleasePace::kRestMax);
+}
+
+// A commit may copy so much that it would rest for seconds, and a release take some milliseconds.
+TEST_F(Pace, NoRestOutlastsTheRelease) {
+  pace_.begin(kMost / 2);
+  copied_ = 2 * kMost;
+  const ReleasePace::Rest rest = pace_.after(copied_, kMost, now_);
+  EXPECT_GT(rest, std::chrono::seconds(30));
+  std::thread commit([&] { pace_.take(std::chrono::hours(1)); });
+  pace_.end();
+  commit.join();
+  pace_.begin(kMost);
+  EXPECT_LE(pace_.after(kMost + kCommit, kMost, now_), ReleasePace::kRestMax) << "the next release's commits rest on";
 }
 
 // Each of several threads waits for its turn.
