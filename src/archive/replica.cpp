@@ -234,7 +234,7 @@ Status Replica::claim(std::uint64_t segment) {
 
 Status Replica::checkpoint() {
   MEMLITH_TRY(read_log());
-  files_.sums.begin(false, log_id());
+  files_.sums.begin(false, false, log_id());
   MEMLITH_TRY(make_homes_fit());
   MEMLITH_TRY(fit_in_use_header());
   files_.file_lock = nullptr;  // recovery takes it again

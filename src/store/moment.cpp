@@ -148,10 +148,13 @@ Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) 
   }
 
   MEMLITH_TRY_ASSIGN(const InUseHeader header, first_bytes(files_));
-  if (in_use_of(header.kind) != files_.in_use || header.moment == moment) return kOk;
+  // A process that was killed may have written the moment and not flushed it.
+  if (in_use_of(header.kind) != files_.in_use || (header.moment == moment && flushed_ == moment)) return kOk;
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
-  MEMLITH_TRY(file->write(offsetof(InUseHeader, moment), bytes));
-  return file->flush();
+  if (header.moment != moment) MEMLITH_TRY(file->write(offsetof(InUseHeader, moment), bytes));
+  MEMLITH_TRY(file->flush());
+  flushed_ = moment;
+  return kOk;
 }
 
 Status check_not_in_use(StoreFiles& files) {

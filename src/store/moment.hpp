@@ -47,10 +47,11 @@ class FileMoment {
   StoreFiles& files_;
   Directory& directory_;
   Step step_ = Step::begun;
-  InUse in_file_ = InUse::none;          // the in-use header with which the file was found
-  InUse said_first_ = InUse::none;       // the record's as of the tail of the log
-  std::optional<std::uint64_t> moment_;  // of the file as it was found
-  bool found_ = false;                   // the log has it
+  InUse in_file_ = InUse::none;           // the in-use header with which the file was found
+  InUse said_first_ = InUse::none;        // the record's as of the tail of the log
+  std::optional<std::uint64_t> moment_;   // of the file as it was found
+  bool found_ = false;                    // the log has it
+  std::optional<std::uint64_t> flushed_;  // the newest one that was made durable here
 };
 
 // A marked file was in use when it was copied, or during a crash; without its log it cannot be taken over.

@@ -8,7 +8,7 @@ namespace memlith::core {
 
 Status Recovery::run() {
   MEMLITH_TRY(directory_.prepare_to_recover());
-  files_.sums.begin(files_.options.makes_sums && !files_.one_file(), files_.log->log_id());
+  files_.sums.begin(files_.options.makes_sums && !files_.one_file(), files_.was_clean, files_.log->log_id());
   if (!files_.was_clean && !files_.made_log) MEMLITH_TRY(flush_log());
   MEMLITH_TRY(replay_.gather_blocks());
   MEMLITH_TRY(replay_.moment().read());

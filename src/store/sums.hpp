@@ -59,6 +59,8 @@ class SumsFile {
   // Writes what set() has changed; a flush makes it durable.
   Status write();
   Status flush();
+  // The next flush() is not left out: the content that was found may be in the page cache only.
+  void flush_again() { flushed_ = false; }
 
  private:
   static constexpr std::uint64_t kNoPage = ~std::uint64_t{0};
@@ -83,7 +85,8 @@ class Sums {
   Sums(Volume& volume, const StoreNames& names) : volume_(volume), names_(names) {}
 
   // From here on objects without a sums file get one; without this call only those files are kept that are there.
-  void begin(bool makes, std::uint64_t log_id) MEMLITH_EXCLUDES(mutex_);
+  // `was_clean`: those that are found were flushed.
+  void begin(bool makes, bool was_clean, std::uint64_t log_id) MEMLITH_EXCLUDES(mutex_);
   // Before the folder of the new home is flushed, which consists of zeros.
   Status make(ObjectId object, std::uint64_t home_bytes) MEMLITH_EXCLUDES(mutex_);
   // For a home that is there: opens its sums, or makes unknown ones, and reserves their space.
@@ -108,6 +111,7 @@ class Sums {
   const StoreNames& names_;
   Mutex mutex_;
   bool makes_ MEMLITH_GUARDED_BY(mutex_) = false;
+  bool found_flushed_ MEMLITH_GUARDED_BY(mutex_) = false;
   std::uint64_t log_id_ MEMLITH_GUARDED_BY(mutex_) = 0;
   std::map<ObjectId, std::unique_ptr<SumsFile>> files_ MEMLITH_GUARDED_BY(mutex_);  // null: there is none
   std::map<ObjectId, SumsFile*> unflushed_ MEMLITH_GUARDED_BY(mutex_);
