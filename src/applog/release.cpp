@@ -6,8 +6,6 @@
 namespace memlith::core::applog {
 
 namespace {
-constexpr std::uint64_t kReleasedAtOnce = 256;  // pages, while writers and readers wait
-
 // Pages of the region that hold bytes between two positions: two runs at most.
 struct Pages {
   void add(std::uint64_t offset, std::uint64_t bytes) {
@@ -35,8 +33,7 @@ Status AppLog::release_for_limit(Region& region) {
   }
   MEMLITH_TRY(region.store().bring_home(region.newest_commit()));
   const std::uint64_t end = (kRingOffset + before.capacity) / kPageBytes;
-  for (std::uint64_t first = kRingOffset / kPageBytes, next = 0; first < end; first = next) {
-    next = std::min((first / kReleasedAtOnce + 1) * kReleasedAtOnce, end);
+  for (std::uint64_t next = kRingOffset / kPageBytes; next < end;) {
     const LockGuard lock(mutex_);
     const Shape& shape = ring_.shape();
     MEMLITH_ASSERT(lowest_handed_ <= handed_);
@@ -44,7 +41,7 @@ Status AppLog::release_for_limit(Region& region) {
     if (shape.base != before.base || shape.capacity != before.capacity || kept >= shape.capacity) return kOk;
     Pages pages;
     ring_.for_each_run(lowest_handed_, kept, [&](std::uint64_t offset, std::uint64_t run) { pages.add(offset, run); });
-    MEMLITH_TRY(region.release_copies(first, next, [&](std::uint64_t page) { return !pages.has(page); }));
+    MEMLITH_TRY_ASSIGN(next, region.release_copies(next, end, [&](std::uint64_t page) { return !pages.has(page); }));
   }
   return kOk;
 }

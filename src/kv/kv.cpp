@@ -13,7 +13,6 @@
 namespace memlith::core::kv {
 
 namespace {
-constexpr PageNumber kReleasedAtOnce = 256;  // pages, while commits wait
 // The most log of a commit that changes leaves alone and cannot be undone: a bound for each write is far too high for
 // many.
 constexpr std::uint64_t kInLeavesBytesMax = 256 * kKiB;
@@ -127,9 +126,9 @@ Status Kv::release_for_limit(Region& region) {
   const auto is_home = [&](PageNumber page) {
     return pages_.words.word(page) <= newest_home << 1 && pages_.words.place(page) == 0;
   };
-  for (PageNumber first = 0; first < pages_.words.count(); first += kReleasedAtOnce) {
+  for (std::uint64_t next = 0; next < pages_.words.count();) {
     const LockGuard lock(pages_.writer.mutex());
-    MEMLITH_TRY(region.release_copies(first, std::min(first + kReleasedAtOnce, pages_.words.count()), is_home));
+    MEMLITH_TRY_ASSIGN(next, region.release_copies(next, pages_.words.count(), is_home));
   }
   return kOk;
 }

@@ -33,6 +33,7 @@ Status EqualPages::release(std::uint64_t mapped_bytes, std::uint64_t home_bytes,
   waiting_room_->end.store(reinterpret_cast<std::uintptr_t>(base_) + mapped_bytes, std::memory_order_release);
   home_.resize(kPiecePages * kPageBytes);
   wanted_.resize(kPiecePages);
+  dropped_.reserve(kPiecePages);
   for (std::uint64_t first = 0; first < pages; first += kPiecePages) {
     MEMLITH_TRY(release_piece(first, std::min(first + kPiecePages, pages), copied, read));
   }
@@ -82,17 +83,19 @@ Status EqualPages::drop_equal(std::uint64_t first, std::uint64_t end) {
     const bool equal = equals_twin(at + page * kPageBytes, home_.data() + page * kPageBytes);
     if (!equal) wanted_[page] = false;
   }
+  dropped_.clear();
   for (std::uint64_t page = 0, next = 0; page < end - first; page = next + 1) {
     for (next = page; next < end - first && wanted_[next]; ++next) {
     }
     const Range equal = host_pages_in({page * kPageBytes, (next - page) * kPageBytes});
-    const bool dropped = equal.bytes > 0 && drop_pages(at + equal.offset, equal.bytes);
-    if (equal.bytes > 0 && !dropped) {
-      status = fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", equal.bytes);
-    }
+    if (equal.bytes > 0) dropped_.push_back({at + equal.offset, equal.bytes});
     for (std::uint64_t kept = page; kept < next; ++kept) {
-      wanted_[kept] = dropped && lies_in({kept * kPageBytes, kPageBytes}, equal);
+      wanted_[kept] = lies_in({kept * kPageBytes, kPageBytes}, equal);
     }
+  }
+  if (!drop_pages(dropped_)) {
+    status = fail_errno(errno, Detail::tracker, "cannot drop pages of the region");
+    std::fill(wanted_.begin(), wanted_.end(), false);
   }
   waiting_room_->shut = ::mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0;
   if (!waiting_room_->shut) return status;

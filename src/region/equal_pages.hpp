@@ -4,6 +4,8 @@
 // read-only while they are compared with home and dropped, and stores to them wait in the fault handler.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,6 +37,7 @@ class EqualPages {
   std::byte* const base_;
   FaultRegion* waiting_room_ = nullptr;  // claimed by the first release
   std::vector<std::byte> home_;          // of one piece
+  std::vector<iovec> dropped_;           // of one piece; allocated beforehand, because the region may be a heap's
   std::vector<bool> wanted_;             // pages of the piece that are copies; after drop_equal(), that were dropped
 };
 

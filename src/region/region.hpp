@@ -188,10 +188,10 @@ class Region {
   // clean are compared with home; stores to them wait meanwhile.
   Status release_for_limit();
   // Instead, for a user that knows which pages are home: gives the memory of the copied pages of [first, end) back of
-  // which `is_home` says so. Such a page changes neither meanwhile nor in a frame that is not home yet, and no other
-  // thread calls note_copied().
-  Status release_copies(std::uint64_t first, std::uint64_t end,
-                        const std::function<bool(std::uint64_t page)>& is_home) {
+  // which `is_home` says so, as many as take some tenths of a millisecond; returns how far it came. Such a page changes
+  // neither meanwhile nor in a frame that is not home yet, and no other thread calls note_copied().
+  Result<std::uint64_t> release_copies(std::uint64_t first, std::uint64_t end,
+                                       const std::function<bool(std::uint64_t page)>& is_home) {
     return capture_.release_copies(first, end, is_home);
   }
   // How many pages a release could give back, as far as known; of a region that is `limited`. Any thread.

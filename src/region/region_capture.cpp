@@ -312,23 +312,32 @@ Status RegionCapture::release_equal() {
   return equal_->release(mapping_.mapped_bytes(), mapping_.size(), *copied_, home_.reader());
 }
 
-Status RegionCapture::release_copies(std::uint64_t first, std::uint64_t end,
-                                     const std::function<bool(std::uint64_t page)>& is_home) {
-  if (copied_ == nullptr) return kOk;
-  for (std::uint64_t next = first; first < end; first = next + 1) {
-    for (next = first; next < end && copied_->has(next) && is_home(next); ++next) {
+Result<std::uint64_t> RegionCapture::release_copies(std::uint64_t first, std::uint64_t end,
+                                                    const std::function<bool(std::uint64_t page)>& is_home) {
+  end = std::min(end, first + kLookedAtOnce);
+  if (copied_ == nullptr) return end;
+  const std::uint64_t host_pages = host_page_bytes() / kPageBytes;
+  std::uint64_t count = 0;
+  std::vector<iovec> dropped;
+  for (std::uint64_t next = first; first < end && count < kReleasedAtOnce; first = std::max(next, first + 1)) {
+    const std::uint64_t most = first + kReleasedAtOnce - count;
+    for (next = first; next < end && (next < most || next % host_pages != 0); ++next) {
+      if (!copied_->has(next) || !is_home(next)) break;
     }
     const Range home = host_pages_in({first * kPageBytes, (next - first) * kPageBytes});
     if (home.bytes == 0) continue;
     MEMLITH_ASSERT(first * kPageBytes <= home.offset && home.offset + home.bytes <= next * kPageBytes);
-    if (!drop_pages(mapping_.base() + home.offset, home.bytes)) {
-      return fail_errno(errno, Detail::tracker, "cannot drop {} bytes of the region", home.bytes);
-    }
-    for (std::uint64_t at = home.offset; at < home.offset + home.bytes; at += kPageBytes) {
-      copied_->forget(at / kPageBytes);
-    }
+    dropped.push_back({mapping_.base() + home.offset, home.bytes});
+    count += home.bytes / kPageBytes;
   }
-  return kOk;
+  if (!drop_pages(dropped)) {
+    return fail_errno(errno, Detail::tracker, "cannot drop {} pages of the region", count);
+  }
+  for (const iovec& each : dropped) {
+    const auto begin = static_cast<std::uint64_t>(static_cast<std::byte*>(each.iov_base) - mapping_.base());
+    for (std::uint64_t at = begin; at < begin + each.iov_len; at += kPageBytes) copied_->forget(at / kPageBytes);
+  }
+  return first;
 }
 
 }  // namespace memlith::core

@@ -83,11 +83,14 @@ class RegionCapture {
   [[nodiscard]] bool compares_with_home() const { return copied_ != nullptr; }
   Status release_equal() MEMLITH_REQUIRES(mutex);
   // The same for the copied pages of [first, end) of which `is_home` says so; see Region.
-  Status release_copies(std::uint64_t first, std::uint64_t end, const std::function<bool(std::uint64_t page)>& is_home);
+  Result<std::uint64_t> release_copies(std::uint64_t first, std::uint64_t end,
+                                       const std::function<bool(std::uint64_t page)>& is_home);
 
   [[nodiscard]] std::uint64_t hot_pages() const MEMLITH_REQUIRES(mutex) { return hot_ != nullptr ? hot_->count() : 0; }
 
  private:
+  static constexpr std::uint64_t kReleasedAtOnce = 256;  // pages
+  static constexpr std::uint64_t kLookedAtOnce = 64 * kReleasedAtOnce;
   [[nodiscard]] TrackedMemory tracked_memory();
   void change_tracker() MEMLITH_REQUIRES(mutex);
   Status collect(ThreadNumber thread, Range part, std::span<const Range> shared = {}) MEMLITH_REQUIRES(mutex);
