@@ -17,7 +17,7 @@ namespace {
 
 // No write of a client may be larger than this; what is larger than the log makes the log grow.
 constexpr std::uint64_t kLargestWrite = std::uint64_t{16} << 30;
-constexpr std::uint64_t kChangedPagesBytes = 32ull << 20;  // of the kv store, in memory; Redis has the data as well
+constexpr std::uint64_t kChangedPagesBytes = 64ull << 20;  // of the kv store, in memory; Redis has the data as well
 constexpr std::uint64_t kWaitingBytesMax = 64 << 20;
 
 std::string_view bytes_of(const void* bytes, std::size_t count) { return {static_cast<const char*>(bytes), count}; }
