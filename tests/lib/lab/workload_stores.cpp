@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mutants/mutants.hpp"
+#include "run.hpp"
 #include "sim/raw_host.hpp"
 #include "workload.hpp"
 
@@ -154,6 +155,7 @@ SimImage marked_image() {
     const std::uint64_t before = std::exchange(given_identity, 0x6d61726b6564);
     const Mutant mutant = std::exchange(active_mutant, Mutant::none);
     SimVolume volume(file_image());
+    make_repeatable(volume);
     const std::unique_ptr<Store> store = std::move(*Store::open(volume, in_use_file()));
     const std::vector<std::byte> bytes = marked_bytes();
     const Extent header{kFile, 0, kInUseHeaderBytes};
