@@ -216,7 +216,7 @@ typedef struct memlith_store_info {
   uint64_t logged_bytes;   /* bytes written to the log for these commits */
   uint64_t captured_bytes; /* bytes of memory captured in these commits */
   uint64_t checkpoints;
-  uint64_t home_bytes;      /* bytes that checkpoints wrote to home files */
+  uint64_t home_bytes;      /* bytes that were written to home files */
   uint64_t replayed_frames; /* commits that opening replayed */
   uint64_t replayed_bytes;  /* and their bytes */
   uint32_t read_only;
@@ -301,7 +301,7 @@ typedef struct memlith_stats {
   uint64_t log_used_bytes; /* bytes of log that no checkpoint has written home yet */
   uint64_t durable_lsn;    /* the log is durable up to here */
   uint64_t checkpoints;
-  uint64_t home_bytes;             /* bytes that checkpoints wrote to home files */
+  uint64_t home_bytes;             /* bytes that were written to home files */
   uint64_t checkpoint_done_bytes;  /* bytes of log that the running checkpoint has processed */
   uint64_t checkpoint_total_bytes; /* bytes of log that the running checkpoint processes; 0: no checkpoint runs */
   uint64_t poisoned;

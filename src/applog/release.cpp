@@ -31,7 +31,7 @@ Status AppLog::release_for_limit(Region& region) {
     before = ring_.shape();
     lowest_handed_ = handed_;
   }
-  MEMLITH_TRY(region.store().bring_home(region.newest_commit()));
+  MEMLITH_TRY(region.store().write_home(region.newest_commit()));
   const std::uint64_t end = (kRingOffset + before.capacity) / kPageBytes;
   for (std::uint64_t next = kRingOffset / kPageBytes; next < end;) {
     const LockGuard lock(mutex_);

@@ -122,7 +122,7 @@ Status Kv::release_for_limit(Region& region) {
   read_no_page_ahead(region);
   const Stamp newest_home = pages_.kept.newest();
   MEMLITH_TRY(persist());
-  MEMLITH_TRY(region.store().bring_home(region.newest_commit()));
+  MEMLITH_TRY(region.store().write_home(region.newest_commit()));
   const auto is_home = [&](PageNumber page) {
     return pages_.words.word(page) <= newest_home << 1 && pages_.words.place(page) == 0;
   };
@@ -165,7 +165,7 @@ Lsn Kv::newest_ticket() { return read_only() ? region().store().durable_ticket()
 // ---- transactions ----------------------------------------------------------------------------------------------
 
 Status Kv::check_begin(bool only_reads) {
-  if (only_reads) return kOk;
+  if (only_reads) return check_reads();
   if (!read_only()) return region().store().failure();
   return fail(Errc::read_only, Detail::kv, "{}: the store was opened read-only; begin a read-only transaction",
               region().store().path());

@@ -98,6 +98,7 @@ class Kv final : public RegionUser, public OpenKv {
   friend class KvPart;
   explicit Kv(Region& region) : OpenKv(false), weak_commits_(pages_, region.store().collectors()) {}
   [[nodiscard]] Status check_begin(bool only_reads) override;
+  [[nodiscard]] Status check_reads() const override { return region().store().check_homes(); }
   Result<std::uint64_t> commit(Transaction& transaction, Durability durability, Lsn* ticket) override;
   struct Estimate {
     Writer::Need room;

@@ -306,6 +306,8 @@ class OpenKv {
 
   // A transaction begins. Errors: those that it would find at its commit.
   [[nodiscard]] virtual Status check_begin(bool only_reads) = 0;
+  // `poisoned`: pages may be older than what was committed.
+  [[nodiscard]] virtual Status check_reads() const { return kOk; }
   // As Transaction::commit(), of an active transaction, which has ended then.
   virtual Result<std::uint64_t> commit(Transaction& transaction, Durability durability, Lsn* ticket) = 0;
   // The most that a commit may need of the log.

@@ -92,6 +92,7 @@ Status Transaction::had_locks() { return took(locks_.lost.load(std::memory_order
 
 Result<PageNumber> Transaction::check(MapNumber number, std::string_view key) {
   MEMLITH_TRY(need_active());
+  MEMLITH_TRY(kv_.check_reads());
   MEMLITH_TRY(OpenKv::check_key(key));
   if (!read_only_) kv_.locks_.note_use(locks_);
   const bool is_known = known_ != nullptr && number == known_map_;

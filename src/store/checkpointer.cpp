@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/no_throw.hpp"
 #include "store/archived.hpp"
 
 namespace memlith::core {
@@ -34,6 +35,7 @@ std::uint64_t Checkpointer::Pacing::write_bytes_max() const {
 }
 
 std::uint64_t Checkpointer::Pacing::step_bytes(double home) {
+  if (!flushes_) return ~0ull;
   owner_.show_progress(home);
   const std::uint64_t step = owner_.files_.options.home_flush_bytes;
   if (!kept_.has_value()) return step;
@@ -78,31 +80,37 @@ void Checkpointer::show_progress(double home) {
 
 // ---- one checkpoint --------------------------------------------------------------------------------------------
 
-Status Checkpointer::run_unless_poisoned(Pacing& pacing, LogPosition to) {
+template <typename Work>
+Status Checkpointer::unless_poisoned(Work&& work) {
   // A superblock whose write failed may be on the medium nevertheless, and may have freed the frames that a second try
   // would write home: from now on home files are not written.
   MEMLITH_TRY(files_.log->failure());
   Status status = kOk;
   try {
-    status = run(pacing, to);
+    status = work();
   } catch (const std::bad_alloc&) {
-    status = fail(Errc::no_memory, Detail::object, "out of memory in a checkpoint");
+    status = out_of_memory(Detail::object, " in a checkpoint");
   }
   if (is_lack(status)) {
     replay_->forget();
     return status;
   }
-  if (!status.ok() && !files_.log->poisoned()) files_.log->poison(status);
+  if (status.ok()) return kOk;
+  if (relied_on_) homes_may_be_older_.store(true, std::memory_order_relaxed);
+  if (!files_.log->poisoned()) files_.log->poison(status);
   return status;
+}
+
+Status Checkpointer::run_unless_poisoned(Pacing& pacing, LogPosition to) {
+  return unless_poisoned([&]() MEMLITH_REQUIRES(mutex_) { return run(pacing, to); });
 }
 
 // `to` is a durable place between two frames.
 Status Checkpointer::run(Pacing& pacing, LogPosition to) {
   Log& log = *files_.log;
-  const LogPosition from = log.tail();
-  MEMLITH_ASSERT(from.lsn <= to.lsn);
-  MEMLITH_ASSERT(to.lsn <= log.durable_lsn());  // log before home
-  if (from == to) {
+  const LogPosition tail = log.tail();
+  MEMLITH_ASSERT(tail.lsn <= to.lsn);
+  if (tail == to) {
     // The frames that requested it are not durable yet: the next commit asks again.
     ask_again_after(to.lsn, log.capacity_bytes() / 2);
     return kOk;
@@ -116,21 +124,38 @@ Status Checkpointer::run(Pacing& pacing, LogPosition to) {
   } const progress{publisher_ != nullptr ? &publisher_->page() : nullptr};
   if (progress.page != nullptr) {
     progress.page->checkpoint_done_bytes.store(0, std::memory_order_relaxed);
-    progress.page->checkpoint_total_bytes.store(bytes_between(from.lsn, to.lsn), std::memory_order_relaxed);
+    progress.page->checkpoint_total_bytes.store(bytes_between(tail.lsn, to.lsn), std::memory_order_relaxed);
   }
+  MEMLITH_TRY_ASSIGN(to, write_homes(pacing, to));
+  return free_frames(to);
+}
+
+LogPosition Checkpointer::written() const {
+  const LogPosition tail = files_.log->tail();
+  return written_.has_value() && written_->lsn > tail.lsn ? *written_ : tail;
+}
+
+// Writes into the home files what they do not have yet, from where the last call ended. Older bytes are never written
+// over newer ones: memory may be mapped to the home files, whose copy was given back. Returns how far, as gather().
+Result<LogPosition> Checkpointer::write_homes(Pacing& pacing, LogPosition to) {
+  MEMLITH_ASSERT(to.lsn <= files_.log->durable_lsn());  // log before home
+  const LogPosition from = written();
+  if (to.lsn <= from.lsn) return to;
   // ORDER shown-before-home: a process that follows the store takes what it sees to be durable, and copies home files.
   // It must not find bytes there of commits that it does not know to be durable. [mutant durable_not_shown]
   if (publisher_ != nullptr) publisher_->show_now();
   MEMLITH_TRY_ASSIGN(to, gather(from, to, pacing));
   // ORDER moment-before-home: a file that holds anything of these commits must say so. Otherwise an older log could be
   // replayed over them. [test Crash.EveryOperation]
-  MEMLITH_TRY(replay_->note_moment(from, to));
+  MEMLITH_TRY(replay_->note_moment(files_.log->tail(), to));
   MEMLITH_TRY(replay_->write_home(&pacing));
   if (!replay_->unreachable().empty()) {
     return fail(Errc::corrupt, Detail::object, "{}: the home file was removed or cut short while the store was open",
                 files_.volume.path_of(files_.names.home(replay_->unreachable().begin()->first)));
   }
-  return free_frames(to);
+  files_.dead.forget_before(to.lsn);
+  written_ = to;
+  return to;
 }
 
 // Reads the frames back into the overlay, and writes the overlay home whenever it is too large for memory. Returns how
@@ -160,7 +185,7 @@ Result<LogPosition> Checkpointer::gather(LogPosition from, LogPosition to, Pacin
       return reader.position();
     }
     if (replay_->is_full()) {
-      MEMLITH_TRY(replay_->note_moment(from, to));
+      MEMLITH_TRY(replay_->note_moment(files_.log->tail(), to));
       MEMLITH_TRY(replay_->write_home(&pacing));
     }
   }
@@ -168,18 +193,18 @@ Result<LogPosition> Checkpointer::gather(LogPosition from, LogPosition to, Pacin
   return to;
 }
 
-// The home files are written: everything before `to` leaves the log.
+// The home files are written, now and since the last checkpoint: everything before `to` leaves the log.
 Status Checkpointer::free_frames(LogPosition to) {
   // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
-  // home_not_flushed_by_checkpoint]
+  // home_not_flushed_by_checkpoint] [mutant written_home_not_flushed]
   MEMLITH_TRY(replay_->flush_homes());
+  relied_on_ = false;
   MEMLITH_TRY(replay_->flush_sums());
   replay_->assert_at_rest();
   MEMLITH_ASSERT(to.lsn >= files_.log->tail().lsn);
   // ORDER home-before-moment, moment-before-tail: the log frees only commits that the file holds and says that it
   // holds. [test Crash.EveryOperation]
-  MEMLITH_TRY(replay_->note_moment(to, to));
-  files_.dead.forget_before(to.lsn);
+  MEMLITH_TRY(replay_->note_moment(to, written()));
   if (closing_) {
     MEMLITH_ASSERT(!home_.has_value() || home_->lsn <= to.lsn);
     home_ = to;
@@ -243,6 +268,19 @@ Status Checkpointer::bring_home(Lsn end) {
   pacing.keep_pace(true);
   const Status status = run_unless_poisoned(pacing, files_.log->durable());
   set_bringing_home(false);
+  return status;
+}
+
+Status Checkpointer::write_home(Lsn end) {
+  std::optional<Haste> waits(std::in_place, *this);  // for the end of a checkpoint that runs
+  const LockGuard lock(mutex_);
+  waits.reset();
+  if (written().lsn >= end) return kOk;
+  Pacing pacing(*this);
+  pacing.leave_unflushed();
+  const Status status =
+      unless_poisoned([&]() MEMLITH_REQUIRES(mutex_) { return write_homes(pacing, files_.log->durable()).status(); });
+  if (status.ok()) relied_on_ = true;
   return status;
 }
 
@@ -351,7 +389,7 @@ Status Checkpointer::run_once(Need need) {
   try {
     status = need == Need::idle ? run_piece() : grow_or_run(need);
   } catch (const std::bad_alloc&) {
-    status = fail(Errc::no_memory, Detail::object, "out of memory before a checkpoint");
+    status = out_of_memory(Detail::object, " before a checkpoint");
   }
   if (is_lack(status)) {
     // A later commit may find memory again. Commits that wait for room get the failure, and lose nothing.

@@ -52,6 +52,11 @@ class Checkpointer {
   // Returns when everything before `end`, which is durable, is home. Runs a checkpoint only if necessary, and gives way
   // to commits of other threads.
   Status bring_home(Lsn end) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  // Returns when reads of the home files find everything before `end`, which is durable. The bytes stay in the page
+  // cache: nothing is flushed, and the log keeps its frames until a checkpoint.
+  Status write_home(Lsn end) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
+  // True from the moment on at which bytes that write_home() wrote may be lost: reads may find older ones.
+  [[nodiscard]] bool homes_may_be_older() const { return homes_may_be_older_.load(std::memory_order_relaxed); }
 
   // Wakes the thread if a frame that ends there has filled the log so far.
   void wake_at(Lsn end);
@@ -75,6 +80,8 @@ class Checkpointer {
     void keep_pace(bool caller_waits);
     // The checkpoint ends at the first frame behind this number of pages.
     void set_pages(std::uint64_t pages) { pages_ = pages; }
+    // Home files are written without flushes in between, and at once.
+    void leave_unflushed() { flushes_ = false; }
     [[nodiscard]] std::uint64_t pages() const { return pages_; }
     [[nodiscard]] std::uint64_t write_bytes_max() const override;
     std::uint64_t step_bytes(double home) override;
@@ -90,6 +97,7 @@ class Checkpointer {
     Checkpointer& owner_;
     std::optional<Kept> kept_;
     std::uint64_t pages_ = ~0ull;
+    bool flushes_ = true;
   };
   // While such an object exists, a checkpoint does not pause, because a thread waits for it.
   class Haste {
@@ -120,7 +128,11 @@ class Checkpointer {
   bool grow_for_archive(std::uint64_t keep_bytes) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] LogPosition last_before(Lsn end) const MEMLITH_REQUIRES(mutex_);
   Status run_unless_poisoned(Pacing& pacing, LogPosition to) MEMLITH_REQUIRES(mutex_);
+  template <typename Work>
+  Status unless_poisoned(Work&& work) MEMLITH_REQUIRES(mutex_);
   Status run(Pacing& pacing, LogPosition to) MEMLITH_REQUIRES(mutex_);
+  [[nodiscard]] LogPosition written() const MEMLITH_REQUIRES(mutex_);
+  Result<LogPosition> write_homes(Pacing& pacing, LogPosition to) MEMLITH_REQUIRES(mutex_);
   Result<LogPosition> gather(LogPosition from, LogPosition to, Pacing& pacing) MEMLITH_REQUIRES(mutex_);
   Status free_frames(LogPosition to) MEMLITH_REQUIRES(mutex_);
   [[nodiscard]] std::uint64_t room_left(Lsn head) const;
@@ -142,6 +154,11 @@ class Checkpointer {
   Mutex mutex_;  // one checkpoint at a time; taken before wake_mutex_
   Replay* const replay_ MEMLITH_PT_GUARDED_BY(mutex_);
   LogGrower grower_ MEMLITH_GUARDED_BY(mutex_);
+  // The home files have everything before it, which a checkpoint has still to flush. None: only what left the log.
+  std::optional<LogPosition> written_ MEMLITH_GUARDED_BY(mutex_);
+  // A caller of write_home() reads there what is not flushed yet.
+  bool relied_on_ MEMLITH_GUARDED_BY(mutex_) = false;
+  Atomic<bool> homes_may_be_older_{false};
   bool closing_ MEMLITH_GUARDED_BY(mutex_) = false;             // the checkpoint that runs leaves the tail as it is
   std::optional<LogPosition> home_ MEMLITH_GUARDED_BY(mutex_);  // by such a checkpoint, everything before it is home
 
@@ -151,7 +168,7 @@ class Checkpointer {
   bool running_ MEMLITH_GUARDED_BY(wake_mutex_) = false;
   bool log_full_ MEMLITH_GUARDED_BY(wake_mutex_) = false;       // a commit waits for that
   bool bringing_home_ MEMLITH_GUARDED_BY(wake_mutex_) = false;  // bring_home() has a checkpoint under way
-  std::uint32_t hurrying_ MEMLITH_GUARDED_BY(wake_mutex_) = 0;  // callers of checkpoint()
+  std::uint32_t hurrying_ MEMLITH_GUARDED_BY(wake_mutex_) = 0;  // callers of checkpoint(), and of others for its end
   bool stopping_ MEMLITH_GUARDED_BY(wake_mutex_) = false;
 
   Atomic<std::uint64_t> trigger_lsn_{kAsked};  // a commit that reaches it wakes the job

@@ -436,6 +436,20 @@ Status Store::bring_home(Lsn end) {
   return checkpointer_.bring_home(end);
 }
 
+Status Store::write_home(Lsn end) {
+  MEMLITH_TRY(check_process());
+  MEMLITH_TRY(failure());
+  MEMLITH_TRY(sync(end));  // only what is durable goes home
+  return checkpointer_.write_home(end);
+}
+
+Status Store::older_homes() const {
+  return fail(Errc::poisoned, Detail::object,
+              "{}: a write or a flush of a home file failed, and what memory was given back for may be older there; "
+              "close the store and open it again, which recovers everything that is durable",
+              path());
+}
+
 // ---- copies of homes: what a checkpoint left, before the next one begins ---------------------------------------
 
 Result<HomeCopies> Store::copy_homes(std::span<const ObjectId> objects) {

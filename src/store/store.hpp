@@ -209,6 +209,12 @@ class Store {
   // Returns when everything before `end` is home. Runs a checkpoint only if necessary, and gives way to commits of
   // other threads.
   Status bring_home(Lsn end);
+  // Returns when reads of the home files find everything before `end`. Nothing is flushed: the log keeps its frames,
+  // and a power cut loses nothing. But from a failed write or flush of a home file on, reads may find older bytes: the
+  // caller asks check_homes() before each.
+  Status write_home(Lsn end);
+  // `poisoned` if so.
+  [[nodiscard]] Status check_homes() const { return checkpointer_.homes_may_be_older() ? older_homes() : kOk; }
   // In the calling thread, what a thread of the store does while there are no commits: a checkpoint by small pieces,
   // which ends early as soon as there is a commit.
   Status bring_home_while_idle() {
@@ -286,6 +292,7 @@ class Store {
 
  private:
   Store(Volume& volume, StoreOptions options) : files_(volume, std::move(options)) {}
+  [[nodiscard]] Status older_homes() const;
 
   static Result<std::unique_ptr<Store>> try_to_open(Volume& volume, const StoreOptions& options);
   // The invariants of each state, between two calls.

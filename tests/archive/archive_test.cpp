@@ -160,8 +160,11 @@ void write_at_every_read(StoreKind kind, std::uint64_t seed, Faults& faults) {
     archives.reading_volume.before_read = [&] {
       if (reads++ != strike) return;
       world.commit(true);
+      world.write_home();
+      world.commit();
       world.checkpoint();
       world.commit();
+      world.write_home();
       world.checkpoint();
       world.commit();
       world.show();
@@ -245,8 +248,9 @@ void let_the_log_wait(StoreKind kind, std::uint64_t seed, Faults& faults) {
   world.create(kind == StoreKind::folder ? "a" : "file", 4 * kPageBytes);
   const auto commit = [&world](std::uint64_t bytes) {
     const Lsn begin = world.store->log().durable_lsn();
-    while (world.store->log().durable_lsn() < begin.advance(bytes) && !::testing::Test::HasFatalFailure()) {
+    for (int i = 0; world.store->log().durable_lsn() < begin.advance(bytes) && !::testing::Test::HasFatalFailure();) {
       world.commit();
+      if (++i % 16 == 0) world.write_home();
     }
     world.show();
   };

@@ -137,7 +137,7 @@ void write_at_every_read(StoreKind kind, std::uint64_t seed, Faults& faults) {
       inside = true;
       world.commit(strike % 4 == 1);
       if (strike % 3 != 0) world.show();
-      if (strike % 2 == 0) world.checkpoint();
+      strike % 2 == 0 ? world.checkpoint() : world.write_home();
       if (folder && strike % 5 == 0 && reads == strike + 1) world.create("c", kPageBytes);
       if (folder && strike % 5 == 1 && reads == strike + 1) world.remove("b");
       // Enough to overwrite the slots that are yet to be read, now and then.

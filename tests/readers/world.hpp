@@ -121,6 +121,7 @@ class World {
     lsns.push_back(store->log().durable_lsn());
   }
   void checkpoint() { ASSERT_TRUE(store->checkpoint().ok()) << last_error_text(); }
+  void write_home() { ASSERT_TRUE(store->write_home(store->log().durable_lsn()).ok()) << last_error_text(); }
   void close() {
     ASSERT_TRUE(store->close().ok()) << last_error_text();
     store = nullptr;
@@ -239,6 +240,7 @@ inline void run_writer(World& world) {
     if (round == 4 && folder) world.create("c", kPageBytes);
     if (round == 9 && folder) world.remove("b");
     if (world.random.one_in(3)) world.checkpoint();
+    if (world.random.one_in(3)) world.write_home();
     if (round == 6) {
       world.close();
       world.open();

@@ -81,7 +81,7 @@ std::vector<Step> laps(Random& random, AppLogPlan plan, std::size_t rounds) {
     } else if (!random.one_in(3)) {
       steps.push_back(log.consume(1 + random.below(7)));
     }
-    if (random.one_in(7)) steps.push_back(checkpoint());
+    if (random.one_in(7)) steps.push_back(random.one_in(2) ? checkpoint() : write_home());
     if (random.one_in(11)) log.reopen(steps, abandon());
     if (random.one_in(15)) log.reopen(steps, close());
   }
@@ -123,7 +123,7 @@ std::vector<Step> applog_raft(Random& random) {
     if (random.one_in(3)) steps.push_back(log.drop_oldest(1 + random.below(5)));
     if (random.one_in(9)) steps.push_back(log.restart(random.below(3) * 5));
     if (random.one_in(4)) steps.push_back(log.read_by_number(random.one_in(2)));
-    if (random.one_in(7)) steps.push_back(checkpoint());
+    if (random.one_in(7)) steps.push_back(random.one_in(2) ? checkpoint() : write_home());
     if (random.one_in(11)) log.reopen(steps, abandon());
     if (random.one_in(15)) log.reopen(steps, close());
   }

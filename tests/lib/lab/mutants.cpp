@@ -120,7 +120,6 @@ constexpr ShownBy kShownBy[] = {
     {"payload_of_any_incarnation", "lines-few"},
     {"persist_does_not_join", "region-joined"},
     {"persist_of_first_region_only", "regions"},
-    {"poisoned_homes_written", "poisoned"},
     {"poisoned_log_goes_on", "schedule flush-fails"},
     {"record_cut_short", "recorded-scopes"},
     {"record_lost_in_full_list", "recorded-too-large"},

@@ -84,6 +84,26 @@ std::vector<Step> releases(Random& random) {
           release,
           store("a", 210, 5),
           persist({"a"}),
+          checkpoint(),  // of what the release brought home, and of more
+          store("a", 8300, 40),
+          persist({"a"}),
+          release,
+          checkpoint(),  // of that alone
+          store("a", 220, 5 + shift),
+          persist({"a"}),
+          store("a", 8400, 40),
+          persist({"a"}),
+          store("a", 230, 5),
+          persist({"a"}),
+          release,
+          idle(),
+          release,
+          store("a", 240, 5),
+          persist({"a"}),
+          release,
+          abandon(),
+          open(),
+          map("a", 12288),
           close()};
 }
 

@@ -606,6 +606,15 @@ void Run::checkpoint() {
   if (!ok && fired() > before) now_poisoned();
 }
 
+void Run::write_home() {
+  if (store == nullptr) return;
+  const std::uint64_t before = fired();
+  const LogPosition tail = store->log().tail();
+  const bool ok = passed(store->write_home(store->log().head()), "what brings homes up to date", before);
+  if (!ok && fired() > before) now_poisoned();
+  if (ok && store->log().tail() != tail) broken("homes were brought up to date, and the log has lost frames");
+}
+
 void Run::idle() {
   if (store == nullptr) return;
   const std::uint64_t before = fired();

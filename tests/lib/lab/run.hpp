@@ -103,6 +103,7 @@ class Run {
   // Several commits in one batch, of which `until` are waited for (all unless said).
   void batch(const std::vector<std::vector<Write>>& commits, std::size_t until = ~std::size_t{0});
   void checkpoint();
+  void write_home();
   void idle();
   // A checkpoint of one home whose superblock is reported as failed, but written. More of them follow.
   void checkpoints_that_fail();

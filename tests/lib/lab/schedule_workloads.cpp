@@ -61,6 +61,14 @@ void Session::checkpoint() {
   }
 }
 
+void Session::write_home() {
+  const Lsn end = store->log().durable_lsn();
+  const Status status = store->write_home(end);
+  if (!status.ok() && volume.faults().fired() == 0) {
+    broken(fmt::format("homes could not be brought up to date although nothing had failed: {}", last_error_text()));
+  }
+}
+
 Session::Captured Session::append(Store& to, const std::string& object, std::uint64_t offset, std::uint64_t bytes,
                                   bool sync) {
   const Write write{object, offset, bytes};
@@ -245,6 +253,14 @@ void commit_beside_checkpoint(Session& s) {
   s.open();
   s.commit("a", 0, 600);
   s.side_by_side({[&] { s.commit("a", 300, 600), s.commit("b", 0, 600); }, [&] { s.checkpoint(); }});
+}
+
+void homes_beside_checkpoint(Session& s) {
+  s.open();
+  s.commit("a", 0, 600);
+  s.write_home();
+  s.commit("b", 0, 600);
+  s.side_by_side({[&] { s.write_home(), s.commit("a", 300, 600), s.write_home(); }, [&] { s.checkpoint(); }});
 }
 
 void two_checkpoints(Session& s) {
@@ -448,6 +464,7 @@ constexpr ScheduleWorkload kCases[] = {
     {"three-commits", "three threads commit and share batches", small_store, three_commits},
     {"three-large-commits", "three threads commit, a batch holds one", small_store, three_commits_of_full_batches},
     {"commit-checkpoint", "commits beside a checkpoint", small_store, commit_beside_checkpoint},
+    {"homes-checkpoint", "homes are brought up to date beside a checkpoint", small_store, homes_beside_checkpoint},
     {"two-checkpoints", "two threads checkpoint, one of them after a commit", small_store, two_checkpoints},
     {"checkpointer", "commits wake the thread that checkpoints", with_checkpointer, commits_wake_the_checkpointer},
     {"space", "a commit waits until the thread that checkpoints has made room", with_checkpointer,

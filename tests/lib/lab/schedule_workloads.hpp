@@ -47,6 +47,7 @@ class Session {
   // Closes; with it everything captured before is acknowledged.
   void close();
   void checkpoint();
+  void write_home();
   // A commit, and the wait for it.
   void commit(const std::string& object, std::uint64_t offset, std::uint64_t bytes);
   // A commit that a thread of the store makes durable; wait() is for those of the calling thread.

@@ -25,6 +25,7 @@ Step open() { return step("open the store", &Run::open); }
 Step close() { return step("close the store", &Run::close); }
 Step abandon() { return step("leave the store without closing it", &Run::abandon); }
 Step checkpoint() { return step("checkpoint", &Run::checkpoint); }
+Step write_home() { return step("homes are brought up to date", &Run::write_home); }
 Step idle() { return step("no commits for a while", &Run::idle); }
 Step wait_for_those() { return step("wait for those", &Run::wait); }
 Step create(const std::string& name, std::uint64_t size) {
@@ -97,7 +98,7 @@ std::vector<Step> random_history(Random& random) {
     };
     const auto [offset, bytes] = place(object->second);
     switch (random.below(14)) {
-      case 0: steps.push_back(checkpoint()); break;
+      case 0: steps.push_back(random.one_in(3) ? checkpoint() : write_home()); break;
       case 1: steps.push_back(close()), steps.push_back(open()); break;
       case 2: steps.push_back(abandon()), steps.push_back(open()); break;
       case 3:
@@ -142,7 +143,7 @@ std::vector<Step> random_file_history(Random& random) {
     const std::uint64_t offset = random.below(size);
     const std::uint64_t bytes = 1 + random.below(std::min<std::uint64_t>(size - offset, 3000));
     switch (random.below(9)) {
-      case 0: steps.push_back(checkpoint()); break;
+      case 0: steps.push_back(random.one_in(3) ? checkpoint() : write_home()); break;
       case 1: steps.push_back(close()), steps.push_back(open()); break;
       case 2: steps.push_back(abandon()), steps.push_back(open()); break;
       case 3:
@@ -164,7 +165,7 @@ std::vector<Step> random_file_lengths(Random& random) {
                           resize_file(6000 + random.below(500), {"file", 10, 10})};
   while (steps.size() < 18) {
     switch (random.below(8)) {
-      case 0: steps.push_back(checkpoint()); break;
+      case 0: steps.push_back(random.one_in(3) ? checkpoint() : write_home()); break;
       case 1: steps.push_back(close()), steps.push_back(open()); break;
       case 2: steps.push_back(abandon()), steps.push_back(open()); break;
       default:
@@ -188,7 +189,7 @@ std::vector<Step> region_history(Random& random, TrackerKind tracker) {
     const std::string name = random.one_in(2) ? "a" : "b";
     std::uint64_t& size = sizes[name];
     switch (random.below(12)) {
-      case 0: steps.push_back(checkpoint()); break;
+      case 0: steps.push_back(random.one_in(3) ? checkpoint() : write_home()); break;
       case 1: steps.push_back(close()), steps.push_back(open()), map_all(); break;
       case 2: steps.push_back(abandon()), steps.push_back(open()), map_all(); break;
       case 3:

@@ -15,6 +15,7 @@ Step open();
 Step close();
 Step abandon();
 Step checkpoint();
+Step write_home();      // writes home, without a flush, what the log has
 Step idle();            // a store without commits goes home by pieces of two pages
 Step wait_for_those();  // all that was captured without a wait
 Step create(const std::string& name, std::uint64_t size);

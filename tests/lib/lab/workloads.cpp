@@ -202,6 +202,7 @@ std::vector<Step> wraparound(Random& random) {
     steps.push_back(commit({{"a", random.below(6000), 1 + random.below(2000)},
                             {"b", random.below(3000), 1 + random.below(1000)}}));
     if (random.one_in(9)) steps.push_back(checkpoint());
+    if (random.one_in(7)) steps.push_back(write_home());
     if (random.one_in(15)) steps.push_back(abandon()), steps.push_back(open());
   }
   return steps;
@@ -325,6 +326,10 @@ std::vector<Step> idle_store(Random& random) {
           commit({{"a", 8192, 4096}, {"b", 0, 100 + shift}}),
           idle(),
           commit({{"a", 200, 5000}}),
+          write_home(),
+          commit({{"a", 9000, 50}}),
+          commit({{"b", 4096, 50}}),
+          write_home(),
           idle(),
           idle(),
           commit({{"b", 300, 600 + shift}}),
@@ -344,9 +349,13 @@ std::vector<Step> idle_file(Random& random) {
           idle(),
           commit({{"file", 100, 300}}),
           idle(),
+          commit({{"file", 50, 90}}),
+          write_home(),
           abandon(),
           open(),
           commit({{"file", 700, 60 + shift}}),
+          write_home(),
+          commit({{"file", 4100, 60 + shift}}),
           idle(),
           close()};
 }

@@ -80,6 +80,7 @@
   X(mapped_pages_not_written, device, "a write to an NVMe device does not reach the pages that are mapped")       \
   X(packed_commits_dropped, store, "of the commits in one frame only the first is replayed")                       \
   X(home_not_flushed_by_checkpoint, store, "a checkpoint gives frames up without having flushed the homes")        \
+  X(written_home_not_flushed, store, "a checkpoint frees what was written home before it without a flush")         \
   X(home_not_flushed_by_recovery, store, "a recovery gives frames up without having flushed the homes")            \
   X(trim_before_homes, store, "a checkpoint moves the tail first and writes the homes then")                       \
   X(idle_frees_before_homes, store, "a checkpoint of an idle store frees log before home is durable")              \
@@ -101,7 +102,6 @@
   X(snapshot_of_old_homes, store, "a snapshot copies homes without a checkpoint before it")                         \
   X(blocks_not_kept, store, "parts of blocks are written home without the blocks having been kept whole")          \
   X(direct_home_not_waited, store, "a recovery does not wait for what it writes past the page cache")              \
-  X(poisoned_homes_written, store, "a poisoned store's checkpoint writes homes")                                   \
   X(checkpoint_misses_last_frame, store, "a checkpoint stops one frame early but moves the tail past it")          \
   X(recovery_misses_first_frame, store, "a recovery does not apply the first frame")                               \
   X(view_misses_first_frame, store, "a read-only opening does not apply the first frame")                          \

@@ -34,6 +34,8 @@ class LimitedRegion {
 
   [[nodiscard]] core::Region& region() { return *region_; }
   [[nodiscard]] std::uint64_t copied_pages() { return region_->copied_pages(); }
+  // From now on a flush fails.
+  void fail_flushes() { volume_.faults().plan(core::SimFaults::Kind::fail_flush, 0, true); }
   // In one page of the kernel's.
   static std::uint64_t copied_at_once() { return core::host_page_bytes() / core::kPageBytes; }
   // Called before each write and flush, until the next call; null for no longer.

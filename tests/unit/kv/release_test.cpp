@@ -92,5 +92,21 @@ TEST_F(KvRelease, KeepsWhatIsChangedMeanwhile) {
   expect_as_committed();
 }
 
+// The disk loses what a release wrote home. The log has it, but pages that were given back show what was there before.
+TEST_F(KvRelease, ReadsNothingOlderBehindAFailedFlush) {
+  EXPECT_OK(world_.region().store().checkpoint());
+  for (int i = 0; i < kRecords; ++i) put(i, "second");
+  EXPECT_OK(kv_->persist());
+  Transaction reader(*kv_, true);
+  EXPECT_OK(reader.begin());
+  EXPECT_OK(reader.get(map_, "key5").status());
+  EXPECT_OK(kv_->release_for_limit(world_.region()));
+  expect_as_committed();
+  world_.fail_flushes();
+  EXPECT_FALSE(world_.region().store().checkpoint().ok());
+  EXPECT_EQ(reader.get(map_, "key5").status().category, Errc::poisoned);
+  EXPECT_EQ(kv_->begin(true).status().category, Errc::poisoned);
+}
+
 }  // namespace
 }  // namespace memlith::test::release_test

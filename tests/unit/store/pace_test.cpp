@@ -155,15 +155,21 @@ class PacedStore : public ::testing::Test {
     // Asked under the log's lock, which the checkpoint had last.
     while (store_->home_lsn() == tail_) std::this_thread::yield();
   }
+  // The number of the object's home file.
+  [[nodiscard]] std::uint32_t number_of_home() const {
+    const auto& records = volume_.trace().records;
+    const auto made = std::ranges::find_if(records, [](const SimRecord& record) {
+      return record.op == SimOp::create && record.name.ends_with("objects/1");
+    });
+    return made == records.end() ? ~0u : made->file;
+  }
   // Pages written from one flush of the object's file to the next, by all checkpoints so far; none of them runs.
   [[nodiscard]] std::vector<std::uint64_t> steps() const {
     std::vector<std::uint64_t> result;
     std::uint64_t pages = 0;
     const auto& records = volume_.trace().records;
-    std::uint32_t home = ~0u;
-    for (std::size_t i = 0; i < records.size(); ++i) {
-      if (records[i].op == SimOp::create && records[i].name.ends_with("objects/1")) home = records[i].file;
-      if (i < begin_ || records[i].file != home) continue;
+    for (std::size_t i = begin_; i < records.size(); ++i) {
+      if (records[i].file != number_of_home()) continue;
       if (records[i].op == SimOp::write) ++pages;
       if (records[i].op == SimOp::flush && pages > 0) result.push_back(std::exchange(pages, 0));
     }
@@ -213,6 +219,59 @@ TEST_F(PacedStore, BringsHomeInSmallSteps) {
   for (const std::uint64_t pages : seen) EXPECT_LE(pages, kStepPages);
 }
 
+// Commits that are written home for memory can be read there and are not flushed; the next checkpoint flushes them.
+// Those that are home already are left alone.
+TEST_F(PacedStore, WritesHomeWithoutFlushes) {
+  const Lsn tail = store_->home_lsn();
+  const Bytes content = filled(kPageBytes, 7);
+  for (std::uint64_t page = 0; page < kLogBytes / 4 / kPageBytes; ++page) {
+    ASSERT_OK(commit(*store_, {{object_, 2 * page * kPageBytes, content}}));
+  }
+  ASSERT_OK(store_->write_home(tail));
+  EXPECT_TRUE(steps().empty());
+  const Lsn head = store_->log().head();
+  ASSERT_OK(store_->write_home(head));
+  const Bytes home = must(store_->read_home(object_));
+  for (std::uint64_t page = 0; page < kLogBytes / 4 / kPageBytes; ++page) {
+    EXPECT_TRUE(std::equal(content.begin(), content.end(), home.begin() + 2 * page * kPageBytes)) << page;
+  }
+  EXPECT_EQ(store_->home_lsn(), tail) << "frames left the log that a power cut could need";
+  const std::uint64_t written = store_->counters().home_bytes.load();
+  EXPECT_GE(written, kLogBytes / 4) << "and the directory";
+  const auto& records = volume_.trace().records;
+  const auto flushes = [&](const SimRecord& record) {
+    return record.op == SimOp::flush && record.file == number_of_home();
+  };
+  EXPECT_TRUE(std::none_of(records.begin() + static_cast<std::ptrdiff_t>(begin_), records.end(), flushes));
+  ASSERT_OK(store_->checkpoint());
+  EXPECT_EQ(store_->home_lsn(), head);
+  EXPECT_EQ(store_->counters().home_bytes.load(), written) << "written a second time";
+  EXPECT_EQ(steps(), std::vector{kLogBytes / 4 / kPageBytes});
+}
+
+// Memory may be mapped to homes that were brought up to date: a later checkpoint does not write older bytes there, not
+// even for a moment.
+TEST_F(PacedStore, WritesNoOlderBytesOverNewerOnes) {
+  for (const int value : {7, 8}) {
+    for (std::uint64_t page = 0; page < 300; ++page) {
+      ASSERT_OK(commit(*store_, {{object_, page * kPageBytes, filled(kPageBytes, value)}}));
+    }
+  }
+  ASSERT_OK(store_->write_home(store_->log().head()));
+  const Bytes brought = must(store_->read_home(object_));
+  ASSERT_OK(commit(*store_, {{object_, 400 * kPageBytes, filled(kPageBytes, 9)}}));
+  int transfers = 0;
+  volume_.before_transfer = [&] {
+    ++transfers;
+    const Bytes now = must(store_->read_home(object_));
+    EXPECT_TRUE(std::equal(brought.begin(), brought.begin() + 300 * kPageBytes, now.begin()));
+  };
+  ASSERT_OK(store_->bring_home_while_idle());
+  volume_.before_transfer = nullptr;
+  EXPECT_GT(transfers, 0);
+  EXPECT_EQ(store_->home_lsn(), store_->log().head());
+}
+
 // Everything goes home while there are no commits, in pieces of some pages; a commit that comes in between ends that.
 TEST_F(PacedStore, AnIdleStoreGoesHomeByPieces) {
   const Bytes content = filled(kPageBytes, 7);
@@ -243,6 +302,31 @@ TEST_F(PacedStore, AnIdleStoreGoesHomeByPieces) {
   EXPECT_TRUE(committed);
   EXPECT_LE(store_->counters().checkpoints.load(), before + 4);
   EXPECT_LT(store_->home_lsn(), store_->log().head());
+}
+
+// The home file may have lost what was written and not flushed; what a store without such bytes has lost is in its
+// private pages.
+TEST_F(PacedStore, TellsWhenAReadMayFindOlderBytes) {
+  const auto fail_a_checkpoint = [&](bool writes_home) {
+    SimVolume volume{SimImage{}, true};
+    StoreOptions options;
+    options.create = true;
+    options.manual_checkpoint = true;
+    const auto store = must(Store::open(volume, options));
+    const ObjectId object = create_object(*store, "a", 4 * kPageBytes);
+    EXPECT_OK(store->checkpoint());
+    EXPECT_OK(commit(*store, {{object, 0, filled(100, 3)}}));
+    if (writes_home) {
+      EXPECT_OK(store->write_home(store->log().head()));
+    }
+    EXPECT_OK(store->check_homes());
+    volume.faults().plan(SimFaults::Kind::fail_flush, 0);
+    EXPECT_FALSE(store->checkpoint().ok());
+    EXPECT_EQ(store->failure().category, Errc::poisoned);
+    return store->check_homes().category;
+  };
+  EXPECT_EQ(fail_a_checkpoint(false), Errc::ok);
+  EXPECT_EQ(fail_a_checkpoint(true), Errc::poisoned);
 }
 
 // A thread that waits for a checkpoint does not wait for pauses.
