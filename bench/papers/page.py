@@ -45,10 +45,12 @@ def ratios_text(experiment: Experiment, found: list[dict[str, Any]]) -> str:
         text = f"**{text}**" if missed else text
         return f"{ratio['label']}: {text}" if ratio["label"] else text
 
-    if len(found) <= LISTED_MAX or "ratio" not in found[0]:
+    compared = [ratio for ratio in found if "ratio" in ratio]
+    if len(found) <= LISTED_MAX or not compared:
         return "; ".join(map(shown, found))
-    ends = sorted(found, key=lambda ratio: ratio["ratio"])
-    return f"{shown(ends[0])}, to {shown(ends[-1])} ({len(found)} ratios)"
+    ends = sorted(compared, key=lambda ratio: ratio["ratio"])
+    others = [shown(ratio) for ratio in found if "ratio" not in ratio]
+    return "; ".join([f"{shown(ends[0])}, to {shown(ends[-1])} ({len(ends)} ratios)", *others])
 
 
 def ours_text(experiment: Experiment, results: dict[str, dict[str, Any]]) -> tuple[str, str]:

@@ -94,6 +94,15 @@ class Ratios(unittest.TestCase):
         self.assertEqual(page.ratios_text(row, [{"label": "12", "ratio": 1.05}, {"label": "1", "ratio": 1.2}]),
                          "12: **1.05**; 1: 1.2")
 
+    def test_of_many_ratios_the_ends_are_shown_and_figures_alone_behind_them(self):
+        row = next(row for row in EXPERIMENTS if row.number == "Long transactions")
+        many = [{"label": str(number), "ratio": 1 + number / 10} for number in range(page.LISTED_MAX + 1)]
+        alone = {"label": "aborts", "field": "aborts", "ours": 7}
+        last = f"{page.LISTED_MAX}: {1 + page.LISTED_MAX / 10:.3g}"
+        for found in ([alone, *many], [*many, alone]):
+            self.assertEqual(page.ratios_text(row, found),
+                             f"0: 1, to {last} ({page.LISTED_MAX + 1} ratios); aborts, aborts: 7")
+
 
 class Runner(unittest.TestCase):
     def setUp(self):
