@@ -46,6 +46,7 @@ void AppLog::view_moved() {
 
 Result<bool> AppLog::read(std::uint64_t wait_ms, Entry& entry) {
   if (!not_followed_.ok()) return not_followed_.tell();
+  MEMLITH_TRY(region_.store().check_homes());
   const auto until = SteadyClock::now() + std::chrono::milliseconds(std::min(wait_ms, kWaitMsMax));
   for (;;) {
     Lsn soon;

@@ -11,6 +11,7 @@ namespace memlith::core::applog {
 
 Result<bool> AppLog::read_at(std::uint64_t number, std::vector<std::byte>& content) {
   if (!not_followed_.ok()) return not_followed_.tell();
+  MEMLITH_TRY(region_.store().check_homes());
   const LockGuard lock(mutex_);
   if (number < consumed_.number || number > durable_number()) return false;
   const std::uint64_t at = index_.find(ring_, consumed_, number);

@@ -95,9 +95,7 @@ Status Checkpointer::unless_poisoned(Work&& work) {
     replay_->forget();
     return status;
   }
-  if (status.ok()) return kOk;
-  if (relied_on_) homes_may_be_older_.store(true, std::memory_order_relaxed);
-  if (!files_.log->poisoned()) files_.log->poison(status);
+  if (!status.ok() && !files_.log->poisoned()) files_.log->poison(status);
   return status;
 }
 
@@ -132,7 +130,7 @@ Status Checkpointer::run(Pacing& pacing, LogPosition to) {
 
 LogPosition Checkpointer::written() const {
   const LogPosition tail = files_.log->tail();
-  return written_.has_value() && written_->lsn > tail.lsn ? *written_ : tail;
+  return written_.lsn > tail.lsn ? written_ : tail;
 }
 
 // Writes into the home files what they do not have yet, from where the last call ended. Older bytes are never written
@@ -198,7 +196,7 @@ Status Checkpointer::free_frames(LogPosition to) {
   // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
   // home_not_flushed_by_checkpoint] [mutant written_home_not_flushed]
   MEMLITH_TRY(replay_->flush_homes());
-  relied_on_ = false;
+  has_unflushed_homes_.store(false, std::memory_order_relaxed);
   MEMLITH_TRY(replay_->flush_sums());
   replay_->assert_at_rest();
   MEMLITH_ASSERT(to.lsn >= files_.log->tail().lsn);
@@ -278,10 +276,9 @@ Status Checkpointer::write_home(Lsn end) {
   if (written().lsn >= end) return kOk;
   Pacing pacing(*this);
   pacing.leave_unflushed();
-  const Status status =
-      unless_poisoned([&]() MEMLITH_REQUIRES(mutex_) { return write_homes(pacing, files_.log->durable()).status(); });
-  if (status.ok()) relied_on_ = true;
-  return status;
+  has_unflushed_homes_.store(true, std::memory_order_relaxed);
+  return unless_poisoned([&]()
+                             MEMLITH_REQUIRES(mutex_) { return write_homes(pacing, files_.log->durable()).status(); });
 }
 
 // ---- for commits -----------------------------------------------------------------------------------------------

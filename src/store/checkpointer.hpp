@@ -55,8 +55,8 @@ class Checkpointer {
   // Returns when reads of the home files find everything before `end`, which is durable. The bytes stay in the page
   // cache: nothing is flushed, and the log keeps its frames until a checkpoint.
   Status write_home(Lsn end) MEMLITH_EXCLUDES(mutex_, wake_mutex_);
-  // True from the moment on at which bytes that write_home() wrote may be lost: reads may find older ones.
-  [[nodiscard]] bool homes_may_be_older() const { return homes_may_be_older_.load(std::memory_order_relaxed); }
+  // True while the home files have bytes of write_home() that no flush has made durable.
+  [[nodiscard]] bool has_unflushed_homes() const { return has_unflushed_homes_.load(std::memory_order_relaxed); }
 
   // Wakes the thread if a frame that ends there has filled the log so far.
   void wake_at(Lsn end);
@@ -154,12 +154,9 @@ class Checkpointer {
   Mutex mutex_;  // one checkpoint at a time; taken before wake_mutex_
   Replay* const replay_ MEMLITH_PT_GUARDED_BY(mutex_);
   LogGrower grower_ MEMLITH_GUARDED_BY(mutex_);
-  // The home files have everything before it, which a checkpoint has still to flush. None: only what left the log.
-  std::optional<LogPosition> written_ MEMLITH_GUARDED_BY(mutex_);
-  // A caller of write_home() reads there what is not flushed yet.
-  bool relied_on_ MEMLITH_GUARDED_BY(mutex_) = false;
-  Atomic<bool> homes_may_be_older_{false};
-  bool closing_ MEMLITH_GUARDED_BY(mutex_) = false;             // the checkpoint that runs leaves the tail as it is
+  LogPosition written_ MEMLITH_GUARDED_BY(mutex_);   // the home files have everything before it, flushed or not
+  Atomic<bool> has_unflushed_homes_{false};          // changes under mutex_
+  bool closing_ MEMLITH_GUARDED_BY(mutex_) = false;  // the checkpoint that runs leaves the tail as it is
   std::optional<LogPosition> home_ MEMLITH_GUARDED_BY(mutex_);  // by such a checkpoint, everything before it is home
 
   Mutex wake_mutex_;

@@ -445,8 +445,8 @@ Status Store::write_home(Lsn end) {
 
 Status Store::older_homes() const {
   return fail(Errc::poisoned, Detail::object,
-              "{}: a write or a flush of a home file failed, and what memory was given back for may be older there; "
-              "close the store and open it again, which recovers everything that is durable",
+              "{}: a write or a flush failed, and the files may have lost pages whose memory was given back; close the "
+              "store and open it again, which recovers everything that is durable",
               path());
 }
 

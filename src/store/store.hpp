@@ -210,11 +210,13 @@ class Store {
   // other threads.
   Status bring_home(Lsn end);
   // Returns when reads of the home files find everything before `end`. Nothing is flushed: the log keeps its frames,
-  // and a power cut loses nothing. But from a failed write or flush of a home file on, reads may find older bytes: the
-  // caller asks check_homes() before each.
+  // and a power cut loses nothing. But if a write or a flush fails before the next checkpoint, reads may find older
+  // bytes: the caller asks check_homes() before each.
   Status write_home(Lsn end);
-  // `poisoned` if so.
-  [[nodiscard]] Status check_homes() const { return checkpointer_.homes_may_be_older() ? older_homes() : kOk; }
+  // `poisoned`: the store is, and home files had bytes of write_home() that were not flushed.
+  [[nodiscard]] Status check_homes() const {
+    return checkpointer_.has_unflushed_homes() && files_.log->poisoned() ? older_homes() : kOk;
+  }
   // In the calling thread, what a thread of the store does while there are no commits: a checkpoint by small pieces,
   // which ends early as soon as there is a commit.
   Status bring_home_while_idle() {

@@ -67,6 +67,20 @@ TEST_F(AppLogRelease, GivesBackWhatIsHome) {
   expect_all();
 }
 
+// The disk may have lost what a release wrote into the file.
+TEST_F(AppLogRelease, ReadsNothingBehindAFailedFlush) {
+  for (int i = 0; i < 50; ++i) append(0);
+  EXPECT_OK(log_->write());
+  EXPECT_OK(log_->release_for_limit(world_.region()));
+  expect_all();
+  world_.fail_flushes();
+  EXPECT_FALSE(world_.region().store().checkpoint().ok());
+  std::vector<std::byte> content;
+  AppLog::Entry entry;
+  EXPECT_EQ(log_->read_at(1, content).status().category, Errc::poisoned);
+  EXPECT_EQ(log_->read(0, entry).status().category, Errc::poisoned);
+}
+
 // Many times around the ring: each time entries are appended, consumed and cut off beside the release's transfers.
 TEST_F(AppLogRelease, KeepsWhatIsChangedMeanwhile) {
   Random random(5);

@@ -137,6 +137,11 @@ class PacedStore : public ::testing::Test {
     object_ = create_object(*store_, "a", kLogBytes * 2);
     begin_ = volume_.operations();
   }
+  void commit_pages(std::uint64_t pages) {
+    for (std::uint64_t page = 0; page < pages; ++page) {
+      ASSERT_OK(commit(*store_, {{object_, 2 * page * kPageBytes, page_of_sevens_}}));
+    }
+  }
   // Commits `bytes` of every second page until half of the log is used, which wakes the checkpoint.
   void wake_checkpoint(std::uint64_t bytes) {
     tail_ = store_->home_lsn();
@@ -180,6 +185,7 @@ class PacedStore : public ::testing::Test {
   SimVolume volume_{SimImage{}, true};
   std::unique_ptr<Store> store_;
   ObjectId object_;
+  const Bytes page_of_sevens_ = filled(kPageBytes, 7);
   std::size_t begin_ = 0;
   Lsn tail_;
 };
@@ -204,10 +210,7 @@ TEST_F(PacedStore, CountsPagesNotBytes) {
 // Bringing home what a region needs to be opened is no hurry either. What is home already is left alone.
 TEST_F(PacedStore, BringsHomeInSmallSteps) {
   const Lsn tail = store_->home_lsn();
-  const Bytes content = filled(kPageBytes, 7);
-  for (std::uint64_t page = 0; page < kLogBytes / 4 / kPageBytes; ++page) {
-    ASSERT_OK(commit(*store_, {{object_, 2 * page * kPageBytes, content}}));
-  }
+  commit_pages(kLogBytes / 4 / kPageBytes);
   ASSERT_OK(store_->bring_home(tail));
   EXPECT_EQ(store_->home_lsn(), tail);
   EXPECT_TRUE(steps().empty());
@@ -223,17 +226,15 @@ TEST_F(PacedStore, BringsHomeInSmallSteps) {
 // Those that are home already are left alone.
 TEST_F(PacedStore, WritesHomeWithoutFlushes) {
   const Lsn tail = store_->home_lsn();
-  const Bytes content = filled(kPageBytes, 7);
-  for (std::uint64_t page = 0; page < kLogBytes / 4 / kPageBytes; ++page) {
-    ASSERT_OK(commit(*store_, {{object_, 2 * page * kPageBytes, content}}));
-  }
+  commit_pages(kLogBytes / 4 / kPageBytes);
   ASSERT_OK(store_->write_home(tail));
   EXPECT_TRUE(steps().empty());
   const Lsn head = store_->log().head();
   ASSERT_OK(store_->write_home(head));
   const Bytes home = must(store_->read_home(object_));
   for (std::uint64_t page = 0; page < kLogBytes / 4 / kPageBytes; ++page) {
-    EXPECT_TRUE(std::equal(content.begin(), content.end(), home.begin() + 2 * page * kPageBytes)) << page;
+    EXPECT_TRUE(std::equal(page_of_sevens_.begin(), page_of_sevens_.end(), home.begin() + 2 * page * kPageBytes))
+        << page;
   }
   EXPECT_EQ(store_->home_lsn(), tail) << "frames left the log that a power cut could need";
   const std::uint64_t written = store_->counters().home_bytes.load();
@@ -274,12 +275,6 @@ TEST_F(PacedStore, WritesNoOlderBytesOverNewerOnes) {
 
 // Everything goes home while there are no commits, in pieces of some pages; a commit that comes in between ends that.
 TEST_F(PacedStore, AnIdleStoreGoesHomeByPieces) {
-  const Bytes content = filled(kPageBytes, 7);
-  const auto commit_pages = [&](std::uint64_t pages) {
-    for (std::uint64_t page = 0; page < pages; ++page) {
-      ASSERT_OK(commit(*store_, {{object_, 2 * page * kPageBytes, content}}));
-    }
-  };
   commit_pages(400);
   const Lsn head = store_->log().head();
   const std::uint64_t before = store_->counters().checkpoints.load();
@@ -295,7 +290,7 @@ TEST_F(PacedStore, AnIdleStoreGoesHomeByPieces) {
     committed = true;
     const Extent extent{object_, 0, kPageBytes};
     FrameWriter writer = must(store_->begin_commit({&extent, 1}, {}));
-    writer.put(content.data(), content.size());
+    writer.put(page_of_sevens_.data(), page_of_sevens_.size());
     (void)must(writer.finish());
   };
   ASSERT_OK(store_->bring_home_while_idle());
