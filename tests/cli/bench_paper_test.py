@@ -89,19 +89,43 @@ class Ratios(unittest.TestCase):
         self.assertEqual(self.ratios("in.us", own, by=("kib",)), [("4", 5, None), ("16", 6, None)])
         self.assertEqual(self.ratios("nothing", own, by=("kib",)), [])
 
-    def test_a_missed_ratio_is_bold(self):
-        row = next(row for row in EXPERIMENTS if row.number == "Table 9")
-        self.assertEqual(page.ratios_text(row, [{"label": "12", "ratio": 1.05}, {"label": "1", "ratio": 1.2}]),
-                         "12: **1.05**; 1: 1.2")
 
-    def test_of_many_ratios_the_ends_are_shown_and_figures_alone_behind_them(self):
-        row = next(row for row in EXPERIMENTS if row.number == "Long transactions")
-        many = [{"label": str(number), "ratio": 1 + number / 10} for number in range(page.LISTED_MAX + 1)]
-        alone = {"label": "aborts", "field": "aborts", "ours": 7}
-        last = f"{page.LISTED_MAX}: {1 + page.LISTED_MAX / 10:.3g}"
-        for found in ([alone, *many], [*many, alone]):
-            self.assertEqual(page.ratios_text(row, found),
-                             f"0: 1, to {last} ({page.LISTED_MAX + 1} ratios); aborts, aborts: 7")
+class Page(unittest.TestCase):
+    FOUND = [{"label": "12", "field": "ops_per_s", "ours": 105, "base": 100, "base_side": "stock", "ratio": 1.05},
+             {"label": "1", "field": "ops_per_s", "ours": 12.0, "base": 10.0, "base_side": "stock", "ratio": 1.2}]
+
+    def row(self, number):
+        return next(row for row in EXPERIMENTS if row.number == number)
+
+    def test_the_least_and_the_greatest_stand_in_the_row_and_a_missed_ratio_is_bold(self):
+        row = self.row("Table 9")
+        self.assertEqual(page.summary(row, self.FOUND), "**1.05** to 1.2")
+        self.assertEqual(page.summary(row, self.FOUND[1:]), "1.2")
+
+    def test_each_ratio_of_a_row_has_its_own_ends_and_figures_alone_have_a_name(self):
+        row = self.row("Vulnerability window")
+        waits = [{"label": f"write, {ms}", "field": "weak_wait_p50_ms", "ours": ms + 0.5} for ms in (1, 10)]
+        longest = [{"label": f"window over the longest, write, {ms}", "field": "weak_wait_max_ms", "ours": ms * 2,
+                    "base": ms, "base_side": "", "ratio": 0.5} for ms in (1, 10)]
+        self.assertEqual(page.summary(row, [*waits, *longest]),
+                         "weak wait p50 in ms: 1.5 to 10.5; window over the longest: 0.5 to 0.5")
+        self.assertEqual(list(page.figures(row, [*waits, *longest])), [
+            "", "| workload | window in ms |  | ours |", "|---|---|---|---|",
+            "| write | 1 | weak wait p50 in ms | 1.5 |", "| write | 10 | weak wait p50 in ms | 10.5 |",
+            "", "| workload | window in ms |  | ours | other side | its figure | times as good |",
+            "|---|---|---|---|---|---|---|",
+            "| write | 1 | weak wait max in ms, window over the longest | 2 | window in ms | 1 | 0.5 |",
+            "| write | 10 | weak wait max in ms, window over the longest | 20 | window in ms | 10 | 0.5 |"])
+
+    def test_all_figures_of_a_row_are_told_with_both_sides(self):
+        self.assertEqual(list(page.figures(self.row("Table 9"), self.FOUND)), [
+            "", "| threads |  | ours | other side | its figure | times as good |", "|---|---|---|---|---|---|",
+            "| 12 | ops per s | 105 | stock | 100 | **1.05** |", "| 1 | ops per s | 12 | stock | 10 | 1.2 |"])
+
+    def test_only_the_first_value_of_a_label_may_have_a_comma(self):
+        ratio = Ratio("p50_us", by=("workload", "threads"), label="over x")
+        self.assertEqual(page.values_of(ratio, {"label": "over x, list, insert, 4"}), ["list, insert", "4"])
+        self.assertEqual(page.values_of(Ratio("p50_us", label="over x"), {"label": "over x"}), [])
 
 
 class Runner(unittest.TestCase):
@@ -127,7 +151,7 @@ class Runner(unittest.TestCase):
         return code, said.getvalue()
 
     def rows_of_the_page(self):
-        text = (self.folder / "results/papers.md").read_text(encoding="utf-8")
+        text, _ = (self.folder / "results/papers.md").read_text(encoding="utf-8").split("\n## Figures\n")
         rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
         return {(row[0].removeprefix("| "), row[1]): row[3] for row in rows if len(row) == 6}
 
@@ -144,7 +168,10 @@ class Runner(unittest.TestCase):
                 self.assertTrue(found and all(each["ours"] > 0 for each in found), result)
         rows = self.rows_of_the_page()
         self.assertEqual(len(rows), len(EXPERIMENTS) + 1)  # and the titles, alike for each paper
-        self.assertIn("steps.call.p50_us", rows["Table 5", "the steps of a persist of 64 KiB"])
+        steps = "[Table 5](#memsnap-table-5)", "the steps of a persist of 64 KiB"
+        self.assertIn("steps call p50 in µs", rows[steps])
+        text = (self.folder / "results/papers.md").read_text(encoding="utf-8")
+        self.assertIn("\n### MemSnap, Table 5\n\n    ./dev bench persist --breakdown ", text)
         self.assertEqual(sum(text == "not yet run" for text in rows.values()),
                          sum(bool(row.run) and row.run not in names for row in EXPERIMENTS))
 
@@ -158,8 +185,7 @@ class Runner(unittest.TestCase):
         self.assertEqual(code, 0, said)
         self.assertIn("memsnap-persist: about", said)
         rows = self.rows_of_the_page()
-        self.assertIn("*old* (older than the last change of its path, abc1234)",
-                      rows["Table 5", "the steps of a persist of 64 KiB"])
+        self.assertIn("*old* (older than the last change of its path, abc1234)", rows[steps])
 
     def test_what_fails_is_told_and_the_next_is_run(self):
         two = [run for run in RUNS if run.name in ("persist-async", "persist-steps")]
