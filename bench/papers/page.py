@@ -54,7 +54,7 @@ def ratio_of(experiment: Experiment, found: Found) -> Ratio:
 
 
 def grouped(experiment: Experiment, found: list[Found]) -> Iterator[tuple[Ratio, list[Found]]]:
-    """What each ratio of a row made, in the row's order; without those that made nothing."""
+    """The ratios of a row that made something, each with what it made, in the order of the row."""
     for ratio in experiment.ratios:
         if own := [each for each in found if ratio_of(experiment, each) == ratio]:
             yield ratio, own
@@ -125,7 +125,7 @@ def machine_text(result: Result) -> str:
 
 
 def found_of(experiment: Experiment, results: dict[str, Result]) -> list[Found] | None:
-    """What the row's command found; None: there is no result. Empty where a command only passes or fails."""
+    """The findings of the row's command; None: there is no result. Empty where a command only passes or fails."""
     result = results.get(experiment.run)
     return result["rows"].get(f"{experiment.paper}: {experiment.number}") if result else None
 
