@@ -112,7 +112,7 @@ def lines_of(run: Run, words: tuple[str, ...], programs: pathlib.Path, folder: p
 
 def result_of(run: Run, words: tuple[str, ...], programs: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
     """Runs the command; the object of its file."""
-    load, began = os.getloadavg()[0], time.monotonic()
+    load, commit, began = os.getloadavg()[0], git("rev-parse", "HEAD"), time.monotonic()
     lines = lines_of(run, words, programs, folder)
     took_s = time.monotonic() - began
     rows = {}
@@ -122,7 +122,7 @@ def result_of(run: Run, words: tuple[str, ...], programs: pathlib.Path, folder: 
             if each.ratios and not found:
                 raise Failed(f"{run.name}: no line has what \"{each.number}\" compares")
             rows[f"{each.paper}: {each.number}"] = found
-    return {"run": run.name, "command": f"./dev {' '.join(words)}", "commit": git("rev-parse", "HEAD"),
+    return {"run": run.name, "command": f"./dev {' '.join(words)}", "commit": commit,
             "dirty": bool(git("status", "--porcelain", "--", *run.paths)),
             "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}", "seconds": round(took_s, 1),
             "kernel": platform.release(), "processor": f"{len(os.sched_getaffinity(0))} x {machine.processor()}",
