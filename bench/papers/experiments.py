@@ -379,10 +379,8 @@ FAMS = (
 )
 
 WRITES = "more than 100 times strongly durable systems, with writes (abstract)"
-
-
-READS = ("With reads among the writes 100 is out of reach: the row of reads, over the durable peer of this row, is what "
-         "a store would have whose writes took no time.")
+READS = ("With reads among the writes 100 is out of reach: the row of reads, over the durable peer of this row, is "
+         "what a store would have whose writes took no time.")
 
 
 def acikv(run: str, distribution: str) -> tuple[Experiment, ...]:
