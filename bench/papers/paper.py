@@ -131,7 +131,10 @@ def result_of(run: Run, words: tuple[str, ...], programs: pathlib.Path, folder: 
 
 
 def stale(result: dict[str, Any], run: Run) -> str:
-    """Why a result is not of the newest build: empty if no file below the paths of its command has changed since."""
+    """Why a result is not of the newest build: empty if no file below the paths of its command has changed since, nor
+    the command."""
+    if result["command"] not in (f"./dev {' '.join(words)}" for words in (run.words, run.quick)):
+        return "measured by a command that has changed"
     if result["dirty"] or not result["commit"]:
         return "measured with changes that no commit has"
     if not git("cat-file", "-t", result["commit"]):

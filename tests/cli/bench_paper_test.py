@@ -187,6 +187,13 @@ class Runner(unittest.TestCase):
         rows = self.rows_of_the_page()
         self.assertIn("*old* (older than the last change of its path, abc1234)", rows[steps])
 
+    def test_a_result_of_another_command_is_old(self):
+        run = next(run for run in RUNS if run.quick)
+        result = {"command": f"./dev {' '.join(run.words)}", "dirty": False, "commit": "1" * 40}
+        self.assertEqual(paper.stale(result, run), "")
+        self.assertEqual(paper.stale(result | {"command": f"./dev {' '.join(run.quick)}"}, run), "")
+        self.assertIn("command", paper.stale(result | {"command": result["command"] + " --keys 7"}, run))
+
     def test_what_fails_is_told_and_the_next_is_run(self):
         two = [run for run in RUNS if run.name in ("persist-async", "persist-steps")]
         with unittest.mock.patch.object(paper, "RUNS", two), \
