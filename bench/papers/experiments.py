@@ -229,8 +229,8 @@ def over_wal_full(field: str, by: tuple[str, ...], label: str = "") -> tuple[Rat
                   less_is_better=field != "operations_per_s"),)
 
 
-NOT_IN_ROCKSDB = ("Checkpoints of Aurora's classes are no sides of the benchmark of RocksDB's memtable; Figure 3 has "
-                  "them by size.")
+NOT_IN_ROCKSDB = ("Aurora runs on FreeBSD only. The least checkpoints of its classes are measured by size in Figure 3, "
+                  "outside RocksDB.")
 CHECKPOINTS = (("region", "a region's checkpoint"), ("process", "a process's checkpoint"))
 SIZES = ("pattern", "transaction_kib")
 TPCC = ("10 warehouses, 1 GB, with 128 MB of shared buffers and a checkpoint each 30 s. The paper maps PostgreSQL's "
