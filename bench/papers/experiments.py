@@ -535,7 +535,9 @@ FASL = (
                "retwis-replica", (Ratio("seconds", {"side": ("memlith",)}, base_field="empty_seconds",
                                         less_is_better=True, label="with its disk over empty"),
                                   Ratio("seconds", {"side": ("memlith",)}, {"side": ("raft-wal",)},
-                                        less_is_better=True, label="with its disk, over raft-wal"))),
+                                        less_is_better=True, label="with its disk, over raft-wal"),
+                                  Ratio("empty_seconds", {"side": ("memlith",)}, {"side": ("raft-wal",)},
+                                        less_is_better=True, label="empty, over raft-wal"))),
     Experiment("fasl", "Retwis, timeline", "throughput while the leader and then all replicas die: the longest time "
                "without a commit", run="retwis-timeline",
                ratios=tuple(Ratio(f"{event}_gap_s", {"side": ("memlith",)}, {"side": ("raft-wal",)},
