@@ -46,11 +46,11 @@ def field_text(field: str) -> str:
 
 # ---- a row's figures -----------------------------------------------------------------------------------------------
 
-def ratio_of(experiment: Experiment, found: Found) -> Ratio:
-    """The ratio of the row that made this one."""
+def ratio_of(experiment: Experiment, found: Found) -> Ratio | None:
+    """The ratio of the row that made this one; None: the row had it when it was measured, and has it no more."""
     own = [each for each in experiment.ratios if each.field == found["field"] and
            found["label"].startswith(each.label)]
-    return max(own, key=lambda each: len(each.label))
+    return max(own, key=lambda each: len(each.label), default=None)
 
 
 def grouped(experiment: Experiment, found: list[Found]) -> Iterator[tuple[Ratio, list[Found]]]:
@@ -127,7 +127,10 @@ def machine_text(result: Result) -> str:
 def found_of(experiment: Experiment, results: dict[str, Result]) -> list[Found] | None:
     """The findings of the row's command; None: there is no result. Empty where a command only passes or fails."""
     result = results.get(experiment.run)
-    return result["rows"].get(f"{experiment.paper}: {experiment.number}") if result else None
+    found = result["rows"].get(f"{experiment.paper}: {experiment.number}") if result else None
+    if not found:
+        return found
+    return [each for each in found if ratio_of(experiment, each) is not None] or None
 
 
 def row(experiment: Experiment, results: dict[str, Result], machines: dict[str, str]) -> str:

@@ -122,6 +122,16 @@ class Page(unittest.TestCase):
             "", "| threads |  | ours | other side | its figure | times as good |", "|---|---|---|---|---|---|",
             "| 12 | ops per s | 105 | stock | 100 | **1.05** |", "| 1 | ops per s | 12 | stock | 10 | 1.2 |"])
 
+    def test_a_ratio_that_the_row_has_no_more_is_left_out(self):
+        row = self.row("Retwis, recovery")
+        own = {"label": "empty, over raft-wal", "field": "empty_seconds", "ours": 2, "base": 1, "base_side": "raft-wal",
+               "ratio": 0.5}
+        former = own | {"label": "full, over raft-wal"}
+        results = {row.run: {"rows": {f"{row.paper}: {row.number}": [former, own]}}}
+        self.assertEqual(page.found_of(row, results), [own])
+        results = {row.run: {"rows": {f"{row.paper}: {row.number}": [former]}}}
+        self.assertIsNone(page.found_of(row, results))
+
     def test_only_the_first_value_of_a_label_may_have_a_comma(self):
         ratio = Ratio("p50_us", by=("workload", "threads"), label="over x")
         self.assertEqual(page.values_of(ratio, {"label": "over x, list, insert, 4"}), ["list, insert", "4"])
