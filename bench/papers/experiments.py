@@ -447,7 +447,8 @@ ACIKV = (
                        Ratio("weak_wait_max_ms", base_field="window_ms", by=WAITED, less_is_better=True,
                              label="window over the longest")),
                note="Of each frame, from its first commit on; a flush comes on top of the window. With nothing but "
-                    "writes, frames are full before the longer windows end."),
+                    "writes, frames are full before the longer windows end, and the longest waits are for a checkpoint "
+                    "that makes room in the log ([kv.md](../docs/kv.md#what-survives))."),
     Experiment("acikv", "Section 1, the argument", "stores without flushes break x < y in a power cut, weak commits "
                "never", run="soak-invariant",
                note="Which stores are broken, and after how many cuts, is in the output of the command."),
