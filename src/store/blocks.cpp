@@ -10,12 +10,14 @@ namespace memlith::core {
 
 namespace {
 
-// The parts of blocks that the overlay has of a file of `size` bytes, in order of offset.
+// The parts of blocks that the overlay has of a file of `size` bytes, in order of offset. Bytes behind the end, of a
+// user's file that an earlier recovery cut, are in no block.
 using VisitPart = std::function<Status(std::uint64_t block, std::uint64_t begin, std::span<const std::byte> bytes)>;
 
 Status for_each_part(const Overlay& overlay, ObjectId object, std::uint64_t size, const VisitPart& visit) {
   constexpr std::uint64_t kBlockBytes = KeptBlocks::kBlockBytes;
   return overlay.for_each(object, [&](std::uint64_t offset, std::span<const std::byte> bytes) -> Status {
+    if (offset >= size) return kOk;
     const std::uint64_t end = std::min(size, offset + bytes.size());
     for (std::uint64_t block = round_down(offset, kBlockBytes); block < end; block += kBlockBytes) {
       const std::uint64_t from = std::max(block, offset);

@@ -224,6 +224,23 @@ TEST_F(OneFileStore, AShorterFileIsLeftAsItIs) {
   EXPECT_EQ(file(), std::string(3000, 'b'));
 }
 
+// The same in the last block of the file, of which a store for large physical blocks keeps the whole.
+TEST_F(OneFileStore, BytesBehindTheEndOfACutFileAreInNoBlock) {
+  StoreOptions in_steps = options();
+  in_steps.physical_block_bytes = 4096;
+  in_steps.replay_bytes_max = 1000;
+  write_file(folder_ / "data", std::string(12'000, '0'));
+  store_ = must(Store::open(*volume_, in_steps));
+  place(12'000);
+  ASSERT_OK(commit(*store_, {{kFile, 2900, filled(10, 'b')}, {kFile, 3500, filled(100, 'c')}}));
+  ASSERT_OK(commit(*store_, {{kFile, 0, filled(2000, 'a')}}));
+  ASSERT_OK(commit(*store_, {}, {{kFile, 3000}}));
+  drop();
+  std::filesystem::resize_file(folder_ / "data", 3000);
+  store_ = must(Store::open(*volume_, in_steps));
+  EXPECT_EQ(file(), std::string(2000, 'a') + std::string(900, '0') + std::string(10, 'b') + std::string(90, '0'));
+}
+
 // Its bytes mean nothing to the store: another file in its place is taken for it while commits wait, and left alone
 // after a close.
 TEST_F(OneFileStore, AFileInItsPlaceIsTakenForIt) {
