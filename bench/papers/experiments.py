@@ -380,7 +380,6 @@ FAMS = (
 WRITES = "more than 100 times strongly durable systems, with writes (abstract)"
 READS = ("With reads among the writes 100 is out of reach: the row of reads, over the durable peer of this row, is "
          "what a store would have whose writes took no time.")
-
 INSERTS = "The first ratio over the second is what the fastest store without any flush reaches."
 
 
@@ -392,8 +391,7 @@ def acikv(run: str, distribution: str) -> tuple[Experiment, ...]:
                  for workload, what, writes, note in
                  (("write", "writes", True, ""), ("a", "half reads", True, READS), ("b", "95 % reads", True, READS),
                   ("read", "reads", False, ""), ("scan", "scans", False, ""),
-                  *((("insert", "inserts", True, INSERTS),)
-                    if distribution == "uniform" else ()),
+                  *((("insert", "inserts", True, INSERTS),) if distribution == "uniform" else ()),
                   ("modify", "read-modify-write", True, "")))
 
 
