@@ -57,7 +57,11 @@ struct ThreadHeapLife final : Structure, CaptureGuard {
     if (taken != nullptr) *taken = image();
     heap->captured();
   }
-  void not_captured() override { heap->not_captured(); }
+  // The log may have the frame nevertheless: its flush failed.
+  void not_captured() override {
+    if (taken != nullptr) *taken = image();
+    heap->not_captured();
+  }
   void add_shared(std::vector<Range>& shared) override { heap->add_shared(shared); }
   [[nodiscard]] bool shares_page(std::uint64_t page) const override { return heap->shares_page(page); }
   [[nodiscard]] std::string_view what() const override { return heap->what(); }
