@@ -113,7 +113,9 @@ Status FileDirectory::check_log_not_removed() {
 Status FileDirectory::check_closed_before() {
   if (files_.options.in_use == InUse::caller) return kOk;  // the in-use header in the file tells
   const auto page = SeenStats::look(files_.volume, files_.names.stats);
-  if (!page.ok()) return kOk;
+  const Errc missing = page.ok() ? Errc::ok : page.error().category;
+  if (missing == Errc::not_found || missing == Errc::incompatible) return kOk;
+  MEMLITH_TRY(page.status());
   MEMLITH_TRY_ASSIGN(const std::optional<FileIdentity> file, files_.volume.identity_of(files_.names.file));
   // Another process may have made the store since this one looked for the log.
   MEMLITH_TRY_ASSIGN(const bool made_meanwhile, files_.volume.exists(files_.names.log));

@@ -217,8 +217,10 @@ Status FolderDirectory::check_before_create() {
 }
 
 Status FolderDirectory::check_log_not_removed() {
-  auto objects = files_.volume.list("objects");
-  for (const std::string& name : objects.ok() ? *objects : std::vector<std::string>{}) {
+  const auto objects = files_.volume.list("objects");
+  if (!objects.ok() && objects.error().category == Errc::not_found) return kOk;
+  MEMLITH_TRY(objects.status());
+  for (const std::string& name : *objects) {
     if (name == "0") continue;  // left by an interrupted creation
     // Another process may have created the store, and an object in it, since the folder was listed.
     // [schedule/two-opens]

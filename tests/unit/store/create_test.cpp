@@ -225,6 +225,33 @@ class IntrudedVolume final : public VolumeDecorator {
   bool intruded_ = false;
 };
 
+// It cannot be read whether something of a store is left there.
+class Unreadable final : public VolumeDecorator {
+ public:
+  using VolumeDecorator::VolumeDecorator;
+  Result<std::vector<std::string>> list(std::string_view folder) override {
+    if (folder == "objects") return fail_errno(EIO, Detail::open, "objects: cannot list it");
+    return VolumeDecorator::list(folder);
+  }
+  Result<SeenNotice> look_at_notice(std::string_view, std::uint64_t) override {
+    return fail_errno(EIO, Detail::read, "the page of counters: cannot read it");
+  }
+};
+
+TEST(CreateStoreInFolder, NotWhereItCannotBeReadWhatIsLeft) {
+  for (const StoreKind kind : {StoreKind::folder, StoreKind::one_file}) {
+    SimVolume volume;
+    if (kind == StoreKind::one_file) (void)must(volume.open("data", OpenMode::create, Caching::buffered));
+    Unreadable unreadable(volume);
+    StoreOptions options = tiny_options();
+    options.kind = kind;
+    options.file_name = "data";
+    EXPECT_ERROR(Errc::io, Store::open(unreadable, options).status());
+    EXPECT_EQ(volume.image().files.size(), kind == StoreKind::one_file ? 1U : 0U);
+    EXPECT_OK(Store::open(volume, options).status());
+  }
+}
+
 // Two create one store, the second in between any two steps of the first, keeping it or closing it at once: each has it
 // or hears `busy`, never anything else, and no scaffolding is left.
 TEST(CreateStoreInFolder, TwoInterleavedAtEveryStep) {
