@@ -36,7 +36,7 @@ Status Replica::create(const FullCopy& full, std::uint64_t log_id, PackReader& c
   if (!files_.one_file()) MEMLITH_TRY(files_.volume.make_folder("objects"));
   StoreHeader header;
   std::memcpy(&header, full.client.data(), sizeof header);
-  directory_->read_record({header.file, header.own, {}});
+  directory_->read_record({header.file, header.own, {}, header.recoveries});
   MEMLITH_TRY(copy_homes(copy, log_id));
   // ORDER homes-before-log: the replica exists from the name of its log on. [test
   // Archive.AStandbyIsAStateAfterAPowerCut]

@@ -84,7 +84,7 @@ Status CopySource::look() {
   rot_.begin();
   StoreHeader header;
   std::memcpy(&header, files_.log->superblock().client, sizeof header);
-  record_ = {header.file, header.own, header.common};
+  record_ = {header.file, header.own, header.common, header.recoveries};
   return directory_->look_at_home();
 }
 

@@ -113,6 +113,7 @@ ClientBytes Directory::client_bytes(std::uint64_t closed_stamp) const {
   header.file = file.object;
   header.own = file.own;
   header.common = file.common;
+  header.recoveries = file.recoveries;
   header.origin = files_.origin;
   header.closed_stamp = closed_stamp;
   ClientBytes client{};

@@ -145,7 +145,7 @@ Status FileDirectory::make_first(std::uint64_t) {
   // [test AfterAKill.WhatTheUserDidToAFileIsFlushedBeforeItIsBuiltUpon]
   MEMLITH_TRY(file->flush());
   MEMLITH_TRY_ASSIGN(const std::uint64_t size, file->size());
-  read_record({{kFile.value, 1, size, 0, 0}, {}, {}});
+  read_record({{kFile.value, 1, size, 0, 0}, {}, {}, 0});
   return kOk;
 }
 
@@ -174,7 +174,7 @@ Status FileDirectory::prepare_to_recover() {
   if (!there) {
     if (!files_.options.create) return fail(Errc::not_found, Detail::open, "{}: there is no such file", files_.path());
     MEMLITH_TRY(check_before_create());
-    read_record({{kFile.value, 1, 0, 0, 0}, {}, {}});
+    read_record({{kFile.value, 1, 0, 0, 0}, {}, {}, record_at_home().recoveries});
   }
   return lock_file();
 }
@@ -254,7 +254,14 @@ Status FileDirectory::undo_uncommitted_growth() {
       std::max(length_at_home(), files_.common != nullptr ? files_.common->length() : std::uint64_t{0});
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
   // Undoes a growth that no persist made part of the file. A right length may also be in the page cache only.
-  if (!files_.was_clean) MEMLITH_TRY(file->truncate(wanted));
+  if (!files_.was_clean) {
+    MEMLITH_TRY(file->truncate(wanted));
+    const LockGuard lock(mutex_);
+    // ORDER cut-before-superblock: a copy of the file from before the cut may have bytes behind it, where later commits
+    // rely on zeros. The next superblock refuses the moment of that copy. [test
+    // InUseHeaderOf.ACopyFromBeforeTheCutOfARecoveryIsRefused]
+    at_home_.recoveries += 1;
+  }
   // If the length is right already, the program that set it may have been killed before the flush. Between two uses the
   // file is the user's own, and neither its content nor its name need be flushed. [crash/killed]
   MEMLITH_TRY(file->flush());

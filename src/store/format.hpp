@@ -178,11 +178,12 @@ struct FileRecord {
   ObjectRecord object;
   OwnBytes own;
   CommonMark common;
+  std::uint64_t recoveries;  // no commit changes it
 };
 inline constexpr Extent kCommonMarkExtent{kDirectory, offsetof(FileRecord, common), sizeof(CommonMark)};
 inline constexpr Extent kOwnExtent{kDirectory, offsetof(FileRecord, own), sizeof(OwnBytes)};
 inline constexpr std::uint64_t kOwnBytesOffset = kOwnExtent.offset + offsetof(OwnBytes, bytes);
-static_assert(sizeof(FileRecord) == 72 && std::has_unique_object_representations_v<FileRecord>);
+static_assert(sizeof(FileRecord) == 80 && std::has_unique_object_representations_v<FileRecord>);
 
 enum class StoreKind : std::uint32_t { folder = 1, one_file = 2 };
 inline constexpr std::uint32_t kCommonLogKind = 3;  // the log is no store's
@@ -211,8 +212,10 @@ struct StoreHeader {  // docs/format.md#store-header
   // One-file store that was closed cleanly: of the file then (Device::stamp); 0: not known.
   std::uint64_t closed_stamp;
   CommonMark common;  // one-file store: as of the tail of the log
+  // One-file store: rises with each recovery from a crash, which may cut the file. Part of the moment.
+  std::uint64_t recoveries;
 };
-static_assert(sizeof(StoreHeader) == 96 && sizeof(StoreHeader) <= kClientBytes);
+static_assert(sizeof(StoreHeader) == 104 && sizeof(StoreHeader) <= kClientBytes);
 static_assert(std::has_unique_object_representations_v<StoreHeader>);
 
 }  // namespace memlith::core

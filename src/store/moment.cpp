@@ -29,10 +29,11 @@ std::uint64_t with_checksum(std::uint64_t said) {
   return said | checksum(std::as_bytes(std::span(&said, 1)), kMomentSeed) << kSaidBits;
 }
 
-// The chain value of a position depends on everything in the log before it, so no two histories share one.
-std::uint64_t moment_of(LogPosition whole, LogPosition reach, std::uint64_t log_id) {
+// The chain value of a position depends on everything in the log before it, so no two histories share one. A recovery
+// changes the file, too, and leaves the position as it is.
+std::uint64_t moment_of(LogPosition whole, LogPosition reach, std::uint64_t log_id, std::uint64_t recoveries) {
   const std::uint64_t both[2] = {whole.previous, reach.previous};
-  const std::uint64_t chain = low_bits(checksum(std::as_bytes(std::span(both)), log_id), kChainBits);
+  const std::uint64_t chain = low_bits(checksum(std::as_bytes(std::span(both)), log_id + recoveries), kChainBits);
   const std::uint64_t place = low_bits(reach.lsn.value / kLsnUnit, kPlaceBits);
   return with_checksum(chain << kPlaceBits | place);
 }
@@ -92,12 +93,16 @@ void FileMoment::look_for(LogPosition tail, LogPosition at) {
   MEMLITH_ASSERT(at.lsn >= tail.lsn);
   if (!moment_.has_value() || found_) return;
   const std::uint64_t id = files_.log->log_id();
-  if (at == tail) {
-    found_ =
-        same_chain(*moment_, moment_of(tail, tail, id));  // a clean close may have moved the tail to the next segment
-    return;
+  const std::uint64_t recoveries = directory_.record_at_home().recoveries;
+  // The last recovery may have ended between the moment and the superblock.
+  for (const std::uint64_t after : {recoveries, recoveries + 1}) {
+    if (at == tail) {
+      // A clean close may have moved the tail to the next segment.
+      found_ = found_ || same_chain(*moment_, moment_of(tail, tail, id, after));
+    } else {
+      found_ = found_ || *moment_ == moment_of(at, at, id, after) || *moment_ == moment_of(tail, at, id, after);
+    }
   }
-  found_ = *moment_ == moment_of(at, at, id) || *moment_ == moment_of(tail, at, id);
 }
 
 Status FileMoment::check(Overlay& overlay) {
@@ -132,7 +137,8 @@ Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) 
   MEMLITH_ASSERT(step_ == Step::frames_are_read || step_ == Step::decided);
   MEMLITH_ASSERT(whole.lsn <= reach.lsn);
   if (files_.in_use == InUse::none) return kOk;
-  const std::uint64_t moment = moment_of(whole, reach, files_.log->log_id());
+  const std::uint64_t recoveries = directory_.record_at_home().recoveries;
+  const std::uint64_t moment = moment_of(whole, reach, files_.log->log_id(), recoveries);
   const auto bytes = std::as_bytes(std::span(&moment, 1));
   std::uint64_t coming = 0;
   std::uint64_t coming_bytes = 0;

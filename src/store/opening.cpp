@@ -166,7 +166,7 @@ Status Opening::read_header() {
                 "{}: this log belongs to {} (kind {}), not to {} (kind {})", files_.log_device->path(),
                 kind_in_words(header.kind), header.kind, kind_in_words(wanted), wanted);
   }
-  directory_.read_record({header.file, header.own, header.common});
+  directory_.read_record({header.file, header.own, header.common, header.recoveries});
   files_.closed_stamp = header.closed_stamp;
   MEMLITH_TRY(check_blocks(header));
   files_.physical_block_bytes = header.physical_block_bytes;

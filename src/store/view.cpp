@@ -67,7 +67,7 @@ Status View::copy_homes(ShownObject* added, bool anew) {
     MEMLITH_TRY(directory_.look_at_home());
     StoreHeader header;
     std::memcpy(&header, files_.log->superblock().client, sizeof header);
-    record_ = {header.file, header.own, header.common};
+    record_ = {header.file, header.own, header.common, header.recoveries};
     directory_changes_.clear();
     for (ShownObject* const each : shown_) MEMLITH_TRY(copy_home(*each));
   }

@@ -62,7 +62,7 @@ TEST(FormatDocument, MatchesTheStructs) {
        {sizeof(StoreHeader),
         {FIELD(StoreHeader, kind), FIELD(StoreHeader, physical_block_bytes), FIELD(StoreHeader, by_caller),
          FIELD(StoreHeader, file), FIELD(StoreHeader, own), FIELD(StoreHeader, origin),
-         FIELD(StoreHeader, closed_stamp), FIELD(StoreHeader, common)}}},
+         FIELD(StoreHeader, closed_stamp), FIELD(StoreHeader, common), FIELD(StoreHeader, recoveries)}}},
       {"common mark", {sizeof(CommonMark), {FIELD(CommonMark, log_id), FIELD(CommonMark, number)}}},
       {"common record",
        {sizeof(CommonRecord),

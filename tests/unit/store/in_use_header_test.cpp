@@ -176,6 +176,38 @@ TEST(InUseHeaderOf, AFileAfterAPowerCutAtAnyOperation) {
   }
 }
 
+// A commit makes the file shorter, and the next recovery cuts it. Then it grows again, by zeros that no commit has.
+TEST(InUseHeaderOf, ACopyFromBeforeTheCutOfARecoveryIsRefused) {
+  const auto commit_length = [](Store& store, std::uint64_t bytes) {
+    ASSERT_OK(store.reserve_home(kFile, bytes));
+    ASSERT_OK(commit(store, {}, {{kFile, bytes}}));
+  };
+  SimVolume volume(image_of(filled(5000, 'u')));
+  {
+    const std::unique_ptr<Store> store = must(Store::open(volume, file_options(InUse::guard)));
+    ASSERT_OK(store->put_guard());
+    commit_length(*store, 2000);
+    ASSERT_OK(store->checkpoint());
+  }
+  const SimImage before = volume.image();
+  ASSERT_EQ(before.files.at("data")->size(), 5000U);
+  {
+    const std::unique_ptr<Store> store = must(Store::open(volume, file_options(InUse::guard)));
+    EXPECT_EQ(volume.image().files.at("data")->size(), 2000U);
+    commit_length(*store, 5000);
+  }
+  SimImage mixed = volume.image();
+  mixed.files["data"] = before.files.at("data");
+  SimVolume put_back(std::move(mixed));
+  EXPECT_ERROR(Errc::corrupt, Store::open(put_back, file_options(InUse::guard)).status());
+
+  const std::unique_ptr<Store> store = must(Store::open(volume, file_options(InUse::guard)));
+  ASSERT_OK(store->close());
+  Bytes expected = filled(5000, 'u');
+  std::fill(expected.begin() + 2000, expected.end(), std::byte{0});
+  EXPECT_TRUE(*volume.image().files.at("data") == expected);
+}
+
 // An ordinary file may begin with the bytes of any in-use header that is not the store's.
 TEST(InUseHeaderOf, ACallerIsNotSeenInAFileWithoutOne) {
   Bytes bytes = filled(5000, 'u');
