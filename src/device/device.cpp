@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,29 @@ Status cut_short(const std::string& path, std::uint64_t offset, std::uint64_t wa
   return fail(Errc::corrupt, Detail::read,
               "{}: expected {} bytes at offset {}, but the file ends after {} of them; it was cut short", path, wanted,
               offset, got);
+}
+
+Status Device::write_apart(std::span<const std::uint64_t> offsets, std::span<const iovec> pieces) {
+  constexpr std::size_t kTogetherMin = 3;  // a call for each of fewer costs no more than reading and writing all
+  const std::uint64_t begin = offsets.front();
+  const std::uint64_t bytes = offsets.back() + pieces.back().iov_len - begin;
+  MEMLITH_ASSERT(offsets.size() == pieces.size() && bytes <= kApartBytesMax);
+  if (writes_whole_blocks() && pieces.size() >= kTogetherMin) {
+    const std::unique_ptr<std::byte[]> content(new (std::nothrow) std::byte[bytes]);
+    if (content != nullptr && read_cached(begin, {content.get(), bytes})) {
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        std::memcpy(content.get() + (offsets[i] - begin), pieces[i].iov_base, pieces[i].iov_len);
+      }
+      return write(begin, {content.get(), bytes});
+    }
+  }
+  for (std::size_t from = 0; from < pieces.size();) {  // adjacent pieces by one write
+    std::size_t to = from + 1;
+    while (to < pieces.size() && offsets[to] == offsets[to - 1] + pieces[to - 1].iov_len) ++to;
+    MEMLITH_TRY(write_pieces(offsets[from], pieces.subspan(from, to - from)));
+    from = to;
+  }
+  return kOk;
 }
 
 Status Device::latch(Status status) {

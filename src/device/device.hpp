@@ -25,6 +25,7 @@
 #include "base/descriptor.hpp"
 #include "base/status.hpp"
 #include "base/sync.hpp"
+#include "base/units.hpp"
 #include "device/disk_facts.hpp"
 #include "device/medium.hpp"
 
@@ -146,6 +147,14 @@ class Device {
     MEMLITH_TRY(check_latch());
     return latch(do_write(offset, pieces));
   }
+
+  // Writes each piece at its offset; offsets ascend, all lie within kApartBytesMax, and less than a file system's block
+  // lies between two pieces. No other program writes the file: where the medium gets whole blocks anyway, the bytes
+  // between them may be written again, as they are, by one call for all.
+  static constexpr std::uint64_t kApartBytesMax = 64 * kKiB;
+  Status write_apart(std::span<const std::uint64_t> offsets, std::span<const iovec> pieces);
+  // A page cache: of a block that was written in part, everything goes to the medium.
+  [[nodiscard]] virtual bool writes_whole_blocks() const { return false; }
 
   // True if write_through() of so many bytes costs less than a write and a flush.
   [[nodiscard]] bool can_write_through(std::uint64_t bytes) const {

@@ -115,6 +115,7 @@ class PosixDevice : public Device {
     return Device::make_queue(depth);
   }
 
+  [[nodiscard]] bool writes_whole_blocks() const override { return !direct(); }
   bool read_cached(std::uint64_t offset, std::span<std::byte> target) override {
     if (direct()) return false;
     const iovec piece{target.data(), target.size()};

@@ -12,12 +12,17 @@ constexpr std::uint32_t kDirectDepth = 64;  // transfers at a time: scattered pa
 constexpr std::uint64_t kDirectBytes = 64 * kKiB;
 }  // namespace
 
+bool BufferedHome::continues(std::uint64_t offset, std::uint64_t bytes) const {
+  if (count_ == kPiecesMax || bytes_held_ >= bytes_max_) return false;
+  if (offset == end() && !has_gaps_) return true;
+  return is_ours_ && offset <= end() + kGapBytes && offset + bytes <= offsets_[0] + Device::kApartBytesMax;
+}
+
 Status BufferedHome::put(std::uint64_t offset, std::span<const std::byte> bytes) {
-  if (count_ == kPiecesMax || bytes_held_ >= bytes_max_ || (count_ > 0 && offset != begin_ + bytes_held_)) {
-    MEMLITH_TRY(finish());
-  }
-  if (count_ == 0) begin_ = offset;
-  MEMLITH_ASSERT(!bytes.empty() && count_ < kPiecesMax);
+  MEMLITH_ASSERT(!bytes.empty() && offset >= end());  // in order
+  if (count_ > 0 && !continues(offset, bytes.size())) MEMLITH_TRY(finish());
+  if (count_ > 0 && offset > end()) has_gaps_ = true;
+  offsets_[count_] = offset;
   pieces_[count_++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   bytes_held_ += bytes.size();
   return kOk;
@@ -27,11 +32,17 @@ Status BufferedHome::finish() {
   if (count_ == 0) return kOk;
   MEMLITH_ASSERT(bytes_held_ >= count_ && count_ <= kPiecesMax);
   home_bytes_.fetch_add(bytes_held_, std::memory_order_relaxed);
-  MEMLITH_TRY(device_.write_pieces(begin_, std::span(pieces_).first(count_)));
+  const auto pieces = std::span(pieces_).first(count_);
+  if (has_gaps_) {
+    MEMLITH_TRY(device_.write_apart(std::span(offsets_).first(count_), pieces));
+  } else {
+    MEMLITH_TRY(device_.write_pieces(offsets_[0], pieces));
+  }
   // The page cache writes whole pages, however little of each has changed.
-  const std::uint64_t pages_begin = std::max(pages_end_, round_down(begin_, kPageBytes));
-  pages_end_ = round_up(begin_ + bytes_held_, kPageBytes);
+  const std::uint64_t pages_begin = std::max(pages_end_, round_down(offsets_[0], kPageBytes));
+  pages_end_ = round_up(end(), kPageBytes);
   count_ = 0;
+  has_gaps_ = false;
   bytes_held_ = 0;
   return written_(pages_end_ - std::min(pages_begin, pages_end_));
 }

@@ -109,7 +109,7 @@ Status Replay::write_object(ObjectId object, ReplayPace* pace) {
   note_written(object);
   MEMLITH_TRY_ASSIGN(const std::unique_ptr<DirectHome> direct, direct_home(object, *device, pace));
   BufferedHome buffered(*device, pace != nullptr ? pace->write_bytes_max() : ReplayPace::kWriteBytesMax,
-                        files_.counters.home_bytes,
+                        !directory_.homes_may_shrink(), files_.counters.home_bytes,
                         [&](std::uint64_t page_bytes) { return written(object, page_bytes, pace); });
   const auto overwrite = [&buffered](std::uint64_t offset, std::uint64_t bytes) -> Status {
     const std::span<const std::byte> zeros = Overlay::page_of_zeros();
