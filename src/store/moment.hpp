@@ -34,6 +34,7 @@ class FileMoment {
   [[nodiscard]] Status check(Overlay& overlay);
   // The file began with an in-use header and a whole moment when it was read.
   [[nodiscard]] bool has_in_use_header() const { return moment_.has_value(); }
+  [[nodiscard]] bool is_found() const { return found_; }  // which the log has
 
   // Writes the file's new moment home, durably, and into an in-use header in the overlay that is about to go home.
   Status note(LogPosition whole, LogPosition reach, Overlay& overlay);

@@ -325,5 +325,48 @@ TEST_F(AfterAKill, NamesThatTheUserGaveAreFlushedBeforeCommits) {
   }
 }
 
+// Found by the laboratory. A file keeps its caller's in-use header over a clean close. A log that has grown continues
+// in a new segment after it. The superblock that says so was written; the program died before its flush. The next
+// opening gave the file a moment of the new segment. A power cut kept the moment and lost the superblock, and the two
+// were no pair any more. An opening after a clean close leaves the moment as it is.
+TEST_F(AfterAKill, TheEndOfALogIsNotInItsFileBeforeItIsOnTheMedium) {
+  StoreOptions options = file_options();
+  options.in_use = InUse::caller;
+  const InUseHeader header{0x0a4c51534d454d89, kNoMoment};
+  ASSERT_EQ(in_use_of(header.kind), InUse::caller);
+  Bytes first = filled(sizeof header, 0);
+  std::memcpy(first.data(), &header, sizeof header);
+  SimImage image;
+  image.files["data"] = std::make_shared<const Bytes>(filled(200'000, 'u'));
+  volume_ = std::make_unique<SimVolume>(image, true);
+  auto store = open(options);
+  ASSERT_OK(commit(*store, {{kFile, 0, first}}));
+  ASSERT_OK(commit(*store, {{kFile, 5000, filled(100'000, 'c')}}));
+  ASSERT_GT(store->log().capacity_bytes(), options.log_bytes) << "the log had no need to grow";
+  ASSERT_OK(store->checkpoint());
+  ASSERT_OK(commit(*store, {{kFile, 1000, filled(600, 'c')}}));
+  const std::size_t begin = volume_->operations();
+  ASSERT_OK(store->close());
+  store = nullptr;
+  const SimMedium closed(volume_->trace(), volume_->operations());
+  kill_before(begin, [&](const SimRecord& record) {
+    return record.op == SimOp::flush && closed.name_of_file(record.file) == "data.memlith";
+  });
+  const std::size_t opened_at = volume_->operations();
+  store = open(options);
+  ASSERT_TRUE(store->was_clean());
+  store = nullptr;
+
+  for (std::size_t count = opened_at; count <= volume_->operations(); ++count) {
+    SimVolume rest(cut(count, [&](const SimMedium& medium, const SimMedium::Item& item) {
+      return medium.name_of_file(item.file) == "data";
+    }));
+    const auto again = Store::open(rest, options);
+    ASSERT_TRUE(again.ok()) << "after operation " << count << ": " << last_error_text() << "\n"
+                            << volume_->trace().describe(count);
+    EXPECT_EQ(content_of(**again, kFile)[1000], filled(1, 'c')[0]);
+  }
+}
+
 }  // namespace
 }  // namespace memlith::test
