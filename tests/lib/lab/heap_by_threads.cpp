@@ -123,9 +123,13 @@ void ThreadHeapLife::take_due(std::size_t thread, HeapModel& into, std::array<Du
 }
 
 void ThreadHeapLife::allocate(std::size_t thread, std::uint64_t count) {
+  const auto no_space = [this] { return run.volume.faults().fired(SimFaults::Kind::no_space); };
   const std::uint64_t before = run.fired();
+  const std::uint64_t no_space_before = no_space();
   const auto given = heap->arenas().allocate(count, 16);
   if (given.status().category == Errc::no_space) return;
+  // On a full disk it asks for less, or finds a place in another thread's arena.
+  if (given.ok()) run.forgiven = no_space() - no_space_before;
   if (!run.passed(given.status(), "allocating", before)) return;
   const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(*given) - region->address());
   HeapModel::Block block;
