@@ -77,6 +77,10 @@ class Log {
   // lost).
   Status secure();
 
+  // The superblock that was found may be in the page cache only, and a power cut would bring an older one back. Writes
+  // it again, once, unless start() has. Must be called before anything outside the log relies on it. Durable on ok.
+  Status secure_superblock() { return started_ ? kOk : recovery_.secure_superblock(); }
+
   // Before start(), for an empty log: its next frame does not follow what is before it in the chain, so that no reader
   // takes the two for one history.
   void break_chain();

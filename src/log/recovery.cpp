@@ -226,6 +226,15 @@ Status LogRecovery::hold(const ClientBytes& client) {
 
 // ---- frames that nothing proves --------------------------------------------------------------------------------
 
+Status LogRecovery::secure_superblock() {
+  if (superblock_is_secure_) return kOk;
+  MEMLITH_TRY(device_.flush());
+  const LockGuard lock(superblocks_.mutex());
+  MEMLITH_TRY(superblocks_.write(tail_, superblocks_.client_bytes(), told_end(), superblocks_.found_end()));
+  superblock_is_secure_ = true;
+  return kOk;
+}
+
 // A failed flush may leave bytes in the page cache that the medium does not have, marked clean (Linux does that): reads
 // return them, and later flushes return ok without writing them. Therefore the frames that were read are trusted only
 // as far as the superblock or a later frame reports them as durable. The rest, which is short, is written again before
@@ -242,11 +251,7 @@ Status LogRecovery::secure(const AddSlots& add_slots) {
   // ORDER tail-before-move: slots from the tail of an older copy on must not be overwritten. Either copy of the
   // superblock may be in the page cache only, above an older one: that both are equal there proves nothing.
   // [mutant frames_moved_under_old_tail, test ForgottenFlush.ATailThatThePageCacheAloneHas]
-  MEMLITH_TRY(device_.flush());
-  {
-    const LockGuard lock(superblocks_.mutex());
-    MEMLITH_TRY(superblocks_.write(tail_, superblocks_.client_bytes(), told_end(), LogEnd::open));
-  }
+  MEMLITH_TRY(secure_superblock());
   MEMLITH_TRY_ASSIGN(AlignedBuffer buffer, AlignedBuffer::allocate(std::min(geometry_.slot_bytes, kZeroBytes)));
   MEMLITH_TRY(erase_headers(targets, buffer));
   for (std::uint64_t segment = first; segment < end; ++segment) {

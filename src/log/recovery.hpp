@@ -42,6 +42,8 @@ class LogRecovery {
   Status read_slots(Lsn followed_to);
   // As Log::recover(), reading so many bytes ahead.
   Status recover(std::uint64_t window_bytes, const std::function<Status(const Frame&)>& visit);
+  // As Log::secure_superblock().
+  Status secure_superblock();
   // As Log::secure(). Whatever the outcome, found() has all slots that there are.
   Status secure(const AddSlots& add_slots);
   // As Log::break_chain().
@@ -79,6 +81,7 @@ class LogRecovery {
   std::uint64_t log_id_ = 0;
   LogPosition tail_;
   Found found_;
+  bool superblock_is_secure_ = false;
 };
 
 }  // namespace memlith::core

@@ -149,15 +149,21 @@ Status FileMoment::note(LogPosition whole, LogPosition reach, Overlay& overlay) 
     coming_bytes += count;
     return kOk;
   }));
-  if (coming_bytes == sizeof coming && in_use_of(coming) == files_.in_use) {
-    MEMLITH_TRY(overlay.apply(kFile, offsetof(InUseHeader, moment), bytes));
-  }
-
+  const bool is_coming = coming_bytes == sizeof coming && in_use_of(coming) == files_.in_use;
   MEMLITH_TRY_ASSIGN(const InUseHeader header, first_bytes(files_));
-  // A process that was killed may have written the moment and not flushed it.
-  if (in_use_of(header.kind) != files_.in_use || (header.moment == moment && flushed_ == moment)) return kOk;
+  const bool has_it = header.moment == moment && flushed_ == moment;
+  const bool is_there = in_use_of(header.kind) == files_.in_use && !has_it;
+  if (!is_coming && !is_there) return kOk;
+  // ORDER superblock-before-moment: a moment is of a tail and a count of recoveries. A power cut that brings an older
+  // superblock back must not find it in the file. [test
+  // AfterAKillOfACaller.ARecoveryDoesNotCountOnWhatAFailedFlushLeft]
+  if (!files_.made_log) MEMLITH_TRY(files_.log->secure_superblock());
+  if (is_coming) MEMLITH_TRY(overlay.apply(kFile, offsetof(InUseHeader, moment), bytes));
+  if (!is_there) return kOk;
+  // A moment that was found may be in the page cache only, and no flush brings it to the medium once one has failed: it
+  // is written again. [test AfterAKillOfACaller.ARecoveryDoesNotCountOnWhatAFailedFlushLeft]
   MEMLITH_TRY_ASSIGN(Device* const file, files_.homes.get(kFile));
-  if (header.moment != moment) MEMLITH_TRY(file->write(offsetof(InUseHeader, moment), bytes));
+  MEMLITH_TRY(file->write(offsetof(InUseHeader, moment), bytes));
   MEMLITH_TRY(file->flush());
   flushed_ = moment;
   return kOk;

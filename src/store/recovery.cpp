@@ -135,12 +135,9 @@ Status Recovery::bring_home() {
   MEMLITH_TRY(replay_.flush_sums());
   replay_.assert_at_rest();
   MEMLITH_TRY(replay_.blocks().renew());
+  const bool has_moment = is_empty && replay_.moment().is_found();  // since the clean close
   // ORDER home-before-moment: as in Checkpointer::free_frames(). [test Crash.EveryOperation]
-  // ORDER superblock-before-moment: the end of a killed program's clean close may be in the page cache only. A moment
-  // with the place of that tail would not be the log's after a power cut; the one that the file has is, until the next
-  // checkpoint. [test AfterAKill.TheEndOfALogIsNotInItsFileBeforeItIsOnTheMedium]
-  const bool says_it = files_.was_clean && replay_.moment().is_found();
-  if (!says_it) MEMLITH_TRY(replay_.note_moment(log.recovered(), log.recovered()));
+  if (!has_moment) MEMLITH_TRY(replay_.note_moment(log.recovered(), log.recovered()));
   // ORDER home-before-tail: frames are freed only when their bytes are durable in the home files. [mutant
   // home_not_flushed_by_recovery]
   MEMLITH_TRY(files_.options.held ? log.hold(directory_.client_bytes())
