@@ -147,7 +147,7 @@ Status FileImage::cut(std::uint64_t bytes) {
     if (bytes > reserved_bytes_) MEMLITH_TRY(store_.put_guard());
     MEMLITH_TRY(reserve(bytes, false));
   }
-  MEMLITH_TRY(memory_->set_length(bytes));
+  MEMLITH_TRY(memory_->set_length(bytes, longest_bytes_));
   shortest_bytes_ = std::min(shortest_bytes_, bytes);
   return kOk;
 }
@@ -283,7 +283,7 @@ Status FileImage::rollback(Range range) {
   Collected collected{memory_.get()};
   MEMLITH_TRY(find_changes(size));
   if (whole && size != committed_bytes_) {
-    MEMLITH_TRY(memory_->set_length(committed_bytes_));
+    MEMLITH_TRY(memory_->set_length(committed_bytes_, longest_bytes_));
     if (size < committed_bytes_)
       changed_.push_back({round_down(size, kPageBytes), committed_bytes_ - size + kPageBytes});
     normalize(changed_);

@@ -30,8 +30,8 @@ class ImageMemory {
   virtual Status read(std::uint64_t offset, std::span<std::byte> target) const = 0;
 
   [[nodiscard]] virtual Result<std::uint64_t> length() const = 0;
-  // Between the old and a larger new length there are zeros then.
-  virtual Status set_length(std::uint64_t bytes) = 0;
+  // Between the old and a larger new length there are zeros then. From `data_bytes` on the file has zeros, too.
+  virtual Status set_length(std::uint64_t bytes, std::uint64_t data_bytes) = 0;
   // True if the file has to have a length before the image is given it.
   [[nodiscard]] virtual bool lies_on_file() const { return false; }
 

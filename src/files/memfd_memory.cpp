@@ -112,7 +112,7 @@ Result<std::uint64_t> MemfdMemory::length() const {
   return static_cast<std::uint64_t>(seen.st_size);
 }
 
-Status MemfdMemory::set_length(std::uint64_t bytes) {
+Status MemfdMemory::set_length(std::uint64_t bytes, std::uint64_t /*data_bytes*/) {
   if (::ftruncate(memory_.get(), static_cast<off_t>(bytes)) == 0) return kOk;
   return fail_errno(errno, Detail::mapping, "cannot give the working image {} bytes", bytes);
 }

@@ -37,7 +37,7 @@ class MemfdMemory final : public ImageMemory {
   Status reach(std::uint64_t bytes) override;
   Status read(std::uint64_t offset, std::span<std::byte> target) const override;
   [[nodiscard]] Result<std::uint64_t> length() const override;
-  Status set_length(std::uint64_t bytes) override;
+  Status set_length(std::uint64_t bytes, std::uint64_t data_bytes) override;
   Result<bool> collect(std::uint64_t bytes, std::vector<Range>& stored) override;
   Status add_data(std::uint64_t begin, std::uint64_t end, std::vector<Range>& stored) override;
   Status restore(Range range, const Tracker::ReadHome& read, bool at_home) override;

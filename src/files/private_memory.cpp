@@ -50,21 +50,22 @@ Status PrivateMemory::read(std::uint64_t offset, std::span<std::byte> target) co
 
 // ---- the length ------------------------------------------------------------------------------------------------
 
-// Pages that are zeros already take no memory.
-Status PrivateMemory::clear(std::uint64_t begin, std::uint64_t end) {
+// Pages that are zeros already take no memory where the file has zeros. Elsewhere they must count as stored to: a
+// release would show the file's bytes there.
+Status PrivateMemory::clear(std::uint64_t begin, std::uint64_t end, std::uint64_t data_bytes) {
   if (begin < end) MEMLITH_TRY(mapping_.load({begin, end - begin}));
   while (begin < end) {
     const std::uint64_t until = std::min(round_down(begin, kPageBytes) + kPageBytes, end);
     std::byte* const place = mapping_.base() + begin;
-    if (!is_zero({place, until - begin})) std::memset(place, 0, until - begin);
+    if (begin < data_bytes || !is_zero({place, until - begin})) std::memset(place, 0, until - begin);
     begin = until;
   }
   return kOk;
 }
 
-Status PrivateMemory::set_length(std::uint64_t bytes) {
+Status PrivateMemory::set_length(std::uint64_t bytes, std::uint64_t data_bytes) {
   if (bytes > length_) {
-    MEMLITH_TRY(clear(length_, std::min(bytes, mapping_.mapped_bytes())));
+    MEMLITH_TRY(clear(length_, std::min(bytes, mapping_.mapped_bytes()), data_bytes));
     const std::uint64_t reach = std::min(bytes, mapping_.reserve());
     if (reach > mapping_.size()) {
       MEMLITH_TRY(mapping_.extend(reach));

@@ -30,7 +30,7 @@ class PrivateMemory final : public ImageMemory {
   [[nodiscard]] std::uint64_t reachable() const override { return mapping_.reserve(); }
   Status read(std::uint64_t offset, std::span<std::byte> target) const override;
   [[nodiscard]] Result<std::uint64_t> length() const override { return length_; }
-  Status set_length(std::uint64_t bytes) override;
+  Status set_length(std::uint64_t bytes, std::uint64_t data_bytes) override;
   [[nodiscard]] bool lies_on_file() const override { return true; }
   Result<bool> collect(std::uint64_t bytes, std::vector<Range>& stored) override;
   void keep(Range part) override;
@@ -45,7 +45,7 @@ class PrivateMemory final : public ImageMemory {
   PrivateMemory(Store& store, const ObjectInfo& info)
       : home_(store, kFile), mapping_(home_, info, info.reserve_bytes, true), guarded_(store.guards_file()) {}
   Status attach();
-  Status clear(std::uint64_t begin, std::uint64_t end);
+  Status clear(std::uint64_t begin, std::uint64_t end, std::uint64_t data_bytes);
 
   RegionHome home_;
   RegionMapping mapping_;  // its size: the longest that the image was
